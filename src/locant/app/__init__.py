@@ -1,0 +1,33 @@
+"""The report page. Needs the extra ``report``."""
+
+from locant.app.report import (
+    Code,
+    Fact,
+    Facts,
+    Figure,
+    Report,
+    Section,
+    Table,
+    Text,
+    Translation,
+    Translations,
+    render_report,
+    write_report,
+)
+from locant.app.run_report import run_report
+
+__all__ = [
+    "Code",
+    "Fact",
+    "Facts",
+    "Figure",
+    "Report",
+    "Section",
+    "Table",
+    "Text",
+    "Translation",
+    "Translations",
+    "render_report",
+    "run_report",
+    "write_report",
+]

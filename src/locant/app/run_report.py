@@ -1,0 +1,217 @@
+"""The report of a training run: data, training, scores and translations of held-out text on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from locant.app.report import (
+    Block,
+    Code,
+    Fact,
+    Facts,
+    Figure,
+    Report,
+    Section,
+    Table,
+    Text,
+    Translation,
+    Translations,
+)
+from locant.errors import CheckpointError
+from locant.figures import svg, training_curves
+from locant.files import read_json
+from locant.training import Evaluation, Recipe, load_recipe, read_metrics
+
+
+def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
+    """Build the report of a finished run.
+
+    Args:
+        run: The run folder.
+        evaluation: Of the model on held-out text.
+        examples: Number of held-out sentences shown, evenly spaced through the text.
+
+    Raises:
+        CheckpointError: The folder holds no run, or one that has not trained.
+        MissingExtraError: matplotlib is not installed.
+    """
+    recipe, data, environment = (
+        load_recipe(run / "recipe.yaml"),
+        read_json(run / "data.json"),
+        read_json(run / "environment.json"),
+    )
+    rows = read_metrics(run)
+    training = [row for row in rows if row["kind"] == "training"]
+    if not training:
+        raise CheckpointError(f"There is nothing to report on in {run}: it has not trained yet.")
+    return Report(
+        title=f"{data['corpus']}: a trained translator",
+        summary=_summary(recipe, data, training, evaluation, environment),
+        sections=[
+            Section("Result", [_facts(data, training, evaluation), _scores(evaluation)]),
+            Section("Translations", [_translations(data, evaluation, examples)]),
+            Section("Training", _training(rows, training)),
+            Section("Data", _data(recipe, data)),
+            Section("Model and machine", [_model(recipe, data), _machine(environment)]),
+            Section("What to try next", [Code(_next_steps(run, evaluation))]),
+        ],
+    )
+
+
+def _summary(
+    recipe: Recipe,
+    data: dict[str, Any],
+    training: Sequence[dict[str, Any]],
+    evaluation: Evaluation,
+    environment: dict[str, Any],
+) -> str:
+    return (
+        f"{recipe.description} A Transformer of {data['parameters'] / 1e6:.1f} million parameters was trained for "
+        f"{training[-1]['seconds'] / 60:.1f} minutes on {environment['cores']} cores ({environment['processor']}). "
+        f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving the "
+        f"source as it is would score {evaluation.copy_scores.bleu:.1f}."
+    )
+
+
+def _facts(data: dict[str, Any], training: Sequence[dict[str, Any]], evaluation: Evaluation) -> Block:
+    speed = median(row["tokens_per_second"] for row in training)
+    waste, last = data["padding_waste"], training[-1]
+    return Facts(
+        [
+            Fact("BLEU", f"{evaluation.scores.bleu:.1f}", f"copying the source: {evaluation.copy_scores.bleu:.1f}"),
+            Fact("chrF", f"{evaluation.scores.chrf:.1f}", f"copying the source: {evaluation.copy_scores.chrf:.1f}"),
+            Fact("training", f"{last['seconds'] / 60:.1f} min", f"{last['step']:,} updates"),
+            Fact("speed", f"{speed:,.0f} tokens/s", "target tokens, median"),
+            Fact("parameters", f"{data['parameters'] / 1e6:.2f} million"),
+            Fact("padding", f"{100 * waste['target']:.1f} %", f"of target cells; source {100 * waste['source']:.1f} %"),
+        ]
+    )
+
+
+def _scores(evaluation: Evaluation) -> Block:
+    scores, copied = evaluation.scores, evaluation.copy_scores
+    return Table(
+        ["metric", "this model", "copying the source", "sacreBLEU signature"],
+        [
+            ["BLEU", f"{scores.bleu:.2f}", f"{copied.bleu:.2f}", scores.bleu_signature],
+            ["chrF", f"{scores.chrf:.2f}", f"{copied.chrf:.2f}", scores.chrf_signature],
+        ],
+        caption=f"{evaluation.name}: {scores.n:,} sentences, beam {evaluation.beam}, {evaluation.seconds:.0f} seconds.",
+    )
+
+
+def _translations(data: dict[str, Any], evaluation: Evaluation, examples: int) -> Block:
+    count = len(evaluation.hypotheses)
+    chosen = [count * (2 * number + 1) // (2 * examples) for number in range(min(examples, count))]
+    return Translations(
+        [
+            Translation(evaluation.sources[index], evaluation.references[index], evaluation.hypotheses[index])
+            for index in chosen
+        ],
+        source_language=data["source_language"] or "",
+        target_language=data["target_language"] or "",
+        caption=f"{len(chosen)} of the {count:,} held-out sentences, evenly spaced, not selected by quality.",
+    )
+
+
+def _training(rows: Sequence[dict[str, Any]], training: Sequence[dict[str, Any]]) -> list[Block]:
+    validation = [row for row in rows if row["kind"] == "validation"]
+    curves = svg(
+        training_curves(rows), name="training", description="Losses, validation scores, learning rate and speed"
+    )
+    table = Table(
+        ["step", "minutes", "loss (nats per token)", "BLEU", "chrF"],
+        [
+            [
+                f"{row['step']:,}",
+                f"{row['seconds'] / 60:.1f}",
+                f"{row['loss']:.3f}",
+                _score(row["bleu"]),
+                _score(row["chrf"]),
+            ]
+            for row in validation
+        ],
+        caption="Validation while training; scores are of greedy translations.",
+    )
+    note: list[Block] = []
+    if average := [row for row in rows if row["kind"] == "average"]:
+        last = average[-1]
+        steps = ", ".join(f"{step:,}" for step in last["steps"])
+        verdict = "is published" if last["published"] else "is not published, because the best single one is better"
+        note = [
+            Text(
+                [
+                    f"The average of the checkpoints of steps {steps} has validation loss {last['loss']:.3f} "
+                    f"and {verdict}."
+                ]
+            )
+        ]
+    return [Figure(curves), table, *note]
+
+
+def _next_steps(run: Path, evaluation: Evaluation) -> str:
+    return "\n".join(
+        [
+            f'locant translate {run} "{evaluation.sources[0]}"',
+            f"locant train --resume {run} training.minutes=30",
+            "locant train bible-spanish-english --output runs/spanish",
+            "locant train --source yours.en --target yours.de --output runs/yours",
+        ]
+    )
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _data(recipe: Recipe, data: dict[str, Any]) -> list[Block]:
+    cleaning = data["cleaning"]
+    rows = [
+        ["training pairs", cleaning["total"]],
+        *([f"removed: {reason}", count] for reason, count in cleaning["removed"].items()),
+    ]
+    rows += [["kept", cleaning["kept"]], ["validation pairs", data["valid_pairs"]], ["test pairs", data["test_pairs"]]]
+    tokens, vocabulary = data["train_tokens"], data["vocabulary"]
+    kind = "joint" if recipe.tokenizer.joint else "separate"
+    return [
+        Text(
+            [
+                data["description"],
+                f"Tokenizer: SentencePiece {recipe.tokenizer.algorithm}, {kind}, {vocabulary['target']:,} pieces. "
+                f"Training text: {tokens['source']:,} source and {tokens['target']:,} target tokens, in "
+                f"{data['batches_per_epoch']:,} batches "
+                f"of at most {recipe.batches.tokens:,} tokens a side.",
+            ]
+        ),
+        Table(["pairs", "count"], rows, caption="What cleaning removed."),
+    ]
+
+
+def _model(recipe: Recipe, data: dict[str, Any]) -> Block:
+    config = recipe.transformer_config(data["vocabulary"]["source"], data["vocabulary"]["target"])
+    return Table(
+        ["setting", "value"],
+        [
+            ["layers", f"{config.encoder_layers} encoder, {config.decoder_layers} decoder"],
+            ["d_model, d_ff, heads", f"{config.d_model}, {config.d_ff}, {config.heads}"],
+            ["positions", config.position],
+            ["norm, feed-forward", f"{config.norm}-norm, {config.feed_forward}"],
+            ["dropout, label smoothing", f"{config.dropout:g}, {recipe.training.label_smoothing:g}"],
+        ],
+        caption="The model; the run's recipe.yaml holds every setting.",
+    )
+
+
+def _machine(environment: dict[str, Any]) -> Block:
+    versions = ", ".join(f"{name} {version}" for name, version in environment["packages"].items() if version)
+    return Table(
+        ["machine", ""],
+        [
+            ["processor", f"{environment['processor']}, {environment['threads']} threads"],
+            ["accelerator", environment["cuda"] or "none"],
+            ["software", f"locant {environment['locant']}, Python {environment['python']}, {versions}"],
+        ],
+    )

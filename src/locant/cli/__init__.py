@@ -1,0 +1,59 @@
+"""The command line. Each command is a module with ``add_arguments`` and ``run``; heavy imports wait for ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from locant.errors import LocantError
+from locant.version import __version__
+
+COMMANDS = {
+    "train": "train a translator on parallel text",
+    "translate": "translate arguments, a file or standard input",
+    "evaluate": "measure BLEU and chrF on a test set",
+    "report": "write a web page about a run",
+    "recipes": "list the built-in recipes",
+    "corpora": "list the texts of the built-in corpus",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 done, 1 failed, 2 wrong usage."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        options = _parser(arguments).parse_args(arguments)
+        if not options.command:
+            _parser([]).print_help()
+            return 2
+        return _command(options.command).run(options) or 0
+    except LocantError as error:
+        print(f"locant: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\nlocant: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="locant", description="Word order for Transformers: train, evaluate and translate."
+    )
+    parser.add_argument("--version", action="version", version=f"locant {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name in arguments:
+            _command(name).add_arguments(command)
+    return parser
+
+
+def _command(name: str):  # type: ignore[no-untyped-def]  # a module
+    return import_module(f"locant.cli.{name}")

@@ -1,0 +1,96 @@
+"""What ``locant train`` shows: tables before and after, and a progress bar with the numbers that matter."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from locant.text import Corpus, PreparedData
+from locant.training import RunSummary, StepReport, ValidationReport
+from locant.transformer import Transformer, count_parameters
+
+_PARTS = 10_000  # of the bar
+_console = Console(file=sys.stderr, highlight=False)
+
+
+class ProgressMonitor:
+    """Draws a progress bar on a terminal, and writes plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("step {task.fields[step]:>6}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=_console,
+            disable=not _console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._step = 0
+        self._numbers = ""
+
+    def __enter__(self) -> ProgressMonitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def on_start(self, done: float, device: str) -> None:
+        """Show the bar."""
+        _console.print(f"Training on {device}.")
+        self._bar.start()
+        self._task = self._bar.add_task("", total=_PARTS, completed=round(_PARTS * done), step=self._step, numbers="")
+
+    def on_step(self, done: float, report: StepReport | None) -> None:
+        """Move the bar; every ``log_every`` steps renew its numbers."""
+        self._step += 1
+        if report:
+            self._step, self._numbers = report.step, _numbers(report)
+            if not _console.is_terminal:
+                _console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}")
+        if self._task is not None:
+            self._bar.update(self._task, completed=_PARTS * done, step=self._step, numbers=self._numbers)
+
+    def on_validation(self, report: ValidationReport) -> None:
+        """Write a line that stays."""
+        scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
+        best = "   best so far" if report.best else ""
+        _console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}")
+
+
+def show_prepared(corpus: Corpus, data: PreparedData, model: Transformer) -> None:
+    """Show what will be trained on what."""
+    _console.print(f"[bold]{corpus.name}[/bold]: {corpus.description}")
+    table = Table("training pairs", "count", box=None, padding=(0, 2))
+    table.columns[1].justify = "right"
+    for label, count in data.report.rows():
+        table.add_row(label, f"{count:,}")
+    _console.print(table)
+    source, target = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
+    vocabulary = f"{source:,} pieces, joint" if data.tokenizers.joint else f"{source:,} and {target:,} pieces"
+    _console.print(
+        f"validation {len(data.valid):,} pairs, test {len(data.test_pairs or ()):,} pairs; vocabulary {vocabulary}; "
+        f"model {count_parameters(model) / 1e6:.1f} million parameters"
+    )
+
+
+def show_summary(summary: RunSummary) -> None:
+    """Show how the run ended and what can be done with it."""
+    _console.print(
+        f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
+        f'  locant translate {summary.folder} "..."\n'
+        f"  locant evaluate {summary.folder}"
+    )
+
+
+def _numbers(report: StepReport) -> str:
+    return f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  learning rate {report.learning_rate:.2e}"

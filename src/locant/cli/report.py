@@ -1,0 +1,30 @@
+"""``locant report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_EPILOG = """example:
+  locant report runs/bible --output bible.html"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="the page; by default RUN/report.html")
+    parser.add_argument("--examples", type=int, default=8, metavar="N", help="held-out sentences to show (default 8)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page."""
+    from locant.app import run_report, write_report
+    from locant.training import load_run_evaluation
+
+    page = options.output or options.run / "report.html"
+    evaluation = load_run_evaluation(options.run)
+    write_report(page, run_report(options.run, evaluation, examples=options.examples))
+    print(f"Wrote {page}.")
+    return 0

@@ -1,0 +1,93 @@
+"""``locant train``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from locant.errors import UsageError
+
+_EPILOG = """examples:
+  locant train --source train.en --target train.de --output runs/en-de
+  locant train --tsv pairs.tsv --minutes 30 --output runs/mine
+  locant train bible-modern-english --output runs/bible
+  locant train multi30k-en-de corpus.folder=~/multi30k training.steps=4000 --output runs/multi30k
+  locant train --resume runs/bible
+  torchrun --nproc-per-node 2 -m locant train my-recipe.yaml --output runs/two
+
+`locant recipes` lists the built-in recipes; RUN/recipe.yaml of any run shows every key."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.usage = "locant train [RECIPE] [key=value ...] --output RUN [options]"
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="RECIPE key=value",
+        help="a built-in recipe or a .yaml file, and changes to it such as model.d_model=256",
+    )
+    parser.add_argument("--output", "-o", type=Path, metavar="RUN", help="new folder for the run")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
+    text = parser.add_argument_group("two columns of text")
+    text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
+    text.add_argument("--target", type=Path, metavar="FILE", help="their translations, line by line")
+    text.add_argument("--tsv", type=Path, metavar="FILE", help="source and target, separated by a tab")
+    short = parser.add_argument_group("short for key=value")
+    short.add_argument("--preset", metavar="NAME", help="model.preset: tiny, small, base or big")
+    short.add_argument("--steps", type=int, metavar="N", help="training.steps: updates to train for")
+    short.add_argument("--minutes", type=float, metavar="N", help="training.minutes: time to train for")
+    short.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
+    short.add_argument("--device", metavar="NAME", help="training.device: auto, cpu or cuda")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train."""
+    recipes = [word for word in options.words if "=" not in word]
+    overrides = _overrides(options) + [word for word in options.words if "=" in word]
+    if len(recipes) > 1:
+        raise UsageError(f"Only one recipe can be trained at a time, but {' and '.join(recipes)} were given.")
+    if options.resume:
+        if recipes or options.output or options.source or options.tsv:
+            raise UsageError("--resume takes the recipe, the corpus and the folder from the run; leave those out.")
+    elif not options.output:
+        raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
+    elif not recipes and not (options.source or options.tsv):
+        raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
+
+    from locant.cli.progress import ProgressMonitor, show_prepared, show_summary
+    from locant.training import load_recipe, resume_run, start_run
+
+    with ProgressMonitor() as monitor:
+        if options.resume:
+            summary = resume_run(options.resume, overrides, monitor=monitor, on_prepared=show_prepared)
+        else:
+            recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
+            summary = start_run(recipe, options.output, monitor=monitor, on_prepared=show_prepared)
+    show_summary(summary)
+    return 0
+
+
+def _overrides(options: argparse.Namespace) -> list[str]:
+    """Return the options that are short for ``key=value``."""
+    if bool(options.source) != bool(options.target):
+        raise UsageError("--source and --target go together: one file each, with as many lines.")
+    found = []
+    if options.source:
+        found += [
+            "corpus.kind=files",
+            f"corpus.train.source='{options.source}'",
+            f"corpus.train.target='{options.target}'",
+        ]
+    if options.tsv:
+        found += ["corpus.kind=tsv", f"corpus.train='{options.tsv}'"]
+    pairs = {
+        "model.preset": options.preset,
+        "training.steps": options.steps,
+        "training.minutes": options.minutes,
+        "seed": options.seed,
+        "training.device": options.device,
+    }
+    return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]

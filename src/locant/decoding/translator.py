@@ -1,0 +1,213 @@
+"""From text to text: a model, its tokenizers and a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from locant.decoding.model_folder import check_vocabularies, load_model_folder, save_model_folder
+from locant.decoding.search import Hypothesis, beam_search, greedy_search
+from locant.decoding.settings import DecodingSettings
+from locant.errors import ConfigError, DataError
+from locant.text.tokenizer import EOS, PAD, TokenizerPair
+from locant.transformer import Transformer
+
+# Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
+_SHORTEST_COUNTED = 8
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation and its score: log-probability (natural) divided by the length penalty."""
+
+    text: str
+    score: float
+
+
+class Translator:
+    """Translates plain text.
+
+    Args:
+        model: The model; translates on the device where it is, in evaluation mode whatever its own mode.
+        tokenizers: Of the model's vocabularies.
+        settings: How to search by default.
+        source_language: ISO 639 code, or ``None`` when it is not known.
+        target_language: Likewise.
+
+    Raises:
+        CheckpointError: The tokenizers do not fit the model.
+
+    Example::
+
+        translator = Translator.from_pretrained("runs/de-en")
+        translator.translate("Guten Morgen!")
+        translator.translate(["Guten Morgen!", "Gute Nacht!"], beam=1)
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizers: TokenizerPair,
+        settings: DecodingSettings | None = None,
+        *,
+        source_language: str | None = None,
+        target_language: str | None = None,
+    ) -> None:
+        check_vocabularies(model.config, tokenizers)
+        self.model = model
+        self.tokenizers = tokenizers
+        self.settings = settings or DecodingSettings()
+        self.source_language = source_language
+        self.target_language = target_language
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: Path | str, *, device: str | torch.device = "auto", dtype: torch.dtype = torch.float32
+    ) -> Translator:
+        """Load a model folder; arguments and errors as in :func:`~locant.decoding.model_folder.load_model_folder`."""
+        found = load_model_folder(folder, device=device, dtype=dtype)
+        return cls(
+            found.model,
+            found.tokenizers,
+            found.decoding,
+            source_language=found.source_language,
+            target_language=found.target_language,
+        )
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write a model folder; errors as in :func:`~locant.decoding.model_folder.save_model_folder`."""
+        save_model_folder(
+            folder,
+            self.model,
+            self.tokenizers,
+            self.settings,
+            source_language=self.source_language,
+            target_language=self.target_language,
+        )
+
+    @overload
+    def translate(self, text: str, **overrides: Any) -> str: ...
+    @overload
+    def translate(self, text: Sequence[str], **overrides: Any) -> list[str]: ...
+    def translate(self, text: str | Sequence[str], **overrides: Any) -> str | list[str]:
+        """Translate a sentence or a list of sentences.
+
+        Args:
+            text: Sentences; one without text gives an empty translation.
+            overrides: Fields of :class:`DecodingSettings` that differ from the translator's.
+
+        Returns:
+            The best translation of each sentence, in the order of the input; a string for a string.
+
+        Raises:
+            DataError: A sentence is too long; nothing has been translated then.
+            ConfigError: An override is unknown or out of range.
+        """
+        settings = self._settings(overrides)
+        if isinstance(text, str):
+            return self._translate([text], settings)[0][0].text
+        return [found[0].text for found in self._translate(text, settings)]
+
+    def translate_n_best(self, sentences: Sequence[str], **overrides: Any) -> list[list[Translation]]:
+        """Return the ``n_best`` translations of each sentence, best first.
+
+        Arguments and errors are those of :meth:`translate`. There are fewer only where the model has no more, as for
+        a sentence without text: its only translation is empty, with score 0.
+        """
+        return self._translate(sentences, self._settings(overrides))
+
+    def stream(self, lines: Iterable[str], *, chunk: int = 64, **overrides: Any) -> Iterator[str]:
+        """Translate lines as they come, such as those of standard input.
+
+        Args:
+            lines: Lines, with or without line ends.
+            chunk: Lines read before they are translated together: 1 answers at once, more is faster.
+            overrides: As in :meth:`translate`.
+
+        Yields:
+            The translation of each line.
+
+        Raises:
+            DataError: A line is too long; the chunks before it have been translated then.
+            ConfigError: An override is unknown or out of range, or ``chunk`` is not positive.
+        """
+        settings = self._settings(overrides)
+        if chunk < 1:
+            raise ConfigError(f"A chunk must have at least 1 line; got {chunk}.")
+        remaining = iter(lines)
+        done = 0
+        while sentences := list(islice(remaining, chunk)):
+            for found in self._translate(sentences, settings, first=done + 1):
+                yield found[0].text
+            done += len(sentences)
+
+    def _settings(self, overrides: dict[str, Any]) -> DecodingSettings:
+        return (
+            DecodingSettings.parse({**self.settings.to_dict(), **overrides}, "decoding") if overrides else self.settings
+        )
+
+    def _translate(
+        self, sentences: Sequence[str], settings: DecodingSettings, *, first: int = 1
+    ) -> list[list[Translation]]:
+        """Translate sentences, numbered from ``first`` in messages."""
+        sources = self.tokenizers.source.encode(sentences)
+        limit, reason = settings.max_source_length, "max_source_length"
+        if self.model.max_positions and self.model.max_positions <= limit:
+            limit, reason = self.model.max_positions - 1, "the positions that the model knows"
+        for number, source in enumerate(sources, start=first):
+            if len(source) > limit:
+                raise DataError(
+                    f"Sentence {number} has {len(source)} tokens, but at most {limit} can be translated ({reason}). "
+                    "Split it into shorter sentences."
+                )
+        results = [[Translation("", 0.0)] for _ in sources]
+        for batch in _batches([len(source) for source in sources], settings):
+            for index, found in zip(batch, self._search([sources[i] for i in batch], settings), strict=True):
+                texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
+                results[index] = [
+                    Translation(text, hypothesis.score) for text, hypothesis in zip(texts, found, strict=True)
+                ]
+        return results
+
+    def _search(self, sources: list[list[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
+        """Search for translations of source ids, as one batch."""
+        device = self.model.target_embedding.weight.device
+        # As in training, the end mark belongs to the source.
+        lengths = [len(source) + 1 for source in sources]
+        source = torch.tensor([[*ids, EOS] + [PAD] * (max(lengths) - len(ids) - 1) for ids in sources], device=device)
+        source_lengths = torch.tensor(lengths, device=device)
+        known = self.model.max_positions
+        targets = [settings.max_target_length(len(ids)) for ids in sources]
+        max_lengths = torch.tensor([min(length, known or length) for length in targets], device=device)
+        training = self.model.training
+        self.model.eval()
+        try:
+            if settings.beam == 1:
+                greedy = greedy_search(self.model, source, source_lengths, max_lengths, alpha=settings.length_penalty)
+                return [[hypothesis] for hypothesis in greedy]
+            return beam_search(
+                self.model,
+                source,
+                source_lengths,
+                max_lengths,
+                beam=settings.beam,
+                alpha=settings.length_penalty,
+                n_best=settings.n_best,
+            )
+        finally:
+            self.model.train(training)
+
+
+def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
+    """Yield the indices of each batch, longest sentences first; sentences without tokens are in none."""
+    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: -lengths[index])
+    while order:
+        width = max(lengths[order[0]] + 1, _SHORTEST_COUNTED)
+        size = max(1, settings.batch_tokens // (width * settings.beam))
+        yield order[:size]
+        order = order[size:]

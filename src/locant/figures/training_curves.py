@@ -1,0 +1,130 @@
+"""How training went: losses, translation scores, learning rate and speed over the updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from locant.errors import DataError
+from locant.figures.style import BLUE, FAINT, GREEN, VERMILION, drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+_TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
+
+
+def training_curves(rows: Sequence[Row]) -> Figure:
+    """Draw the metrics of a run, one panel each; a panel without numbers is left out.
+
+    Args:
+        rows: Metric rows in the order of training, told apart by ``kind``. A ``training`` row has ``step`` (updates),
+            ``nll`` (nats a token), ``learning_rate``, ``tokens_per_second`` and ``seconds`` (time trained); a
+            ``validation`` row has ``step``, ``loss`` (nats a token) and, where translations were scored, ``bleu`` and
+            ``chrf`` (0 to 100). Other keys are ignored, and a value may be ``None``.
+
+    Returns:
+        A matplotlib figure, 10 inches wide; it belongs to no window or global state.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        DataError: There is not a single row.
+    """
+    training = [row for row in rows if row["kind"] == "training"]
+    validation = [row for row in rows if row["kind"] == "validation"]
+    if not training and not validation:
+        raise DataError("There are no training curves to draw: the run has not reported any metrics yet.")
+    with drawing():
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+        from matplotlib.ticker import MaxNLocator
+
+        scored = any(row.get("bleu") is not None or row.get("chrf") is not None for row in validation)
+        layout: list[Any] = [["loss", "score"] if scored else ["loss", "loss"]]
+        if training:
+            layout.append(["rate", "speed"])
+        engine = ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
+        figure = Figure(figsize=(10, 3.4 * len(layout)), layout=engine)
+        panels = figure.subplot_mosaic(layout, sharex=True)
+        _draw_loss(panels["loss"], training, validation)
+        if scored:
+            _draw_scores(panels["score"], validation)
+        if training:
+            _draw_line(panels["rate"], training, "learning_rate", BLUE)
+            _label(panels["rate"], "Learning rate", "learning rate", from_zero=True)
+            panels["rate"].yaxis.set_major_formatter("{x:g}")
+            _draw_line(panels["speed"], training, "tokens_per_second", BLUE)
+            _label(panels["speed"], "Speed", "target tokens per second", from_zero=True)
+            panels["speed"].yaxis.set_major_formatter("{x:,.0f}")
+        for name in dict.fromkeys(layout[0]):
+            _add_time(panels[name], [*training, *validation])
+        for name in dict.fromkeys(layout[-1]):
+            panels[name].set_xlabel("updates")
+            panels[name].set_xlim(0, 1.02 * max(1, *(row["step"] for row in rows)))
+            panels[name].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            panels[name].xaxis.set_major_formatter("{x:,.0f}")
+        # Laid out once for all: each drawing would move the panels by a hair, and no two pages would be the same.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    return figure
+
+
+def _draw_loss(axes: Axes, training: Sequence[Row], validation: Sequence[Row]) -> None:
+    _draw_line(axes, training, "nll", BLUE, label="training")
+    _draw_line(axes, validation, "loss", VERMILION, label="validation", marked=True)
+    _label(axes, "Loss", "nats per token")
+    axes.legend(loc="upper right")
+
+
+def _draw_scores(axes: Axes, validation: Sequence[Row]) -> None:
+    _draw_line(axes, validation, "bleu", VERMILION, label="BLEU", marked=True)
+    _draw_line(axes, validation, "chrf", GREEN, label="chrF", marked=True, dashed=True)
+    _label(axes, "Validation translations", "score (0 to 100)", from_zero=True)
+    axes.legend(loc="lower right")
+
+
+def _draw_line(
+    axes: Axes,
+    rows: Sequence[Row],
+    key: str,
+    color: str,
+    *,
+    label: str | None = None,
+    marked: bool = False,
+    dashed: bool = False,
+) -> None:
+    points = [(row["step"], row[key]) for row in rows if row.get(key) is not None]
+    if points:
+        # A line through one point alone would not show.
+        marker = "o" if marked or len(points) == 1 else None
+        style = "--" if dashed else "-"
+        axes.plot(*zip(*points, strict=True), style, color=color, label=label, marker=marker, markersize=4)
+
+
+def _label(axes: Axes, title: str, unit: str, *, from_zero: bool = False) -> None:
+    axes.set_title(title, pad=10)
+    axes.set_ylabel(unit)
+    if from_zero:
+        axes.set_ylim(bottom=0)
+
+
+def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
+    """Show the time trained along the top, at round numbers."""
+    import numpy as np
+    from matplotlib.ticker import MaxNLocator
+
+    points = [(0, 0), *sorted((row["seconds"], row["step"]) for row in rows if row.get("seconds") is not None)]
+    total = points[-1][0]
+    if not total:
+        return
+    unit, size = next((unit, size) for unit, size in _TIME_UNITS if total >= 2 * size or size == 1)
+    ticks = [time for time in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size) if time * size <= total]
+    seconds, steps = zip(*points, strict=True)
+    top = axes.secondary_xaxis("top")
+    top.set_xticks(np.interp([time * size for time in ticks], seconds, steps), [f"{time:g}" for time in ticks])
+    top.tick_params(labelsize=9, labelcolor=FAINT, width=0.6)
+    top.spines["top"].set_visible(False)
+    top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)

@@ -1,0 +1,122 @@
+"""Writing files so that a crash leaves either the old content or the new, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locant.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; when the block succeeds it is flushed and renamed to ``path``.
+
+    Raises:
+        CheckpointError: The disk is full or not writable; ``path`` keeps its old content.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _readable(error, path) from error
+    finally:
+        # Where even this fails (a file stands in place of the folder, say), the first error is the one to tell.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder; when the block succeeds its files are flushed and it is renamed to ``path``.
+
+    Raises:
+        CheckpointError: The disk is full or not writable, or ``path`` already exists; nothing else is touched.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        yield temporary
+        for entry in temporary.rglob("*"):
+            _flush(entry)
+        _flush(temporary)
+        temporary.rename(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _readable(error, path) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write named tensors as safetensors; the path should be a temporary one, as from the functions above.
+
+    Raises:
+        OSError: The disk is full or not writable.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # safetensors hides what the system said in its message.
+        code = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(code[1]) if code else errno.EIO, str(error)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with replacing_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON atomically, indented, with a final newline."""
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        CheckpointError: The file is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"The file {path} is missing.") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"The file {path} cannot be read as JSON: {error}") from None
+
+
+def _flush(path: Path) -> None:
+    windows = os.name == "nt"
+    if windows and path.is_dir():
+        return  # Windows opens no folders and keeps their entries safe by itself.
+    descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _readable(error: OSError, path: Path) -> CheckpointError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CheckpointError(f"The disk is full: {path} could not be written. What was saved before is still there.")
+    return CheckpointError(f"{path} could not be written: {error.strerror or error}.")

@@ -1,0 +1,82 @@
+"""The base of every configuration object: typed, validated, immutable, the same in Python and YAML."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from locant.errors import ConfigError, nearest
+
+
+class Settings(BaseModel):
+    """Typed configuration whose unknown keys are errors that name the nearest known key.
+
+    Building one with keyword arguments raises pydantic's ``ValidationError``; :meth:`parse` takes plain data (from
+    YAML, JSON or the command line) and raises :class:`~locant.errors.ConfigError` with a readable message.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+
+    @classmethod
+    def parse(cls, data: Any, where: str = "configuration") -> Self:
+        """Validate plain data.
+
+        Args:
+            data: A mapping of plain values.
+            where: Where the data came from (a file name, say), for messages.
+
+        Returns:
+            The validated settings.
+
+        Raises:
+            ConfigError: A key is unknown or missing, or a value is of the wrong type or out of range.
+        """
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ConfigError(explain(error, cls, where)) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data that :meth:`parse` accepts, defaults included."""
+        return self.model_dump(mode="json")
+
+
+def explain(error: ValidationError, settings: type[BaseModel], where: str) -> str:
+    """Turn a pydantic error into plain sentences, one for each wrong key."""
+    sentences = []
+    for item in error.errors(include_url=False):
+        path = [str(part) for part in item["loc"]]
+        key = ".".join(path)
+        if item["type"] == "extra_forbidden":
+            known = _fields_at(settings, path[:-1])
+            hint = nearest(path[-1], known) or f" Known keys: {', '.join(sorted(known))}."
+            sentences.append(f"{where}: unknown key '{key}'.{hint}")
+        elif item["type"] == "missing":
+            sentences.append(f"{where}: the key '{key}' is missing.")
+        else:
+            message = item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"
+            named = f"'{key}': " if key else ""
+            sentences.append(f"{where}: {named}{message.removesuffix('.')}{shown}.")
+    return "\n".join(dict.fromkeys(sentences))
+
+
+def _fields_at(settings: type[BaseModel], path: list[str]) -> set[str]:
+    """Return the names of the fields of the settings class found by following ``path``."""
+    classes = [settings]
+    for part in path:
+        found: list[type[BaseModel]] = []
+        for current in classes:
+            if part in current.model_fields:
+                found += _settings_classes(current.model_fields[part].annotation)
+        # A part that is no field names the chosen member of a union (pydantic adds it to the location).
+        classes = found or classes
+    return {name for current in classes for name in current.model_fields}
+
+
+def _settings_classes(annotation: Any) -> list[type[BaseModel]]:
+    """Return the settings classes that occur in a type annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in getattr(annotation, "__args__", ()) for found in _settings_classes(part)]

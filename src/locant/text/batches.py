@@ -1,0 +1,229 @@
+"""Batches: sentences of similar length together, up to a budget of tokens, the same in every run with the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+
+from locant.errors import ConfigError
+from locant.settings import Settings
+from locant.text.cache import Column, TokenCache
+from locant.text.tokenizer import BOS, EOS, PAD
+
+Lengths = npt.NDArray[np.integer[Any]]
+Indices = npt.NDArray[np.int64]
+
+
+class BatchSettings(Settings):
+    """How sentence pairs are grouped.
+
+    Attributes:
+        tokens: The most tokens of a batch on either side, padding and end marks included: rows times columns.
+        max_sentences: The most pairs of a batch, or None for as many as fit.
+        pool: How many pairs, drawn at random, are sorted by length together; the larger, the less padding and the
+            less random the batches. A corpus that is not larger is sorted as a whole.
+    """
+
+    tokens: int = Field(default=4096, ge=1)
+    max_sentences: int | None = Field(default=None, ge=1)
+    pool: int = Field(default=1_000_000, ge=1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B sentence pairs, padded on the right with ``PAD``; on one device.
+
+    Attributes:
+        source: Source ids followed by ``EOS``; [B, S] int64.
+        source_lengths: Without padding, with the end mark; [B] int64.
+        target_input: What the decoder reads, ``BOS`` followed by the target ids; [B, T] int64.
+        target_output: What it should predict, the target ids followed by ``EOS``; [B, T] int64.
+        target_lengths: Without padding, of input and output alike; [B] int64.
+        source_tokens: The sum of ``source_lengths``.
+        target_tokens: The sum of ``target_lengths``.
+    """
+
+    source: torch.Tensor
+    source_lengths: torch.Tensor
+    target_input: torch.Tensor
+    target_output: torch.Tensor
+    target_lengths: torch.Tensor
+    source_tokens: int
+    target_tokens: int
+
+    def __len__(self) -> int:
+        return self.source.shape[0]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on a device."""
+        return replace(
+            self,
+            source=self.source.to(device),
+            source_lengths=self.source_lengths.to(device),
+            target_input=self.target_input.to(device),
+            target_output=self.target_output.to(device),
+            target_lengths=self.target_lengths.to(device),
+        )
+
+
+def plan_batches(
+    source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
+) -> list[Indices]:
+    """Group pairs into batches of similar length, in random order.
+
+    Pairs are sorted by target length and divided into slabs; each slab is sorted by source length (upwards and
+    downwards in turn, so that neighbours stay alike where slabs meet), pairs of equal lengths in random order. With
+    about as many slabs as batches in each, neither side carries much padding. The sorted pairs are cut where the
+    budget is full, and the batches are shuffled.
+
+    Args:
+        source_lengths: Tokens of each source sentence without the end mark; [N].
+        target_lengths: The same for the targets; [N].
+        settings: The budget.
+        seed: Any non-negative integer.
+        epoch: Counted from 0; each epoch has its own order.
+
+    Returns:
+        The indices of each batch; every index from 0 to N - 1 occurs exactly once.
+
+    Raises:
+        ConfigError: A single pair exceeds the budget.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    source = np.asarray(source_lengths, dtype=np.int64) + 1
+    target = np.asarray(target_lengths, dtype=np.int64) + 1
+    longest = int(max(source.max(initial=0), target.max(initial=0)))
+    if longest > settings.tokens:
+        raise ConfigError(
+            f"The batch budget is {settings.tokens} tokens, but the longest sentence alone has {longest}. "
+            "Raise the number of tokens of a batch, or drop long sentences with a smaller limit."
+        )
+    shuffled = rng.permutation(len(source))
+    batches: list[Indices] = []
+    for start in range(0, len(shuffled), settings.pool):
+        pool = shuffled[start : start + settings.pool]
+        pool = _sorted(pool, source, target, settings.tokens)
+        batches += _cut(pool, source[pool], target[pool], settings)
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+def _sorted(pool: Indices, source: Indices, target: Indices, tokens: int) -> Indices:
+    """Order shuffled pairs so that neighbours are alike in both lengths."""
+    pool = pool[np.lexsort((source[pool], target[pool]))]
+    cells = np.cumsum(np.maximum(source[pool], target[pool]))
+    # The square root gives slabs of as many batches as there are slabs; half as many again measured best.
+    slabs = max(1, round(1.5 * float(cells[-1] / tokens) ** 0.5))
+    slab = (cells - 1) * slabs // cells[-1]
+    zigzag = np.where(slab % 2, -source[pool], source[pool])
+    ordered: Indices = pool[np.lexsort((target[pool], zigzag, slab))]
+    return ordered
+
+
+def _cut(pool: Indices, source: Indices, target: Indices, settings: BatchSettings) -> list[Indices]:
+    """Cut sorted pairs into the longest stretches that fit the budget."""
+    batches = []
+    start = 0
+    lengths = np.maximum(source, target)
+    most = settings.max_sentences or settings.tokens
+    while start < len(pool):
+        columns = np.maximum.accumulate(lengths[start : start + min(most, settings.tokens // int(lengths[start]))])
+        cells = columns * np.arange(1, len(columns) + 1)
+        # Cells grow with every row, so those that fit come first; one row always does.
+        rows = int(np.searchsorted(cells, settings.tokens, side="right"))
+        batches.append(pool[start : start + rows])
+        start += rows
+    return batches
+
+
+def padding_waste(plan: list[Indices], source_lengths: Lengths, target_lengths: Lengths) -> tuple[float, float]:
+    """Return the share of padding among all cells of the batches (0 to 1), for the source and the target side."""
+
+    def waste(lengths: Lengths) -> float:
+        used = sum(int(lengths[batch].sum()) + len(batch) for batch in plan)
+        cells = sum((int(lengths[batch].max()) + 1) * len(batch) for batch in plan)
+        return 1 - used / cells
+
+    return waste(source_lengths), waste(target_lengths)
+
+
+def collate(cache: TokenCache, indices: Indices) -> Batch:
+    """Build the batch of some pairs; no pairs give tensors without rows."""
+    source, source_lengths = _padded(cache.source, indices)
+    target, target_lengths = _padded(cache.target, indices)
+    target_input = np.full_like(target, BOS)
+    target_input[:, 1:] = target[:, :-1]
+    target_input[target_input == EOS] = PAD  # No other EOS: encoded text never contains the special ids.
+    return Batch(
+        source=torch.from_numpy(source),
+        source_lengths=torch.from_numpy(source_lengths),
+        target_input=torch.from_numpy(target_input),
+        target_output=torch.from_numpy(target),
+        target_lengths=torch.from_numpy(target_lengths),
+        source_tokens=int(source_lengths.sum()),
+        target_tokens=int(target_lengths.sum()),
+    )
+
+
+class BatchStream:
+    """An endless stream of batches, epoch after epoch, that can start anywhere.
+
+    The stream depends on the text, the settings and the seed alone, so a resumed run sees exactly the batches that an
+    uninterrupted one would have seen. With several processes every batch is dealt out row by row: together they see
+    the same batches as a single process would. A batch with fewer rows than processes leaves some of them a batch
+    without rows.
+
+    Args:
+        epochs: Returns the tokens of an epoch, counted from 0: ``lambda epoch: cache``, or
+            :class:`~locant.text.cache.SampledEpochs`.
+        settings: The size of the batches (of all processes together).
+        seed: Any non-negative integer.
+        rank: The number of this process, from 0.
+        world_size: The number of processes.
+    """
+
+    def __init__(
+        self,
+        epochs: Callable[[int], TokenCache],
+        settings: BatchSettings,
+        *,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self._epochs = epochs
+        self._settings = settings
+        self._seed = seed
+        self._rank = rank
+        self._world_size = world_size
+
+    def start(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        """Yield (epoch, index in the epoch, batch) from a place on, without end.
+
+        After the batch (epoch, index) a run resumes with ``start(epoch, index + 1)``, also where that is the end of
+        the epoch.
+        """
+        while True:
+            cache = self._epochs(epoch)
+            plan = plan_batches(
+                cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
+            )
+            for number in range(index, len(plan)):
+                yield epoch, number, collate(cache, plan[number][self._rank :: self._world_size])
+            epoch, index = epoch + 1, 0
+
+
+def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
+    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B]."""
+    lengths = column.lengths[indices].astype(np.int64)
+    padded = np.full((len(indices), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
+    rows = np.repeat(np.arange(len(indices)), lengths)
+    columns = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    padded[rows, columns] = column.tokens[np.repeat(column.offsets[indices], lengths) + columns]
+    padded[np.arange(len(indices)), lengths] = EOS
+    return padded, lengths + 1

@@ -1,0 +1,102 @@
+"""Parallel text: a stream of (source, target) sentence pairs that can be read as often as needed."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """A counted stream of sentence pairs; every ``iter()`` reads it again from the start.
+
+    Nothing is held in memory unless ``open`` itself returns an iterator over a list.
+
+    Attributes:
+        open: Returns a fresh iterator over the (source, target) pairs.
+        count: The number of pairs.
+        digest: A hash of the text; two streams with the same digest hold the same pairs in the same order.
+    """
+
+    open: Callable[[], Iterator[Pair]] = field(repr=False)
+    count: int
+    digest: str
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self.open()
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def hash64(text: str) -> int:
+    """Return a 64-bit hash of a text, the same in every process and on every machine."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hash_pair(pair: Pair) -> int:
+    """Return a 64-bit hash of a sentence pair."""
+    return hash64(f"{pair[0]}\n{pair[1]}")
+
+
+def survey(open_pairs: Callable[[], Iterator[Pair]]) -> ParallelText:
+    """Read a stream once, so that every mistake in it surfaces now, and return it with its count and digest.
+
+    Raises:
+        DataError: Whatever is wrong in the files behind the stream.
+    """
+    count, digest = 0, hashlib.sha256()
+    for source, target in open_pairs():
+        count += 1
+        digest.update(f"{source}\n{target}\n".encode("utf-8", "surrogatepass"))
+    return ParallelText(open_pairs, count, digest.hexdigest())
+
+
+def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]:
+    """Split ``size`` pairs off a stream.
+
+    The pairs with the smallest hashes are chosen: the choice depends on the text alone, needs no random numbers,
+    and every copy of a chosen pair leaves the training text with it.
+
+    Returns:
+        The remaining pairs (streamed) and the held-out pairs (in memory, each once, in the order of the text).
+    """
+    chosen = _smallest(map(hash_pair, text), size)
+    held: dict[int, Pair] = {}
+    removed = 0
+    for pair in text:
+        key = hash_pair(pair)
+        if key in chosen:
+            held.setdefault(key, pair)
+            removed += 1
+
+    def rest() -> Iterator[Pair]:
+        return (pair for pair in text if hash_pair(pair) not in chosen)
+
+    return ParallelText(rest, text.count - removed, f"{text.digest}-{size}"), in_memory(held.values())
+
+
+def in_memory(pairs: Iterable[Pair]) -> ParallelText:
+    """Return a stream over pairs that are kept in a list; for small texts."""
+    kept = list(pairs)
+    return survey(lambda: iter(kept))
+
+
+def _smallest(values: Iterable[int], size: int) -> set[int]:
+    """Return the ``size`` smallest distinct values, holding no more than that many at a time."""
+    heap: list[int] = []  # negated, so that the root is the largest value held
+    held: set[int] = set()
+    for value in values:
+        if value in held:
+            continue
+        if len(heap) < size:
+            heapq.heappush(heap, -value)
+            held.add(value)
+        elif value < -heap[0]:
+            held.discard(-heapq.heapreplace(heap, -value))
+            held.add(value)
+    return held

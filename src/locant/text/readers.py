@@ -1,0 +1,143 @@
+"""Readers of parallel text files: two text files, tab-separated columns, JSON lines; each plain or gzipped.
+
+All of them stream, and name the file and the line of whatever is wrong.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any, cast
+
+from locant.errors import DataError, nearest
+from locant.text.pairs import Pair
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file (gzipped when the name ends in ``.gz``); see :func:`decode_lines`.
+
+    Raises:
+        DataError: The file is missing, unreadable or not UTF-8 (with the line number).
+    """
+    try:
+        with _open(path) as file:
+            yield from decode_lines(file, str(path))
+    except FileNotFoundError:
+        raise DataError(f"The file {path} does not exist.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"The file {path} cannot be read: {error}") from None
+
+
+def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    r"""Yield UTF-8 lines without their line ends, as they come.
+
+    Lines end at ``\n`` or ``\r\n`` only; other Unicode separators belong to the text.
+
+    Args:
+        file: Lines of bytes.
+        name: What they come from, for messages.
+
+    Raises:
+        DataError: A line is not UTF-8.
+    """
+    for number, line in enumerate(file, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}, line {number}: byte {error.start + 1} of the line is not valid UTF-8. "
+                "Convert the text to UTF-8, or remove the line."
+            ) from None
+        text = text.removesuffix("\n").removesuffix("\r")
+        yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
+    """Yield the pairs of files whose lines correspond one to one; several files a side follow one another.
+
+    Raises:
+        DataError: A file cannot be read, or two corresponding files have different numbers of lines.
+    """
+    for source, target in zip(sources, targets, strict=True):
+        left, right = read_lines(source), read_lines(target)
+        for number, (one, other) in enumerate(zip_longest(left, right)):
+            if one is None or other is None:
+                longer = number + 1 + sum(1 for _ in (right if one is None else left))
+                counts = (number, longer) if one is None else (longer, number)
+                raise DataError(
+                    f"{source} has {counts[0]} lines but {target} has {counts[1]}. "
+                    "Parallel files need one translation on each line, so the same number of lines."
+                )
+            yield one, other
+
+
+def read_tsv(paths: Sequence[Path], source_column: int, target_column: int, header: bool) -> Iterator[Pair]:
+    """Yield two columns (numbered from 1) of tab-separated files; quotation marks have no special meaning.
+
+    Raises:
+        DataError: A file cannot be read, or a line has too few columns.
+    """
+    needed = max(source_column, target_column)
+    for path in paths:
+        for number, line in enumerate(read_lines(path), start=1):
+            if header and number == 1:
+                continue
+            columns = line.split("\t")
+            if len(columns) < needed:
+                raise DataError(
+                    f"{path}, line {number}: found {len(columns)} tab-separated column(s), "
+                    f"but column {needed} is needed."
+                )
+            yield columns[source_column - 1], columns[target_column - 1]
+
+
+def read_jsonl(paths: Sequence[Path], source_field: str, target_field: str) -> Iterator[Pair]:
+    """Yield two fields of files with one JSON object a line; blank lines are skipped.
+
+    Raises:
+        DataError: A file cannot be read, a line is not a JSON object, or a field is missing or not text.
+    """
+    for path in paths:
+        for number, line in enumerate(read_lines(path), start=1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
+            yield field_of(row, source_field, where), field_of(row, target_field, where)
+
+
+def field_of(row: Any, field: str, where: str) -> str:
+    """Return the text under a dotted field name such as ``translation.en``.
+
+    Raises:
+        DataError: The field is missing or does not hold text.
+    """
+    value = row
+    for part in field.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            known = _fields(row)
+            raise DataError(
+                f"{where}: there is no field '{field}'.{nearest(field, known)} "
+                f"Fields found: {', '.join(known) or 'none'}."
+            )
+        value = value[part]
+    if not isinstance(value, str):
+        raise DataError(f"{where}: the field '{field}' holds {type(value).__name__}, not text.")
+    return value
+
+
+def _fields(row: Any, prefix: str = "") -> list[str]:
+    if not isinstance(row, Mapping):
+        return [prefix.removesuffix(".")] if prefix else []
+    return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

@@ -1,0 +1,275 @@
+"""Subword tokenizers: SentencePiece models (unigram or BPE), one for both languages or one for each.
+
+Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; sampling: Kudo, "Subword Regularization" (2018),
+arXiv:1804.10959, and Provilkov et al., "BPE-Dropout" (2020), arXiv:1910.13267.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, Protocol
+
+import sentencepiece
+from pydantic import Field
+
+from locant.errors import CheckpointError, ConfigError, DataError
+from locant.files import read_json, replacing_file, write_json
+from locant.settings import Settings
+from locant.text.pairs import Pair
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""The ids of padding, unknown piece, begin and end of sentence, the same in every tokenizer."""
+
+_TRAINING_SENTENCES = 1_000_000
+"""More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
+_TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
+_SAMPLING_LOCK = threading.Lock()
+
+
+class TokenizerSettings(Settings):
+    """How the subword vocabulary is made and used.
+
+    Attributes:
+        algorithm: ``unigram`` or ``bpe``.
+        vocab_size: The number of pieces, the four special ones included.
+        joint: One vocabulary for both languages (so that the embeddings can be shared), or one for each.
+        lowercase: Lower-case all text; translations then come out in lower case.
+        sampling: Subword regularisation of the training text, 0 for none. For ``unigram`` the smoothing exponent of
+            the sampling distribution (0.1 to 0.5 are usual; smaller is more random), for ``bpe`` the probability
+            of skipping a merge (0.1 is usual).
+        character_coverage: The share of the text's characters that get a piece of their own; 0.9995 suits Chinese
+            and Japanese.
+        byte_fallback: Spell characters without a piece in UTF-8 bytes instead of calling them unknown.
+    """
+
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    vocab_size: int = Field(default=8000, ge=8)
+    joint: bool = True
+    lowercase: bool = False
+    sampling: float = Field(default=0.0, ge=0.0, le=1.0)
+    character_coverage: float = Field(default=1.0, gt=0.9, le=1.0)
+    byte_fallback: bool = False
+
+
+def normalize(text: str, *, lowercase: bool) -> str:
+    """Return text as it is tokenised: Unicode NFC, single spaces, no NUL, lower case if so set."""
+    cased = text.lower() if lowercase else text
+    return " ".join(unicodedata.normalize("NFC", cased).replace("\0", " ").split())
+
+
+class Pairs(Protocol):
+    """Sentence pairs that can be counted and read several times."""
+
+    def __iter__(self) -> Iterator[Pair]: ...
+    def __len__(self) -> int: ...
+
+
+class Tokenizer:
+    """Turns text into piece ids and back.
+
+    Text is first brought to Unicode NFC and its white space to single spaces (see :meth:`normalize`); SentencePiece
+    itself changes nothing more, so ``decode(encode(text))`` is the normalised text wherever all its characters are in
+    the vocabulary.
+
+    Args:
+        model: A serialised SentencePiece model with the special ids of this module.
+        lowercase: Lower-case text before it is encoded.
+
+    Raises:
+        CheckpointError: The model is damaged or uses other special ids.
+    """
+
+    def __init__(self, model: bytes, *, lowercase: bool = False) -> None:
+        self.model = model
+        self.lowercase = lowercase
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise CheckpointError(f"The tokenizer model is damaged: {error}") from None
+        ids = tuple(getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos"))
+        if ids != (PAD, UNK, BOS, EOS):
+            raise CheckpointError(f"The tokenizer model has the special ids {ids}, expected {(PAD, UNK, BOS, EOS)}.")
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of pieces; every id is smaller."""
+        return int(self._processor.get_piece_size())
+
+    @property
+    def digest(self) -> str:
+        """A hash of the model and of how text is prepared for it."""
+        return hashlib.sha256(self.model + bytes([self.lowercase])).hexdigest()
+
+    def cased(self, text: str) -> str:
+        """Return the text in the case that this tokenizer produces: for references when scoring."""
+        return text.lower() if self.lowercase else text
+
+    def normalize(self, text: str) -> str:
+        """Return the text as it is encoded: Unicode NFC, single spaces, no NUL, lower case if so set."""
+        return normalize(text, lowercase=self.lowercase)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the piece ids of each text, without begin or end marks."""
+        encoded: list[list[int]] = self._processor.encode([self.normalize(text) for text in texts])
+        return encoded
+
+    def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
+        """Return piece ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
+
+        The result depends on the arguments alone: not on the thread, nor on anything sampled before.
+
+        Args:
+            texts: The texts.
+            alpha: The smoothing exponent (unigram) or dropout probability (BPE).
+            seed: 32 bits are used.
+        """
+        prepared = [self.normalize(text) for text in texts]
+
+        def sample() -> list[list[int]]:
+            sentencepiece.set_random_generator_seed(seed & 0xFFFFFFFF)
+            return [self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1) for text in prepared]
+
+        # SentencePiece keeps one random generator a thread and reads the seed, which is global, when a thread first
+        # uses it. Hence a new thread for each call, and one call at a time.
+        with _SAMPLING_LOCK, ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(sample).result()
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids; padding, begin and end marks are ignored."""
+        return [self._processor.decode([int(i) for i in one]) if len(one) else "" for one in ids]
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces of a text; ``▁`` stands for a space."""
+        pieces: list[str] = self._processor.encode(self.normalize(text), out_type=str)
+        return pieces
+
+    def piece(self, index: int) -> str:
+        """Return the piece of an id.
+
+        Raises:
+            IndexError: There is no such id.
+        """
+        return str(self._processor.id_to_piece(index))
+
+
+class TokenizerPair:
+    """The tokenizers of the two languages; the same object twice when the vocabulary is joint."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+        self.source = source
+        self.target = target
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.source is self.target
+
+    @property
+    def digest(self) -> str:
+        """A hash of both tokenizers."""
+        return hashlib.sha256(f"{self.source.digest}{self.target.digest}".encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer.joint.model``, or one model a language, into a folder."""
+        models = {"joint": self.source} if self.joint else {"source": self.source, "target": self.target}
+        for name, tokenizer in models.items():
+            with replacing_file(folder / f"tokenizer.{name}.model") as path:
+                path.write_bytes(tokenizer.model)
+        write_json(folder / "tokenizer.json", {"joint": self.joint, "lowercase": self.source.lowercase})
+
+    @classmethod
+    def load(cls, folder: Path) -> TokenizerPair:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            CheckpointError: A file is missing or damaged.
+        """
+        about = read_json(folder / "tokenizer.json")
+
+        def read(name: str) -> Tokenizer:
+            path = folder / f"tokenizer.{name}.model"
+            try:
+                return Tokenizer(path.read_bytes(), lowercase=about["lowercase"])
+            except OSError as error:
+                raise CheckpointError(f"The tokenizer {path} cannot be read: {error.strerror}.") from None
+
+        if about["joint"]:
+            joint = read("joint")
+            return cls(joint, joint)
+        return cls(read("source"), read("target"))
+
+
+def train_tokenizers(pairs: Pairs, settings: TokenizerSettings) -> TokenizerPair:
+    """Learn the vocabulary from training text; the same text and settings give the same model.
+
+    Raises:
+        ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
+        DataError: The text has no sentence to learn from.
+    """
+
+    def sources() -> Iterator[str]:
+        return (source for source, _ in pairs)
+
+    def targets() -> Iterator[str]:
+        return (target for _, target in pairs)
+
+    def both() -> Iterator[str]:
+        return (sentence for pair in pairs for sentence in pair)
+
+    if settings.joint:
+        joint = _train(both, 2 * len(pairs), settings)
+        return TokenizerPair(joint, joint)
+    return TokenizerPair(_train(sources, len(pairs), settings), _train(targets, len(pairs), settings))
+
+
+def _train(sentences: Callable[[], Iterator[str]], count: int, settings: TokenizerSettings) -> Tokenizer:
+    # An odd step, so that a joint vocabulary sees source and target sentences in turn.
+    step = count // _TRAINING_SENTENCES | 1
+    thinned = (
+        normalize(text, lowercase=settings.lowercase) for number, text in enumerate(sentences()) if number % step == 0
+    )
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(text for text in thinned if text),
+            model_writer=model,
+            model_type=settings.algorithm,
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            byte_fallback=settings.byte_fallback,
+            normalization_rule_name="identity",
+            num_threads=_TRAINING_THREADS,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            minloglevel=4,
+        )
+    except RuntimeError as error:
+        raise _readable(str(error), settings) from None
+    return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
+
+
+def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:
+    """Turn SentencePiece's message into one that names the key and the possible values."""
+    if found := re.search(r"value <= (\d+)", message):
+        return ConfigError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the training text can fill at most {found[1]} pieces. "
+            f"Set tokenizer.vocab_size to {found[1]} or less."
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return ConfigError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "
+            f"{found[1]} pieces. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
+        )
+    if "sentences_.empty()" in message:
+        return DataError("The training text holds no sentence from which a tokenizer could be learned.")
+    return DataError(f"The tokenizer could not be learned from the training text: {message}")

@@ -1,0 +1,167 @@
+"""Checkpoints: everything a killed run needs to go on as if nothing had happened.
+
+A run keeps two kinds of states::
+
+    checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept
+    snapshots/step-00001000.safetensors   weights alone, for averaging; the last or best few are kept
+
+Both appear under their final name only when complete and flushed to disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from locant.errors import CheckpointError
+from locant.files import read_json, replacing_file, replacing_folder, write_tensors
+
+_KEPT = 2
+_WEIGHTS, _OPTIMIZER, _STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+
+
+@dataclass
+class Snapshot:
+    """Weights saved at a validation, and how good they were."""
+
+    step: int
+    loss: float
+    bleu: float | None = None
+    chrf: float | None = None
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint.
+
+    Attributes:
+        step: Updates done.
+        epoch: Pass over the training data, from 0.
+        batch: Batches of that pass already used.
+        seconds: Time trained, in all sessions together.
+        target_tokens: Target tokens trained on.
+        interval: Sums since the last row of metrics, so that a resumed row equals an uninterrupted one.
+        snapshots: Weights kept for averaging.
+        best: The best snapshot so far.
+        validations: Validations done.
+        since_best: Validations since the best one.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    target_tokens: int = 0
+    interval: dict[str, float] = field(default_factory=dict)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    best: Snapshot | None = None
+    validations: int = 0
+    since_best: int = 0
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Progress:
+        """Build from plain data."""
+        snapshots = [Snapshot(**item) for item in data.pop("snapshots")]
+        best = data.pop("best")
+        return cls(**data, snapshots=snapshots, best=Snapshot(**best) if best else None)
+
+
+@dataclass
+class Checkpoint:
+    """The content of a checkpoint: named tensors and the progress."""
+
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    progress: Progress
+
+
+def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint, then remove all but the newest two.
+
+    Raises:
+        CheckpointError: The disk is full or not writable; earlier checkpoints stay.
+    """
+    folder = run / "checkpoints" / _step_name(checkpoint.progress.step)
+    if folder.exists():  # left by a run that was resumed from an earlier checkpoint
+        shutil.rmtree(folder)
+    with replacing_folder(folder) as temporary:
+        write_tensors(temporary / _WEIGHTS, checkpoint.weights)
+        write_tensors(temporary / _OPTIMIZER, checkpoint.optimizer)
+        digests = {name: _sha256(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
+        state = {"format": 1, "sha256": digests, "progress": asdict(checkpoint.progress)}
+        (temporary / _STATE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+    for old in checkpoint_folders(run)[:-_KEPT]:
+        shutil.rmtree(old)
+    return folder
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint and verify it.
+
+    Raises:
+        CheckpointError: A file is missing, or its content is not what was written.
+    """
+    state = read_json(folder / _STATE)
+    for name, digest in state["sha256"].items():
+        if not (folder / name).is_file() or _sha256(folder / name) != digest:
+            raise CheckpointError(
+                f"The checkpoint {folder} is damaged: {name} is missing or differs from what was written. "
+                "Delete this folder to go on from the checkpoint before it."
+            )
+    return Checkpoint(
+        load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), Progress.from_dict(state["progress"])
+    )
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """Return the complete checkpoints of a run, oldest first."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def snapshot_path(run: Path, step: int) -> Path:
+    """Return where the weights of a step are kept for averaging."""
+    return run / "snapshots" / f"{_step_name(step)}.safetensors"
+
+
+def save_snapshot(run: Path, step: int, weights: dict[str, Tensor]) -> None:
+    """Write weights for averaging."""
+    with replacing_file(snapshot_path(run, step)) as temporary:
+        write_tensors(temporary, weights)
+
+
+def prune_snapshots(run: Path, kept: list[Snapshot]) -> None:
+    """Delete snapshots that are not in ``kept``."""
+    names = {snapshot_path(run, snapshot.step).name for snapshot in kept}
+    for path in (run / "snapshots").glob("step-*.safetensors"):
+        if path.name not in names:
+            path.unlink()
+
+
+def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]:
+    """Return the mean of the snapshots' weights, computed in float64.
+
+    Source: checkpoint averaging as in Vaswani et al. 2017, section 6.1.
+    """
+    total: dict[str, Tensor] = {}
+    dtypes = {}
+    for snapshot in snapshots:
+        for name, tensor in load_file(snapshot_path(run, snapshot.step)).items():
+            dtypes[name] = tensor.dtype
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(snapshots)).to(dtypes[name]) for name, tensor in total.items()}
+
+
+def _step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,128 @@
+"""What a run reports while it trains: to files, and to whoever watches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from locant.files import write_text
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One row of training metrics, averaged over the steps since the row before.
+
+    Attributes:
+        step: Updates done.
+        epoch: Pass over the training data, from 0.
+        loss: Label-smoothed cross-entropy, in nats a token.
+        nll: Negative log-likelihood, in nats a token.
+        learning_rate: Of the newest update.
+        gradient_norm: Before clipping, of the newest update.
+        tokens_per_second: Target tokens without padding.
+        seconds: Time trained.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    nll: float
+    learning_rate: float
+    gradient_norm: float
+    tokens_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """The result of a validation.
+
+    Attributes:
+        step: Updates done.
+        loss: Negative log-likelihood of the validation set, in nats a token.
+        bleu: Of greedy translations, or ``None`` when none were made.
+        chrf: Likewise.
+        seconds: Time trained.
+        best: Whether this is the best so far.
+    """
+
+    step: int
+    loss: float
+    bleu: float | None
+    chrf: float | None
+    seconds: float
+    best: bool
+
+
+class Monitor(Protocol):
+    """Watches a run; a command line draws a progress bar with it."""
+
+    def on_start(self, done: float, device: str) -> None:
+        """Training begins; ``done`` is the share of the budget used by earlier sessions, 0 to 1."""
+
+    def on_step(self, done: float, report: StepReport | None) -> None:
+        """An update is done; a report comes every ``log_every`` updates."""
+
+    def on_validation(self, report: ValidationReport) -> None:
+        """A validation is done."""
+
+
+class SilentMonitor:
+    """Watches nothing."""
+
+    def on_start(self, done: float, device: str) -> None:
+        """Do nothing."""
+
+    def on_step(self, done: float, report: StepReport | None) -> None:
+        """Do nothing."""
+
+    def on_validation(self, report: ValidationReport) -> None:
+        """Do nothing."""
+
+
+class MetricsLog:
+    """Appends rows to ``metrics.jsonl`` and, where it is installed, to TensorBoard.
+
+    Args:
+        run: The run folder.
+        step: Rows after this step, written by a session that was killed before its next checkpoint, are removed.
+    """
+
+    def __init__(self, run: Path, step: int) -> None:
+        self.path = run / "metrics.jsonl"
+        if self.path.exists():
+            kept = [json.dumps(row) + "\n" for row in read_metrics(run) if row["step"] <= step]
+            write_text(self.path, "".join(kept))
+        self._writer = None
+        if find_spec("tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(run / "tensorboard", purge_step=step + 1)
+
+    def write(self, kind: str, row: dict[str, Any]) -> None:
+        """Append one row; ``kind`` is ``training`` or ``validation``."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, **row}) + "\n")
+        if self._writer:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    self._writer.add_scalar(f"{kind}/{name}", value, row["step"])
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._writer:
+            self._writer.close()
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """Return the rows of ``metrics.jsonl``; a last line cut short by a kill is left out."""
+    rows = []
+    for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

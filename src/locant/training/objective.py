@@ -1,0 +1,89 @@
+"""Label-smoothed cross-entropy of the projection to the vocabulary, without keeping the logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Rows of logits held at a time: enough for full-speed matrix products, few enough to stay near the caches.
+_CHUNK_ELEMENTS = 4_000_000
+
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Computes the loss and, chunk by chunk while the logits are at hand, its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, trains: bool
+    ) -> tuple[Tensor, Tensor]:
+        vocabulary = weight.shape[0]
+        need_hidden, need_weight = (trains and needed for needed in ctx.needs_input_grad[:2])
+        with torch.autocast(hidden.device.type, enabled=False):
+            matrix = weight.to(hidden.dtype)
+            loss = hidden.new_zeros((), dtype=torch.float32)
+            likelihood = hidden.new_zeros((), dtype=torch.float32)
+            grad_hidden = torch.empty_like(hidden) if need_hidden else None
+            grad_weight = torch.zeros_like(weight) if need_weight else None
+            size = max(1, _CHUNK_ELEMENTS // vocabulary)
+            for start in range(0, len(labels), size):
+                rows = slice(start, start + size)
+                h, y = hidden[rows], labels[rows].unsqueeze(1)
+                log_probabilities = torch.log_softmax((h @ matrix.T).float(), dim=-1)
+                nll = -log_probabilities.gather(1, y).sum()
+                likelihood += nll
+                loss += (1 - smoothing) * nll
+                if smoothing:
+                    loss -= smoothing / vocabulary * log_probabilities.sum()
+                if need_hidden or need_weight:
+                    gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
+                    gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
+                    gradient = gradient.to(hidden.dtype)
+                    if grad_hidden is not None:
+                        torch.mm(gradient, matrix, out=grad_hidden[rows])
+                    if grad_weight is not None:
+                        grad_weight += gradient.T @ h
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.mark_non_differentiable(likelihood)
+        return loss, likelihood
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = outer[0]
+        return (
+            None if grad_hidden is None else grad_hidden * scale.to(grad_hidden.dtype),
+            None if grad_weight is None else grad_weight * scale.to(grad_weight.dtype),
+            None,
+            None,
+            None,
+        )
+
+
+def projected_cross_entropy(
+    hidden: Tensor, weight: Tensor, labels: Tensor, *, smoothing: float, ignore: int
+) -> tuple[Tensor, Tensor]:
+    """Return the summed label-smoothed cross-entropy of ``hidden @ weight.T``, and the plain one.
+
+    Equal to ``torch.nn.functional.cross_entropy(hidden @ weight.T, labels, label_smoothing=smoothing,
+    ignore_index=ignore, reduction="sum")``; padding never reaches the projection, and memory holds some rows of
+    logits instead of all.
+
+    Source of label smoothing: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4.
+
+    Args:
+        hidden: Output of the decoder ``[B, T, E]``, float32 or bfloat16.
+        weight: Matrix of the output projection ``[V, E]``, float32.
+        labels: Integer ids of the right next tokens ``[B, T]``.
+        smoothing: Probability mass spread evenly over the vocabulary, 0 <= smoothing < 1.
+        ignore: Id of padding, whose rows do not count.
+
+    Returns:
+        Two float32 scalars in nats, summed over the tokens: the smoothed loss, with gradients, and the negative
+        log-likelihood, without.
+    """
+    rows = (labels.flatten() != ignore).nonzero().squeeze(1)
+    hidden, labels = hidden.flatten(0, 1).index_select(0, rows), labels.flatten().index_select(0, rows)
+    trains = torch.is_grad_enabled()
+    return _ProjectedCrossEntropy.apply(hidden, weight, labels, smoothing, trains)  # type: ignore[no-untyped-call]

@@ -1,0 +1,149 @@
+"""Training on one process or, under torchrun, on many: DDP, or FSDP for models that fill a device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from locant.transformer import Transformer, count_parameters
+
+_FSDP_FROM_PARAMETERS = 150_000_000
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join torchrun's processes for the block; does nothing without torchrun."""
+    if "WORLD_SIZE" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    """Return the number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Add a tensor up over all processes, in place."""
+    if dist.is_initialized():
+        dist.all_reduce(values)
+    return values
+
+
+def from_first_process(compute: Callable[[], Result]) -> Result:
+    """Run ``compute`` on the first process alone and give every process its result, or its error."""
+    if not dist.is_initialized():
+        return compute()
+    box: list[object] = [None, None]
+    if rank() == 0:
+        try:
+            box[0] = compute()
+        except Exception as error:
+            box[1] = error
+    dist.broadcast_object_list(box)
+    if box[1] is not None:
+        raise box[1]  # type: ignore[misc]
+    return box[0]  # type: ignore[return-value]
+
+
+def gather(value: Tensor) -> list[Tensor]:
+    """Return the tensor of every process, by rank."""
+    if not dist.is_initialized():
+        return [value]
+    values: list[Tensor | None] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values  # type: ignore[return-value]
+
+
+class Replica:
+    """The training module as this process runs it, and the way to and from the one full set of weights.
+
+    Args:
+        module: Computes the loss; holds ``model``.
+        model: The model inside it, on this process's device.
+        mode: ``auto``, ``ddp`` or ``fsdp``; without torchrun the module runs as it is.
+    """
+
+    def __init__(self, module: nn.Module, model: Transformer, mode: str) -> None:
+        self.model = model
+        self.run: nn.Module = module
+        self.sharded = False
+        if not dist.is_initialized():
+            return
+        if mode == "auto":
+            mode = "fsdp" if count_parameters(model) >= _FSDP_FROM_PARAMETERS else "ddp"
+        if mode == "fsdp":
+            from torch.distributed.fsdp import fully_shard  # takes seconds to import
+
+            self.sharded = True
+            for layer in (*model.encoder.layers, *model.decoder.layers):
+                fully_shard(layer)
+            fully_shard(module)
+        else:
+            self.run = DistributedDataParallel(module)
+
+    def accumulating(self, last: bool) -> AbstractContextManager[None]:
+        """Return a context in which gradients stay on this process until the last batch of an update."""
+        if isinstance(self.run, DistributedDataParallel) and not last:
+            return self.run.no_sync()
+        return nullcontext()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the full weights by parameter name, tied ones once; every process must call this."""
+        return {name: _whole(parameter) for name, parameter in self.model.named_parameters()}
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensor]:
+        """Return the full state of the optimiser as ``kind/parameter name``; every process must call this."""
+        return {
+            f"{kind}/{name}": _whole(value)
+            for name, parameter in self.model.named_parameters()
+            for kind, value in optimizer.state[parameter].items()
+        }
+
+    @torch.no_grad()
+    def restore(self, weights: dict[str, Tensor], optimizer: Optimizer, state: dict[str, Tensor]) -> None:
+        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` returned them."""
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(_like(weights[name], parameter))
+            for path, value in state.items():
+                kind, owner = path.split("/", 1)
+                if owner == name:
+                    optimizer.state[parameter][kind] = _like(value, parameter) if value.dim() else value
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """Return a sharded tensor's full value on CPU, and any other tensor as it is."""
+    return tensor.full_tensor().cpu() if hasattr(tensor, "full_tensor") else tensor.detach()
+
+
+def _like(value: Tensor, parameter: Tensor) -> Tensor:
+    """Put a full value where a parameter is, sharded as it is."""
+    value = value.to(parameter.device)
+    if not hasattr(parameter, "full_tensor"):
+        return value
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(parameter, DTensor)
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements)

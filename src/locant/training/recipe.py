@@ -1,0 +1,152 @@
+"""Recipes: everything a run is made of, in one typed object, written as YAML.
+
+A recipe is the same in Python (:class:`Recipe`), in a file, and on the command line as ``section.key=value``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import Field, model_validator
+
+from locant.decoding import DecodingSettings
+from locant.errors import ConfigError, nearest
+from locant.files import write_text
+from locant.settings import Settings
+from locant.text import BatchSettings, CleaningSettings, CorpusSettings, TokenizerSettings
+from locant.training.settings import TrainingSettings
+from locant.transformer import TransformerConfig, preset
+
+
+class Recipe(Settings):
+    """A corpus, and how to make a translator of it.
+
+    Attributes:
+        description: One sentence for people.
+        seed: Decides initial weights, dropout, the order of batches and subword sampling.
+        corpus: Where the parallel text comes from.
+        cleaning: Which pairs are left out of training.
+        tokenizer: Subword vocabulary.
+        max_tokens: Longest sentence to train on, in tokens with the end mark.
+        batches: Size of the batches.
+        model: A ``preset`` and any field of :class:`~locant.transformer.TransformerConfig` but the vocabulary sizes.
+        training: Objective, optimiser, schedule and budget.
+        decoding: How the trained model translates by default.
+    """
+
+    description: str = ""
+    seed: int = Field(1, ge=0)
+    corpus: CorpusSettings
+    cleaning: CleaningSettings = CleaningSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    max_tokens: int = Field(256, ge=2)
+    batches: BatchSettings = BatchSettings()
+    model: dict[str, Any] = Field(default_factory=lambda: {"preset": "small"})
+    training: TrainingSettings = TrainingSettings()
+    decoding: DecodingSettings = DecodingSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        limit = self.transformer_config(100, 100).position_options.get("max_positions")
+        if limit and limit < self.max_tokens:
+            raise ConfigError(
+                f"max_tokens is {self.max_tokens}, but model.position_options.max_positions is {limit}; "
+                "raise the one or lower the other"
+            )
+        return self
+
+    def transformer_config(self, source_vocab_size: int, target_vocab_size: int) -> TransformerConfig:
+        """Return the model's configuration, given how large the vocabularies turned out."""
+        fields = dict(self.model)
+        for key in ("source_vocab_size", "target_vocab_size"):
+            if key in fields:
+                raise ConfigError(f"model.{key} follows from the tokenizer; set tokenizer.vocab_size instead")
+        return preset(
+            fields.pop("preset", "small"),
+            **{"share_embeddings": self.tokenizer.joint, **fields},
+            source_vocab_size=source_vocab_size,
+            target_vocab_size=target_vocab_size,
+        )
+
+
+def builtin_recipes() -> dict[str, str]:
+    """Return the names of the built-in recipes and their descriptions."""
+    files = sorted(resources.files("locant.recipes").iterdir(), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))["description"]
+        for file in files
+        if file.name.endswith(".yaml")
+    }
+
+
+def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        name: A built-in recipe's name, or a YAML file.
+        overrides: ``section.key=value`` each; values are YAML.
+
+    Raises:
+        ConfigError: The recipe does not exist or is not YAML, a key is unknown, or a value is wrong.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+    else:
+        known = builtin_recipes()
+        if str(name) not in known:
+            raise ConfigError(
+                f"There is no built-in recipe '{name}'.{nearest(str(name), known)} "
+                f"Built-in: {', '.join(known)}. A recipe of your own is a file whose name ends in .yaml."
+            )
+        text = (resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+    try:
+        data = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The recipe {name} is not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"The recipe {name} must be a mapping of sections such as corpus, model and training.")
+    return Recipe.parse(apply_overrides(data, overrides), f"recipe {name}")
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return a copy of plain data with ``section.key=value`` overrides merged in.
+
+    Raises:
+        ConfigError: An override is not of that form.
+    """
+    merged = _copy(data)
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        parts = key.split(".")
+        if not equals or not all(parts):
+            raise ConfigError(f"'{override}' is not of the form section.key=value, as in training.steps=8000.")
+        try:
+            parsed = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"The value of '{override}' is not valid YAML; put it in quotation marks.") from None
+        section = merged
+        for part in parts[:-1]:
+            if not isinstance(section.get(part), dict):
+                section[part] = {}
+            section = section[part]
+        section[parts[-1]] = parsed
+    return merged
+
+
+def save_recipe(recipe: Recipe, path: Path) -> None:
+    """Write a recipe as YAML, defaults included, so that later versions read it the same."""
+    write_text(path, yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True))
+
+
+def _copy(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _copy(value) for key, value in data.items()}
+    return data

@@ -1,0 +1,67 @@
+"""How a model is trained."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from locant.errors import ConfigError
+from locant.settings import Settings
+
+
+class TrainingSettings(Settings):
+    """Objective, optimiser, schedule, budget and bookkeeping; defaults follow Vaswani et al. 2017, section 5."""
+
+    # Budget
+    steps: int | None = Field(None, ge=1, description="Updates to train for; 100,000 when no time is given either")
+    minutes: float | None = Field(None, gt=0, description="Time to train for; the schedule is fitted to it")
+
+    # Objective and optimiser
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    learning_rate: float | None = Field(
+        None, gt=0, description="Peak of the schedule; by default (d_model * warmup_steps)^-0.5, as in the paper"
+    )
+    schedule: Literal["inverse_sqrt", "cosine", "linear"] = "inverse_sqrt"
+    warmup_steps: int = Field(4000, ge=0)
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.98, ge=0, lt=1)
+    adam_epsilon: float = Field(1e-9, gt=0)
+    weight_decay: float = Field(0.0, ge=0, description="Decoupled (AdamW); 0 is Adam")
+    clip_norm: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0 does not clip")
+    accumulate: int = Field(1, ge=1, description="Batches for one update")
+
+    # Machine
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto: bfloat16 where hardware has it"
+    )
+    compile: Literal["auto", "on", "off"] = Field("auto", description="auto: on CUDA, where it pays")
+    parallel: Literal["auto", "ddp", "fsdp"] = Field("auto", description="Under torchrun; auto: FSDP from 150M weights")
+
+    # Validation and bookkeeping
+    validate_every: int | None = Field(
+        None, ge=1, description="Steps between validations; by default 1,000, or an eighth of the minutes"
+    )
+    validation_sentences: int = Field(500, ge=0, description="Sentences translated greedily for validation BLEU")
+    best: Literal["loss", "bleu", "chrf"] = Field("loss", description="What decides which checkpoint is best")
+    patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better one")
+    average: Literal["last", "best"] = "last"
+    average_checkpoints: int = Field(5, ge=1, description="Checkpoints averaged at the end")
+    log_every: int = Field(50, ge=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.best != "loss" and not self.validation_sentences:
+            raise ConfigError(f"best is '{self.best}', which needs validation_sentences above 0")
+        if self.learning_rate is None and not self.warmup_steps:
+            raise ConfigError("without warmup_steps the peak learning_rate must be given")
+        return self
+
+    def peak_learning_rate(self, d_model: int) -> float:
+        """Return the highest learning rate of the schedule (the paper's equation 3 at its peak, unless given)."""
+        return self.learning_rate or (d_model * self.warmup_steps) ** -0.5
+
+    def max_steps(self) -> int | None:
+        """Return the number of updates, or ``None`` when time alone decides."""
+        return self.steps if self.steps or self.minutes else 100_000

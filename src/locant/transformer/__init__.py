@@ -1,0 +1,18 @@
+"""The encoder-decoder Transformer: attention, blocks, model, presets."""
+
+from locant.transformer.attention import Mask, attend
+from locant.transformer.cache import DecoderCache, KeyValueCache
+from locant.transformer.config import PRESETS, TransformerConfig, preset
+from locant.transformer.model import Transformer, count_parameters
+
+__all__ = [
+    "PRESETS",
+    "DecoderCache",
+    "KeyValueCache",
+    "Mask",
+    "Transformer",
+    "TransformerConfig",
+    "attend",
+    "count_parameters",
+    "preset",
+]

@@ -1,0 +1,174 @@
+import re
+import sys
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from locant.errors import DataError, MissingExtraError
+from locant.figures import svg, training_curves
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def training_row(step: int) -> dict[str, Any]:
+    return {
+        "kind": "training",
+        "step": step,
+        "loss": 9 - step / 100,
+        "nll": 8 - step / 100,
+        "learning_rate": step * 1e-5,
+        "tokens_per_second": 9000.0 + step,
+        "seconds": step * 6.0,
+    }
+
+
+def validation_row(step: int, bleu: float | None = 20.0, chrf: float | None = 50.0) -> dict[str, Any]:
+    return {"kind": "validation", "step": step, "loss": 4.0, "bleu": bleu, "chrf": chrf, "seconds": step * 6.0}
+
+
+ROWS = [training_row(10), training_row(20), training_row(30), validation_row(30), training_row(40), validation_row(40)]
+
+
+@pytest.fixture(scope="module")
+def figure() -> Any:
+    return training_curves(ROWS)
+
+
+def panels(figure: Any) -> dict[str, Any]:
+    return {axes.get_title(loc="left"): axes for axes in figure.axes}
+
+
+def lines(axes: Any) -> dict[str, list[tuple[float, float]]]:
+    return {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in axes.lines}
+
+
+def test_every_panel_shows_the_numbers_it_is_given(figure: Any) -> None:
+    found = panels(figure)
+    assert list(found) == ["Loss", "Validation translations", "Learning rate", "Speed"]
+    assert lines(found["Loss"]) == {
+        "training": [(10, 7.9), (20, 7.8), (30, 7.7), (40, 7.6)],
+        "validation": [(30, 4.0), (40, 4.0)],
+    }
+    assert lines(found["Validation translations"]) == {
+        "BLEU": [(30, 20.0), (40, 20.0)],
+        "chrF": [(30, 50.0), (40, 50.0)],
+    }
+    (rate,) = lines(found["Learning rate"]).values()
+    assert rate == [(step, pytest.approx(step * 1e-5)) for step in (10, 20, 30, 40)]
+    (speed,) = lines(found["Speed"]).values()
+    assert speed == [(step, 9000 + step) for step in (10, 20, 30, 40)]
+
+
+def test_axes_tell_their_units(figure: Any) -> None:
+    found = panels(figure)
+    assert {title: axes.get_ylabel() for title, axes in found.items()} == {
+        "Loss": "nats per token",
+        "Validation translations": "score (0 to 100)",
+        "Learning rate": "learning rate",
+        "Speed": "target tokens per second",
+    }
+    assert found["Learning rate"].get_xlabel() == found["Speed"].get_xlabel() == "updates"
+    assert [text.get_text() for text in found["Loss"].get_legend().get_texts()] == ["training", "validation"]
+    for title in ("Validation translations", "Learning rate", "Speed"):
+        assert found[title].get_ylim()[0] == 0
+
+
+@pytest.mark.parametrize(("pace", "unit", "last"), [(0.5, "seconds", 20), (6, "minutes", 4), (600, "hours", 6)])
+def test_the_top_shows_the_time_trained(pace: float, unit: str, last: int) -> None:
+    """At 6 seconds an update, 40 updates take 4 minutes, and 1 minute stands above update 10."""
+    rows = [{**row, "seconds": row["step"] * pace} for row in ROWS]
+    (top,) = panels(training_curves(rows))["Loss"].child_axes
+    assert top.get_xlabel() == f"{unit} of training"
+    size = {"seconds": 1, "minutes": 60, "hours": 3600}[unit]
+    ticks = {
+        float(label.get_text()): position
+        for label, position in zip(top.get_xticklabels(), top.get_xticks(), strict=True)
+    }
+    assert max(ticks) == last
+    for time, position in ticks.items():
+        assert position == pytest.approx(time * size / pace)
+
+
+def test_a_panel_without_numbers_is_left_out() -> None:
+    plain = [training_row(10), validation_row(10, None, None), training_row(20)]
+    assert list(panels(training_curves(plain))) == ["Loss", "Learning rate", "Speed"]
+    assert list(panels(training_curves([validation_row(5)]))) == ["Loss", "Validation translations"]
+    only_bleu = panels(training_curves([validation_row(5, chrf=None), validation_row(6, bleu=None, chrf=None)]))
+    assert lines(only_bleu["Validation translations"]) == {"BLEU": [(5, 20.0)]}
+
+
+def test_a_single_row_shows_as_a_point() -> None:
+    for axes in panels(training_curves([training_row(10)])).values():
+        assert [line.get_marker() for line in axes.lines] == ["o"]
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(DataError, match="has not reported any metrics yet"):
+        training_curves([])
+
+
+@pytest.mark.usefixtures("figure")
+def test_no_figure_stays_behind() -> None:
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def luminance(color: str) -> float:
+    """Relative luminance by WCAG 2."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_lines_stand_out_from_white_paper(figure: Any) -> None:
+    """WCAG 2.2, criterion 1.4.11, asks 3:1 of graphics."""
+    for axes in figure.axes:
+        for line in axes.lines:
+            assert 1.05 / (luminance(line.get_color()) + 0.05) >= 3
+
+
+def test_svg_is_one_element_that_needs_nothing_else(figure: Any) -> None:
+    text = svg(figure, name="curves", description='Loss < 8 & "more"')
+    root = ET.fromstring(text)
+    assert root.tag == f"{SVG}svg"
+    assert root.attrib["role"] == "img"
+    assert root[0].tag == f"{SVG}title"
+    assert root[0].text == 'Loss < 8 & "more"'
+    assert root.attrib["aria-labelledby"] == root[0].attrib["id"]
+    assert not list(root.iter(f"{SVG}style")), "it would apply to the whole page"
+    assert set(re.findall(r"https?://[^\"\s]*", text)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    assert len(ids) == len(set(ids))
+    assert all(name.startswith("curves-") for name in ids)
+    used = set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', text))
+    assert used
+    assert {a or b for a, b in used} <= set(ids)
+
+
+def test_svg_is_the_same_every_time(figure: Any) -> None:
+    first = svg(figure, name="a", description="x")
+    assert svg(figure, name="a", description="x") == first
+    assert svg(training_curves(ROWS), name="a", description="x") == first
+
+
+def test_the_users_own_style_changes_nothing() -> None:
+    import matplotlib
+
+    expected = svg(training_curves(ROWS), name="a", description="x")
+    with matplotlib.rc_context(
+        {"lines.linewidth": 9, "font.size": 30, "svg.fonttype": "none", "axes.facecolor": "red"}
+    ):
+        assert svg(training_curves(ROWS), name="a", description="x") == expected
+
+
+def test_a_name_that_cannot_begin_an_id(figure: Any) -> None:
+    with pytest.raises(ValueError, match="letters, digits and hyphens"):
+        svg(figure, name='a" onload="', description="x")
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"'matplotlib'.*locant\[report\]"):
+        training_curves(ROWS)

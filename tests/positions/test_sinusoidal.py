@@ -1,0 +1,136 @@
+import io
+from typing import Any
+
+import mpmath
+import pytest
+import torch
+
+from locant.errors import ConfigError
+from locant.positions import Sinusoidal, sinusoid_table
+
+# sin and cos of pos and of pos / 100, as printed in tutorials and computed by hand.
+PRINTED = [
+    [0.84147098, 0.54030231, 0.00999983, 0.99995],
+    [0.90929743, -0.41614684, 0.01999867, 0.99980001],
+    [0.14112001, -0.9899925, 0.0299955, 0.99955003],
+]
+ROUNDING = 3.1e-8  # half the spacing of float32 numbers just below one, and a little
+
+
+def exact(position: int, dim: int, base: int, layout: str) -> list[float]:
+    """The formula of section 3.5 in 40 digits."""
+    with mpmath.workdps(40):
+        angles = [mpmath.mpf(position) / mpmath.power(base, mpmath.mpf(2 * i) / dim) for i in range(dim // 2)]
+        sines, cosines = [mpmath.sin(a) for a in angles], [mpmath.cos(a) for a in angles]
+        pairs = [value for pair in zip(sines, cosines, strict=True) for value in pair]
+        return [float(value) for value in (pairs if layout == "interleaved" else sines + cosines)]
+
+
+def worst(table: torch.Tensor, positions: list[int], base: int, layout: str) -> float:
+    expected = torch.tensor([exact(p, table.shape[-1], base, layout) for p in positions], dtype=torch.float64)
+    return float((table.double() - expected).abs().max())
+
+
+def test_printed_values() -> None:
+    printed = torch.tensor(PRINTED, dtype=torch.float64)
+    rows = Sinusoidal(4).table(torch.tensor([1, 2, 3]))
+    assert (rows - printed).abs().max() <= ROUNDING + 5e-9
+    concatenated = Sinusoidal(4, layout="concatenated").table(torch.tensor([1, 2, 3]))
+    assert (concatenated[:, [0, 2, 1, 3]] - printed).abs().max() <= ROUNDING + 5e-9
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
+@pytest.mark.parametrize(("dim", "base"), [(64, 10000), (6, 500)])
+def test_exact_up_to_a_million(layout: Any, dim: int, base: int) -> None:
+    near = [0, 1, 7, 255, 256, 4095, 5000, 65535]
+    far = [65536, 99_991, 524_287, 999_999, 1_000_000]
+    scheme = Sinusoidal(dim, base=base, layout=layout)
+    assert worst(scheme.table(torch.tensor(near)), near, base, layout) <= ROUNDING
+    assert worst(scheme.table(torch.tensor(far)), far, base, layout) <= ROUNDING
+    assert worst(sinusoid_table(torch.tensor(far), dim, base=base, layout=layout), far, base, layout) <= ROUNDING
+
+
+def test_ten_million_and_negative_positions() -> None:
+    positions = [10_000_000, -3]
+    assert worst(Sinusoidal(8).table(torch.tensor(positions)), positions, 10000, "interleaved") <= ROUNDING
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_casting_the_module_does_not_degrade_the_table(dtype: torch.dtype) -> None:
+    scheme = Sinusoidal(16)
+    scheme.table(torch.arange(10))
+    scheme.to(dtype)
+    positions = [3, 60_001]
+    assert worst(scheme.table(torch.tensor(positions)), positions, 10000, "interleaved") <= ROUNDING
+    x = torch.zeros(1, 2, 16, dtype=dtype)
+    assert scheme.embed(x, torch.tensor(positions)).dtype == dtype
+    assert torch.equal(scheme.embed(x, torch.tensor(positions))[0], scheme.table(torch.tensor(positions)).to(dtype))
+
+
+def test_built_under_another_default_dtype() -> None:
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        table = Sinusoidal(16).table(torch.tensor([60_001]))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert table.dtype == torch.float32
+    assert worst(table, [60_001], 10000, "interleaved") <= ROUNDING
+
+
+def test_built_on_the_meta_device() -> None:
+    with torch.device("meta"):
+        scheme = Sinusoidal(16)
+    scheme.to_empty(device="cpu")
+    assert worst(scheme.table(torch.tensor([77])), [77], 10000, "interleaved") <= ROUNDING
+
+
+def test_no_state_to_save_and_none_lost_in_a_copy() -> None:
+    scheme = Sinusoidal(16)
+    scheme.table(torch.arange(300))
+    assert not scheme.state_dict()
+    assert not list(scheme.parameters())
+    assert not list(scheme.buffers())
+    saved = io.BytesIO()
+    torch.save(scheme, saved)
+    saved.seek(0)
+    assert torch.equal(torch.load(saved, weights_only=False).table(torch.arange(9)), scheme.table(torch.arange(9)))
+
+
+def test_positions_of_one_and_two_dimensions() -> None:
+    scheme, x = Sinusoidal(8), torch.randn(2, 3, 8)
+    shared = scheme.embed(x, torch.arange(5, 8))
+    each = scheme.embed(x, torch.tensor([[5, 6, 7], [0, 100, 2]]))
+    assert torch.equal(shared[0], each[0])
+    assert torch.equal(each[1], x[1] + scheme.table(torch.tensor([0, 100, 2])))
+    assert not torch.equal(shared[1], each[1])
+    assert scheme.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_every_integer_dtype_means_the_same(dtype: torch.dtype) -> None:
+    positions = torch.tensor([1, 0, 1])
+    assert torch.equal(Sinusoidal(8).table(positions.to(dtype)), Sinusoidal(8).table(positions))
+
+
+def test_a_table_made_for_inference_serves_training() -> None:
+    scheme, x = Sinusoidal(8), torch.randn(1, 4, 8)
+    with torch.inference_mode():
+        scheme.embed(x, torch.arange(4))
+    x.requires_grad_()
+    (scheme.embed(x, torch.arange(4)) ** 2).sum().backward()
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("positions", [torch.tensor([0.0, 1.0]), torch.tensor([True, False])])
+def test_positions_must_be_integers(positions: torch.Tensor) -> None:
+    with pytest.raises(ConfigError, match=r"must be integers.*torch\.(float32|bool)"):
+        Sinusoidal(8).embed(torch.zeros(1, 2, 8), positions)
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ConfigError, match=r"even width.*got 7"):
+        Sinusoidal(7)
+    with pytest.raises(ConfigError, match=r"base .* above 1; got 1"):
+        Sinusoidal(8, base=1)
+    with pytest.raises(ConfigError, match=r"Unknown layout 'interleave'.*Did you mean 'interleaved'.*concatenated"):
+        Sinusoidal(8, layout="interleave")  # type: ignore[arg-type]

@@ -1,0 +1,151 @@
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.errors import CheckpointError
+from locant.files import read_json, replacing_file, replacing_folder, write_json, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def fail_after_writing(path: Path) -> None:
+    path.write_text("half")
+    raise ZeroDivisionError
+
+
+def disk_full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_text_and_json_round_trip(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "a.txt", "Grüße\n")
+    assert (tmp_path / "new" / "a.txt").read_bytes() == "Grüße\n".encode()
+    write_json(tmp_path / "a.json", {"ключ": [1, 2.5, None]})
+    assert "ключ" in (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert (tmp_path / "a.json").read_bytes().endswith(b"}\n")
+    assert read_json(tmp_path / "a.json") == {"ключ": [1, 2.5, None]}
+    assert names(tmp_path) == ["a.json", "new"]
+
+
+def test_nothing_shows_before_the_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with replacing_file(path) as temporary:
+        temporary.write_text("half")
+        assert temporary.parent == tmp_path, "renaming is atomic only within one file system"
+        assert path.read_text() == "old"
+    assert path.read_text() == "half"
+
+
+def test_a_reader_never_sees_a_mixture(tmp_path: Path) -> None:
+    """The new file takes the old one's name; nothing is written into the old one."""
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    (tmp_path / "b.txt").hardlink_to(path)
+    write_text(path, "new")
+    assert (tmp_path / "b.txt").read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing_file(path) as temporary:
+        fail_after_writing(temporary)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_failure_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "step") as temporary:
+        fail_after_writing(temporary / "weights")
+    assert names(tmp_path) == []
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    with replacing_folder(tmp_path / "runs" / "step") as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "inner" / "weights").write_text("whole")
+        assert not (tmp_path / "runs" / "step").exists()
+    assert (tmp_path / "runs" / "step" / "inner" / "weights").read_text() == "whole"
+    assert names(tmp_path / "runs") == ["step"]
+
+
+def test_remains_of_a_crash_are_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / ".step.tmp").mkdir()
+    (tmp_path / ".step.tmp" / "old").write_text("from a crash")
+    with replacing_folder(tmp_path / "step") as temporary:
+        (temporary / "new").write_text("x")
+    assert names(tmp_path / "step") == ["new"]
+
+
+def test_a_folder_with_content_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "step").mkdir()
+    (tmp_path / "step" / "precious").write_text("old")
+    with pytest.raises(CheckpointError, match="step could not be written"), replacing_folder(tmp_path / "step"):
+        pass
+    assert (tmp_path / "step" / "precious").read_text() == "old"
+    assert names(tmp_path) == ["step"]
+
+
+def test_everything_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        flushed.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc to name an open file")
+    monkeypatch.setattr(os, "fsync", spy)
+    with replacing_folder(tmp_path / "step") as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "inner" / "weights").write_text("x")
+    assert set(flushed[:-1]) == {"weights", "inner", ".step.tmp"}
+    assert flushed[-1] == tmp_path.name, "the rename itself must reach the disk"
+
+
+def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", disk_full)
+    said = r"disk is full: .*step could not be written.*still there"
+    with pytest.raises(CheckpointError, match=said), replacing_folder(tmp_path / "step"):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(tmp_path / "a.txt", "old")
+    monkeypatch.setattr(os, "fsync", disk_full)
+    with pytest.raises(CheckpointError, match="disk is full"):
+        write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_file_in_place_of_a_folder_is_told_plainly(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="could not be written"):
+        write_text(tmp_path / "file" / "a.txt", "new")
+    with pytest.raises(CheckpointError, match="could not be written"), replacing_folder(tmp_path / "file" / "step"):
+        pass
+
+
+def test_reading_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(CheckpointError, match=r"a\.json is missing"):
+        read_json(path)
+    for content in (b'{"a": ', b"\xff\xfe\x00"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"a\.json cannot be read as JSON"):
+            read_json(path)
+    with pytest.raises(CheckpointError, match="cannot be read as JSON"):
+        read_json(tmp_path)
+    path.write_text(json.dumps([1]))
+    assert read_json(path) == [1]

@@ -1,0 +1,120 @@
+"""Imports run only downwards.
+
+The rule, from the top of the house to the bottom:
+
+* A room imports itself, the rooms below it and the ground floor (modules that every room stands on).
+* ``positions`` and ``figures`` stand apart: of all of Locant they may import only what ``APART`` grants them.
+* The ground floor imports nothing but the ground floor.
+* ``cli`` imports what it likes, and so does its door ``__main__``.
+* Shelves are folders of data files; they hold no code.
+* Any other module at the top level of the package puts rooms together (a recipe, say): it imports what it likes
+  but the command line, and only the command line and its own kind import it.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import locant
+
+ROOMS = ["cli", "app", "figures", "training", "decoding", "text", "transformer", "positions"]
+SHELVES = {"recipes"}
+GROUND = {"errors", "settings", "files", "version", "runtime"}
+APART = {"positions": {"errors"}, "figures": {"errors"}}
+
+PACKAGE = Path(locant.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def allowed(importer: str, imported: str) -> bool:
+    """Whether a module of one room (or top-level module) may import from another."""
+    if importer == imported or importer in ("cli", "__main__"):
+        return True
+    if importer in APART:
+        return imported in APART[importer]
+    if importer in GROUND or importer == "__init__":
+        return imported in GROUND
+    if importer in ROOMS:
+        return imported in GROUND or (imported in ROOMS and ROOMS.index(imported) > ROOMS.index(importer))
+    return imported != "cli"
+
+
+def imported_rooms(source: str, module: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the room of every import of Locant, wherever in the file it stands.
+
+    Args:
+        source: Text of the module.
+        module: Its dotted name in parts, with ``__init__`` for a package's own file.
+    """
+    for node in ast.walk(ast.parse(source)):
+        names: list[list[str]] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = module[: -node.level] if node.level else []
+            base += node.module.split(".") if node.module else []
+            names = [[*base, alias.name] for alias in node.names]
+        for name in names:
+            if name[0] == "locant" and len(name) > 1 and not name[1].startswith("__"):
+                yield getattr(node, "lineno", 0), name[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_downwards(path: Path) -> None:
+    parts = ["locant", *path.relative_to(PACKAGE).with_suffix("").parts]
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {room}"
+        for line, room in imported_rooms(path.read_text(encoding="utf-8"), parts)
+        if not allowed(parts[1], room)
+    ]
+    assert not wrong
+
+
+def test_there_are_no_other_rooms() -> None:
+    folders = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
+    assert {"positions", "transformer"} <= folders
+    assert folders <= {*ROOMS, *SHELVES}
+
+
+@pytest.mark.parametrize("name", sorted(SHELVES))
+def test_shelves_hold_no_code(name: str) -> None:
+    for path in (PACKAGE / name).rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assert all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body), path
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import locant.text.corpus", ["text"]),
+        ("from locant import cli, text", ["cli", "text"]),
+        ("from locant.errors import DataError", ["errors"]),
+        ("def f():\n    from ..training import loop", ["training"]),
+        ("from . import scheme", ["positions"]),
+        ("from locant import __version__\nimport torch", []),
+    ],
+)
+def test_the_reader_of_imports(source: str, found: list[str]) -> None:
+    assert [room for _, room in imported_rooms(source, ["locant", "positions", "none"])] == found
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "right"),
+    [
+        ("training", "decoding", True),
+        ("decoding", "training", False),
+        ("transformer", "settings", True),
+        ("positions", "settings", False),
+        ("figures", "training", False),
+        ("app", "figures", True),
+        ("errors", "text", False),
+        ("recipe", "training", True),
+        ("recipe", "cli", False),
+        ("training", "recipe", False),
+        ("cli", "recipe", True),
+    ],
+)
+def test_the_rule(importer: str, imported: str, right: bool) -> None:
+    assert allowed(importer, imported) is right

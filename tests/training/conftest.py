@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "red": "rot"}
+
+
+def sentences(count: int, seed: int) -> list[tuple[str, str]]:
+    """Sentences of a toy language pair: word by word."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        words = rng.choices(list(WORDS), k=rng.randint(2, 8))
+        pairs.append((" ".join(words), " ".join(WORDS[word] for word in words)))
+    return pairs
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for split, count in (("train", 600), ("valid", 40), ("test", 30)):
+        pairs = sentences(count, seed=len(split))
+        (folder / f"{split}.en").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
+        (folder / f"{split}.de").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recipe_data(corpus: Path) -> dict:
+    """A recipe that trains in seconds."""
+    return {
+        "corpus": {
+            "kind": "files",
+            "folder": str(corpus),
+            "source_language": "en",
+            "target_language": "de",
+            **{split: {"source": f"{split}.en", "target": f"{split}.de"} for split in ("train", "valid", "test")},
+        },
+        "cleaning": {"overlap": False, "duplicates": False},
+        "tokenizer": {"vocab_size": 34},
+        "batches": {"tokens": 256},
+        "model": {
+            "preset": "tiny",
+            "d_model": 32,
+            "d_ff": 64,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "dropout": 0.1,
+        },
+        "training": {
+            "steps": 30,
+            "learning_rate": 0.01,
+            "warmup_steps": 10,
+            "validate_every": 10,
+            "validation_sentences": 8,
+            "log_every": 1,
+            "device": "cpu",
+        },
+        "decoding": {"beam": 2},
+    }

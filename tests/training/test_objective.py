@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from locant.training import objective, projected_cross_entropy
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    batch=st.integers(1, 4),
+    length=st.integers(1, 5),
+    vocabulary=st.integers(3, 40),
+    smoothing=st.sampled_from([0.0, 0.1, 0.5]),
+    chunk=st.sampled_from([1, 30, 10_000]),
+    seed=st.integers(0, 1000),
+)
+def test_equals_torch_cross_entropy_with_gradients(batch, length, vocabulary, smoothing, chunk, seed):
+    torch.manual_seed(seed)
+    hidden = torch.randn(batch, length, 6, dtype=torch.float64).float().requires_grad_()
+    weight = torch.randn(vocabulary, 6).requires_grad_()
+    labels = torch.randint(0, vocabulary, (batch, length))
+    before = objective._CHUNK_ELEMENTS
+    objective._CHUNK_ELEMENTS = chunk
+    try:
+        loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=smoothing, ignore=0)
+    finally:
+        objective._CHUNK_ELEMENTS = before
+    (3 * loss).backward()
+    found = hidden.grad, weight.grad
+
+    hidden, weight = hidden.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
+    logits = (hidden @ weight.T).flatten(0, 1)
+    options = {"ignore_index": 0, "reduction": "sum"}
+    expected = cross_entropy(logits, labels.flatten(), label_smoothing=smoothing, **options)
+    (3 * expected).backward()
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll.double(), cross_entropy(logits, labels.flatten(), **options), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[0].double(), hidden.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1].double(), weight.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_without_gradients_only_the_loss_is_computed():
+    hidden, weight = torch.randn(2, 3, 4), torch.randn(7, 4, requires_grad=True)
+    with torch.no_grad():
+        loss, nll = projected_cross_entropy(hidden, weight, torch.ones(2, 3, dtype=torch.long), smoothing=0.0, ignore=0)
+    assert not loss.requires_grad
+    assert loss.item() == pytest.approx(nll.item())
+
+
+def test_all_padding_counts_for_nothing():
+    hidden, weight = torch.randn(1, 2, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    loss, _ = projected_cross_entropy(hidden, weight, torch.zeros(1, 2, dtype=torch.long), smoothing=0.1, ignore=0)
+    loss.backward()
+    assert loss.item() == 0
+    assert not hidden.grad.any()
+    assert not weight.grad.any()

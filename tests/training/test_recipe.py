@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from locant.errors import ConfigError
+from locant.training import Recipe, builtin_recipes, load_recipe, save_recipe
+from locant.training.recipe import apply_overrides
+
+
+def test_every_builtin_recipe_is_valid_and_described(tmp_path):
+    text = ["corpus.kind=files", "corpus.train.source=a", "corpus.train.target=b"]
+    for name, description in builtin_recipes().items():
+        recipe = load_recipe(name, text if name == "translator" else [])
+        assert description.endswith("."), name
+        assert recipe.transformer_config(100, 100).d_model > 0
+        save_recipe(recipe, tmp_path / "r.yaml")
+        assert load_recipe(tmp_path / "r.yaml") == recipe
+
+
+def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
+    changed = apply_overrides(recipe_data, ["training.steps=7", "model.norm=pre", "corpus.name='7'"])
+    recipe = Recipe.parse(changed)
+    assert (recipe.training.steps, recipe.transformer_config(9, 9).norm, recipe.corpus.name) == (7, "pre", "7")
+    assert recipe_data["training"]["steps"] == 30
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.stpes=5", "unknown key 'training.stpes'. Did you mean 'steps'?"),
+        ("trainin.steps=5", "Did you mean 'training'?"),
+        ("corpus.tarin=5", "Did you mean 'train'?"),
+        ("model.d_modle=5", "Did you mean 'd_model'?"),
+        ("model.preset=tyni", "Did you mean 'tiny'?"),
+        ("model.position=sinusoidl", "Did you mean 'sinusoidal'?"),
+        ("model.position_options.lay=1", "Did you mean 'layout'?"),
+        ("model.heads=3", "not a multiple of heads"),
+        ("model.source_vocab_size=3", "tokenizer.vocab_size"),
+        ("training.steps=-1", "greater than or equal to 1"),
+        ("training.steps=many", "integer"),
+        ("decoding.n_best=9", "n_best"),
+        ("training", "not of the form section.key=value"),
+    ],
+)
+def test_wrong_keys_and_values_are_explained(recipe_data, override, message):
+    with pytest.raises(ConfigError) as caught:
+        Recipe.parse(apply_overrides(recipe_data, [override]), "recipe test")
+    assert message in str(caught.value)
+
+
+def test_learned_positions_must_cover_the_longest_sentence(recipe_data):
+    changes = ["model.position=learned", "model.position_options.max_positions=50", "max_tokens=60"]
+    with pytest.raises(ConfigError, match=r"max_tokens is 60, but .*max_positions is 50"):
+        Recipe.parse(apply_overrides(recipe_data, changes))
+
+
+def test_missing_and_malformed_recipes(tmp_path):
+    with pytest.raises(ConfigError, match="Did you mean 'multi30k-en-de'"):
+        load_recipe("multi30k-ende")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_recipe(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_recipe(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump([1]))
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        load_recipe(tmp_path / "list.yaml")

@@ -1,0 +1,258 @@
+"""Whole runs on a toy corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from locant.decoding import Translator
+from locant.errors import CheckpointError, ConfigError, TrainingError
+from locant.training import (
+    Recipe,
+    evaluate_files,
+    evaluate_run,
+    load_run_evaluation,
+    read_metrics,
+    resume_run,
+    start_run,
+)
+from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
+from locant.training.recipe import apply_overrides
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    return [(row["step"], row["loss"]) for row in read_metrics(run) if row["kind"] == "training"]
+
+
+def validations(run: Path) -> list[tuple]:
+    rows = [row for row in read_metrics(run) if row["kind"] == "validation"]
+    return [(row["step"], row["loss"], row["bleu"], row["chrf"]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def finished(recipe_data, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "finished"
+    start_run(Recipe.parse(recipe_data), run)
+    return run
+
+
+def test_a_run_learns_and_leaves_everything_behind(finished):
+    curve = losses(finished)
+    assert [step for step, _ in curve] == list(range(1, 31))
+    assert curve[-1][1] < 0.7 * curve[0][1]
+    for name in ("recipe.yaml", "environment.json", "data.json", "config.json", "model.safetensors", "tokenizer.json"):
+        assert (finished / name).is_file(), name
+    assert len(checkpoint_folders(finished)) == 2
+    assert Recipe.parse(yaml.safe_load((finished / "recipe.yaml").read_text())).training.steps == 30
+    assert list((finished / "tensorboard").iterdir())
+    translator = Translator.from_pretrained(finished)
+    assert isinstance(translator.translate("one two"), str)
+
+
+def test_the_toy_language_is_learned(recipe_data, tmp_path):
+    changes = ["training.steps=300", "training.validate_every=100", "training.schedule=linear", "training.log_every=50"]
+    start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    result = evaluate_run(tmp_path / "run")
+    assert result.scores.bleu > 60
+    assert result.copy_scores.bleu < 5
+    assert len(result.hypotheses) == 30
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(recipe_data, finished, tmp_path):
+    short = ["training.steps=3", "training.validate_every=3"]
+    start_run(Recipe.parse(apply_overrides(recipe_data, short)), tmp_path / "same")
+    start_run(Recipe.parse(apply_overrides(recipe_data, [*short, "seed=2"])), tmp_path / "other")
+    assert losses(tmp_path / "same") == losses(finished)[:3]
+    assert losses(tmp_path / "other")[0] != losses(finished)[0]
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.2])
+def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
+    data = apply_overrides(recipe_data, [f"tokenizer.sampling={sampling}", "training.steps=40"])
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    start_run(Recipe.parse(data), whole)
+
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
+    command = [sys.executable, "-m", "locant", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    # Kill at three places: soon after the first checkpoint, and twice wherever the resumed run happens to be.
+    first = [*command, str(tmp_path / "recipe.yaml"), "--output", str(killed)]
+    for arguments in (first, [*command, "--resume", str(killed)], [*command, "--resume", str(killed)]):
+        before = len(losses(killed)) if (killed / "metrics.jsonl").exists() else 0
+        process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            written = (killed / "metrics.jsonl").exists() and len(losses(killed))
+            if written > max(before, 11):
+                break
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    resume_run(killed)
+    assert losses(killed) == losses(whole)
+    assert validations(killed) == validations(whole)
+    ours, theirs = load_file(killed / "model.safetensors"), load_file(whole / "model.safetensors")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_resuming_a_finished_run_changes_nothing_and_more_steps_go_on(finished, recipe_data, tmp_path):
+    start_run(Recipe.parse(apply_overrides(recipe_data, ["training.steps=20"])), tmp_path / "run")
+    curve = losses(tmp_path / "run")
+    resume_run(tmp_path / "run")
+    assert losses(tmp_path / "run") == curve
+    # The schedule of this recipe does not depend on the number of steps, so going on equals never having stopped.
+    resume_run(tmp_path / "run", ["training.steps=30"])
+    assert losses(tmp_path / "run") == losses(finished)
+
+
+def test_accumulated_batches_equal_one_large_batch(recipe_data, tmp_path):
+    base = ["training.steps=1", "model.dropout=0", "training.log_every=1", "training.clip_norm=0"]
+    start_run(Recipe.parse(apply_overrides(recipe_data, [*base, "training.accumulate=3"])), tmp_path / "three")
+    rows = read_metrics(tmp_path / "three")
+    recipe = Recipe.parse(apply_overrides(recipe_data, [*base, "training.steps=3", "training.learning_rate=1e-12"]))
+    start_run(recipe, tmp_path / "one")
+    single = [row for row in read_metrics(tmp_path / "one") if row["kind"] == "training"]
+    # With a learning rate of nothing the three batches meet the same weights; their mean loss lies between theirs.
+    assert min(row["loss"] for row in single) < rows[0]["loss"] < max(row["loss"] for row in single)
+
+
+def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
+    data = apply_overrides(recipe_data, ["model.dropout=0", "training.steps=12", "training.validate_every=6"])
+    start_run(Recipe.parse(data), tmp_path / "one")
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for mode in ("ddp", "fsdp"):
+        command = [
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--master-port",
+            "0",
+            "-m",
+            "locant",
+            "train",
+        ]
+        arguments = [str(tmp_path / "recipe.yaml"), f"training.parallel={mode}", "--output", str(tmp_path / mode)]
+        done = subprocess.run([sys.executable, *command, *arguments], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        one, two = losses(tmp_path / "one"), losses(tmp_path / mode)
+        assert [step for step, _ in one] == [step for step, _ in two]
+        for (_, left), (_, right) in zip(one, two, strict=True):
+            assert left == pytest.approx(right, rel=2e-5), mode
+        assert validations(tmp_path / mode)[-1][1] == pytest.approx(validations(tmp_path / "one")[-1][1], rel=2e-5)
+
+
+def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_path):
+    changes = ["training.learning_rate=1e30", "training.warmup_steps=0", "training.validate_every=1"]
+    with pytest.raises(
+        TrainingError, match=r"stopped at step \d+: the loss was (nan|inf).*The last good state is .*step-"
+    ):
+        start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    weights = load_file(checkpoint_folders(tmp_path / "run")[-1] / "weights.safetensors")
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_occupied_and_foreign_folders_are_refused(finished, recipe_data, tmp_path):
+    with pytest.raises(CheckpointError, match="already holds a run"):
+        start_run(Recipe.parse(recipe_data), finished)
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"not empty \(it holds thesis.tex\)"):
+        start_run(Recipe.parse(recipe_data), tmp_path)
+    with pytest.raises(CheckpointError, match=r"holds no recipe\.yaml"):
+        resume_run(tmp_path)
+
+
+def test_a_damaged_checkpoint_is_named(recipe_data, tmp_path):
+    run = tmp_path / "run"
+    start_run(Recipe.parse(recipe_data), run)
+    newest = checkpoint_folders(run)[-1]
+    content = bytearray((newest / "weights.safetensors").read_bytes())
+    content[-5] ^= 1
+    (newest / "weights.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{newest} is damaged: weights.safetensors"):
+        resume_run(run)
+    (newest / "weights.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="is missing or differs"):
+        resume_run(run)
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monkeypatch):
+    run, real = tmp_path / "run", safetensors.torch.save_file
+
+    def full(tensors, path):
+        if "step-00000020" in str(path):
+            path.write_bytes(b"half")
+            # What safetensors raises on a full disk.
+            raise safetensors.SafetensorError(
+                "Error while serializing: I/O error: No space left on device (os error 28)"
+            )
+        real(tensors, path)
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(CheckpointError, match="disk is full"):
+        start_run(Recipe.parse(recipe_data), run)
+    monkeypatch.undo()
+    assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000010"]
+    resume_run(run)
+    assert losses(run)[-1][0] == 30
+
+
+def test_a_time_budget_is_kept(recipe_data, tmp_path):
+    started = time.monotonic()
+    changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
+    summary = start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    assert summary.reason == "0.05 minutes are over"
+    assert 3 <= summary.seconds < 8
+    assert time.monotonic() - started < 30
+    assert len(validations(tmp_path / "run")) >= 2
+    rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run") if row["kind"] == "training"]
+    assert rates[-1] < 0.2 * max(rates)
+
+
+def test_early_stopping(recipe_data, tmp_path):
+    changes = ["training.learning_rate=1e-9", "training.patience=2", "training.validate_every=2", "training.best=bleu"]
+    summary = start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    assert summary.reason == "validation bleu did not improve 2 times in a row"
+    assert summary.steps == 6
+
+
+def test_average_is_the_mean_of_the_kept_snapshots(finished):
+    from locant.training.checkpoint import average_snapshots
+
+    kept = [Snapshot(step, 0.0) for step in (10, 20, 30)]
+    average = average_snapshots(finished, kept)
+    parts = [load_file(snapshot_path(finished, item.step)) for item in kept]
+    for name, tensor in average.items():
+        torch.testing.assert_close(tensor, sum(part[name] for part in parts) / 3)
+
+
+def test_vocabulary_larger_than_the_corpus_names_the_largest(recipe_data, tmp_path):
+    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, but the training text can fill at most \d+"):
+        start_run(Recipe.parse(apply_overrides(recipe_data, ["tokenizer.vocab_size=9000"])), tmp_path / "run")
+    # The failed attempt does not occupy the folder.
+    start_run(Recipe.parse(apply_overrides(recipe_data, ["training.steps=1"])), tmp_path / "run")
+
+
+def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus):
+    result = evaluate_run(finished, "valid", beam=1)
+    assert load_run_evaluation(finished) == result
+    files = evaluate_files(finished, corpus / "valid.en", corpus / "valid.de", beam=1)
+    assert files.scores == result.scores
+    assert files.hypotheses == result.hypotheses
+
+
+def test_metrics_rows_are_valid_json_with_units(finished):
+    for line in (finished / "metrics.jsonl").read_text().splitlines():
+        assert json.loads(line)["kind"] in ("training", "validation", "average")

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from locant.training import TrainingSettings, learning_rate
+
+
+@pytest.mark.parametrize("step", [1, 100, 3999, 4000, 4001, 16_000, 100_000])
+def test_inverse_sqrt_is_equation_3_of_the_paper(step):
+    expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+    assert learning_rate(TrainingSettings(), 512, step, 100_000) == pytest.approx(expected)
+
+
+def test_the_base_model_peaks_at_7e_4():
+    # 512^-0.5 * 4000^-0.5, the value the paper's schedule reaches at step 4,000.
+    assert TrainingSettings().peak_learning_rate(512) == pytest.approx(6.99e-4, rel=1e-3)
+
+
+def test_cosine_and_linear_fall_from_the_peak_to_zero():
+    for schedule, half in (("cosine", 0.5), ("linear", 0.5)):
+        settings = TrainingSettings(schedule=schedule, learning_rate=0.01, warmup_steps=100, steps=1100)
+        assert learning_rate(settings, 64, 50, 1100) == pytest.approx(0.005)
+        assert learning_rate(settings, 64, 100, 1100) == pytest.approx(0.01)
+        assert learning_rate(settings, 64, 600, 1100) == pytest.approx(0.01 * half)
+        assert learning_rate(settings, 64, 1100, 1100) == pytest.approx(0, abs=1e-12)
+    quarter = learning_rate(
+        TrainingSettings(schedule="cosine", learning_rate=0.01, warmup_steps=0, steps=1000), 64, 250, 1000
+    )
+    assert quarter == pytest.approx(0.01 * 0.5 * (1 + math.cos(math.pi / 4)))
+
+
+def test_a_time_budget_shortens_the_warm_up_and_ends_at_zero():
+    settings = TrainingSettings(minutes=1, learning_rate=0.01, warmup_steps=4000)
+    assert learning_rate(settings, 64, 100, 1000) == pytest.approx(0.01)
+    assert learning_rate(settings, 64, 1000, 1000) == pytest.approx(0, abs=1e-12)
+    rates = [learning_rate(settings, 64, step, 1000) for step in range(100, 1001)]
+    assert rates == sorted(rates, reverse=True)
