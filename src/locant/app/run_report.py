@@ -71,8 +71,8 @@ def _summary(
     return (
         f"{recipe.description} A Transformer of {data['parameters'] / 1e6:.1f} million parameters was trained for "
         f"{training[-1]['seconds'] / 60:.1f} minutes on {environment['cores']} cores ({environment['processor']}). "
-        f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving the "
-        f"source as it is would score {evaluation.copy_scores.bleu:.1f}."
+        f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving "
+        f"the source as it is would score {evaluation.copy_scores.bleu:.1f}."
     )
 
 

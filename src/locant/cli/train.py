@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from locant.errors import UsageError
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         else:
             recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
             summary = start_run(recipe, options.output, monitor=monitor, on_prepared=show_prepared)
-    show_summary(summary)
+    if os.environ.get("RANK", "0") == "0":
+        show_summary(summary)
     return 0
 
 

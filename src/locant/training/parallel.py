@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from locant.transformer import Transformer, count_parameters
+from locant.transformer import CrossAttention, Transformer, count_parameters
 
 _FSDP_FROM_PARAMETERS = 150_000_000
 
@@ -95,9 +96,15 @@ class Replica:
         if mode == "auto":
             mode = "fsdp" if count_parameters(model) >= _FSDP_FROM_PARAMETERS else "ddp"
         if mode == "fsdp":
-            from torch.distributed.fsdp import fully_shard  # takes seconds to import
+            from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes seconds to import
 
             self.sharded = True
+            # We change no output in place, which is what this warning is about.
+            warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+            for attention in (module for module in model.modules() if isinstance(module, CrossAttention)):
+                # Keys and values of the source are computed before the layer itself runs.
+                fully_shard(attention)
+                register_fsdp_forward_method(attention, "keys_and_values")
             for layer in (*model.encoder.layers, *model.decoder.layers):
                 fully_shard(layer)
             fully_shard(module)

@@ -1,15 +1,17 @@
 """The encoder-decoder Transformer: attention, blocks, model, presets."""
 
-from locant.transformer.attention import Mask, attend
+from locant.transformer.attention import CrossAttention, Mask, SelfAttention, attend
 from locant.transformer.cache import DecoderCache, KeyValueCache
 from locant.transformer.config import PRESETS, TransformerConfig, preset
 from locant.transformer.model import Transformer, count_parameters
 
 __all__ = [
     "PRESETS",
+    "CrossAttention",
     "DecoderCache",
     "KeyValueCache",
     "Mask",
+    "SelfAttention",
     "Transformer",
     "TransformerConfig",
     "attend",
