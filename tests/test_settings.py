@@ -79,3 +79,12 @@ def test_errors_tell_whose_fault_it_is() -> None:
     assert "pip install 'locant[report]'" in str(missing)
     assert nearest("lerning", ["learning", "leaning"]) == " Did you mean 'learning'?"
     assert nearest("x", ["learning"]) == ""
+
+
+def test_a_missing_or_unknown_kind_is_explained():
+    from locant.training import Recipe
+
+    with pytest.raises(ConfigError, match=r"recipe x: 'corpus\.kind' is missing\. Known: 'files', 'tsv'"):
+        Recipe.parse({"corpus": {"train": "a"}}, "recipe x")
+    with pytest.raises(ConfigError, match=r"'corpus\.kind' is 'fiels'\. Known: 'files', 'tsv'"):
+        Recipe.parse({"corpus": {"kind": "fiels"}}, "recipe x")

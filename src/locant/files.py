@@ -72,12 +72,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path.touch()
+    mode = path.stat().st_mode  # what the user's umask asks for; safetensors lets nobody else read
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
         # safetensors hides what the system said in its message.
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]) if code else errno.EIO, str(error)) from error
+    path.chmod(mode)
 
 
 def write_text(path: Path, text: str) -> None:

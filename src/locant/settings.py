@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -54,6 +54,11 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
             sentences.append(f"{where}: unknown key '{key}'.{hint}")
         elif item["type"] == "missing":
             sentences.append(f"{where}: the key '{key}' is missing.")
+        elif item["type"].startswith("union_tag"):
+            name = item["ctx"]["discriminator"].strip("'")
+            found = f"is {item['ctx']['tag']!r}" if "tag" in item["ctx"] else "is missing"
+            known = ", ".join(f"'{tag}'" for one in _classes_at(settings, path) for tag in _tags(one, name))
+            sentences.append(f"{where}: '{key}.{name}' {found}. Known: {known}.")
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"
@@ -63,7 +68,12 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
 
 
 def _fields_at(settings: type[BaseModel], path: list[str]) -> set[str]:
-    """Return the names of the fields of the settings class found by following ``path``."""
+    """Return the names of the fields of the settings found by following ``path``."""
+    return {name for current in _classes_at(settings, path) for name in current.model_fields}
+
+
+def _classes_at(settings: type[BaseModel], path: list[str]) -> list[type[BaseModel]]:
+    """Return the settings classes that may stand at ``path``."""
     classes = [settings]
     for part in path:
         found: list[type[BaseModel]] = []
@@ -72,7 +82,12 @@ def _fields_at(settings: type[BaseModel], path: list[str]) -> set[str]:
                 found += _settings_classes(current.model_fields[part].annotation)
         # A part that is no field names the chosen member of a union (pydantic adds it to the location).
         classes = found or classes
-    return {name for current in classes for name in current.model_fields}
+    return classes
+
+
+def _tags(settings: type[BaseModel], name: str) -> tuple[str, ...]:
+    """Return the values of the field that tells the members of a union apart."""
+    return get_args(settings.model_fields[name].annotation)
 
 
 def _settings_classes(annotation: Any) -> list[type[BaseModel]]:

@@ -56,7 +56,7 @@ class ProgressMonitor:
         if report:
             self._step, self._numbers = report.step, _numbers(report)
             if not _console.is_terminal:
-                _console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}")
+                _console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
         if self._task is not None:
             self._bar.update(self._task, completed=_PARTS * done, step=self._step, numbers=self._numbers)
 
@@ -64,12 +64,12 @@ class ProgressMonitor:
         """Write a line that stays."""
         scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
         best = "   best so far" if report.best else ""
-        _console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}")
+        _console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
 
 
 def show_prepared(corpus: Corpus, data: PreparedData, model: Transformer) -> None:
     """Show what will be trained on what."""
-    _console.print(f"[bold]{corpus.name}[/bold]: {corpus.description}")
+    _console.print(f"[bold]{corpus.name}[/bold]: {corpus.description}", soft_wrap=True)
     table = Table("training pairs", "count", box=None, padding=(0, 2))
     table.columns[1].justify = "right"
     for label, count in data.report.rows():
@@ -79,7 +79,8 @@ def show_prepared(corpus: Corpus, data: PreparedData, model: Transformer) -> Non
     vocabulary = f"{source:,} pieces, joint" if data.tokenizers.joint else f"{source:,} and {target:,} pieces"
     _console.print(
         f"validation {len(data.valid):,} pairs, test {len(data.test_pairs or ()):,} pairs; vocabulary {vocabulary}; "
-        f"model {count_parameters(model) / 1e6:.1f} million parameters"
+        f"model {count_parameters(model) / 1e6:.1f} million parameters",
+        soft_wrap=True,
     )
 
 

@@ -56,7 +56,12 @@ def run(options: argparse.Namespace) -> int:
                     print(number, f"{translation.score:.4f}", translation.text, sep="\t", file=out)
         else:
             whole = options.text or options.input
-            texts = translator.translate(list(lines), **overrides) if whole else translator.stream(lines, **overrides)
+            chunk = 1 if sys.stdin.isatty() else 64  # somebody who types wants an answer to each line
+            texts: Iterable[str] = (
+                translator.translate(list(lines), **overrides)
+                if whole
+                else translator.stream(lines, chunk=chunk, **overrides)
+            )
             for text in texts:
                 print(text, file=out, flush=not whole)
     return 0

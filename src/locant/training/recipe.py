@@ -51,6 +51,11 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.max_tokens > self.batches.tokens:
+            raise ConfigError(
+                f"max_tokens is {self.max_tokens}, so one sentence may exceed a whole batch of batches.tokens "
+                f"{self.batches.tokens}; raise the one or lower the other"
+            )
         limit = self.transformer_config(100, 100).position_options.get("max_positions")
         if limit and limit < self.max_tokens:
             raise ConfigError(
