@@ -19,6 +19,8 @@ demo: $(BIN)/locant
 	$(BIN)/locant train $(RECIPE) --output $(DEMO)
 	$(BIN)/locant evaluate $(DEMO)
 	$(BIN)/locant report $(DEMO) --output $(DEMO).html
+	@echo "Open $(DEMO).html in a browser. Next: $(BIN)/locant translate $(DEMO) \"Thou hast spoken well.\""
+	@echo "or a language pair, which takes hours: make demo RECIPE=bible-spanish-english"
 
 lint: $(BIN)/locant
 	$(BIN)/ruff check src tests

@@ -57,8 +57,8 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
         elif item["type"].startswith("union_tag"):
             name = item["ctx"]["discriminator"].strip("'")
             found = f"is {item['ctx']['tag']!r}" if "tag" in item["ctx"] else "is missing"
-            known = ", ".join(f"'{tag}'" for one in _classes_at(settings, path) for tag in _tags(one, name))
-            sentences.append(f"{where}: '{key}.{name}' {found}. Known: {known}.")
+            tags = ", ".join(f"'{tag}'" for one in _classes_at(settings, path) for tag in _tags(one, name))
+            sentences.append(f"{where}: '{key}.{name}' {found}. Known: {tags}.")
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"

@@ -70,10 +70,14 @@ def _summary(
 ) -> str:
     return (
         f"{recipe.description} A Transformer of {data['parameters'] / 1e6:.1f} million parameters was trained for "
-        f"{training[-1]['seconds'] / 60:.1f} minutes on {environment['cores']} cores ({environment['processor']}). "
+        f"{_minutes(training)} minutes on {environment['cores']} cores ({environment['processor']}). "
         f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving "
         f"the source as it is would score {evaluation.copy_scores.bleu:.1f}."
     )
+
+
+def _minutes(training: Sequence[dict[str, Any]]) -> str:
+    return f"{training[-1]['seconds'] / 60:.1f}"
 
 
 def _facts(data: dict[str, Any], training: Sequence[dict[str, Any]], evaluation: Evaluation) -> Block:
@@ -83,7 +87,7 @@ def _facts(data: dict[str, Any], training: Sequence[dict[str, Any]], evaluation:
         [
             Fact("BLEU", f"{evaluation.scores.bleu:.1f}", f"copying the source: {evaluation.copy_scores.bleu:.1f}"),
             Fact("chrF", f"{evaluation.scores.chrf:.1f}", f"copying the source: {evaluation.copy_scores.chrf:.1f}"),
-            Fact("training", f"{last['seconds'] / 60:.1f} min", f"{last['step']:,} updates"),
+            Fact("training", f"{_minutes(training)} min", f"{last['step']:,} updates"),
             Fact("speed", f"{speed:,.0f} tokens/s", "target tokens, median"),
             Fact("parameters", f"{data['parameters'] / 1e6:.2f} million"),
             Fact("padding", f"{100 * waste['target']:.1f} %", f"of target cells; source {100 * waste['source']:.1f} %"),

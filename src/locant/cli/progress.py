@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from locant.text import Corpus, PreparedData
 from locant.training import RunSummary, StepReport, ValidationReport
-from locant.transformer import Transformer, count_parameters
 
 _PARTS = 10_000  # of the bar
 _console = Console(file=sys.stderr, highlight=False)
@@ -67,20 +66,22 @@ class ProgressMonitor:
         _console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
 
 
-def show_prepared(corpus: Corpus, data: PreparedData, model: Transformer) -> None:
+def show_prepared(data: dict[str, Any]) -> None:
     """Show what will be trained on what."""
-    _console.print(f"[bold]{corpus.name}[/bold]: {corpus.description}", soft_wrap=True)
+    _console.print(f"[bold]{data['corpus']}[/bold]: {data['description']}", soft_wrap=True)
+    cleaning = data["cleaning"]
     table = Table("training pairs", "count", box=None, padding=(0, 2))
     table.columns[1].justify = "right"
-    for label, count in data.report.rows():
+    for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
         table.add_row(label, f"{count:,}")
     _console.print(table)
-    source, target = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
-    vocabulary = f"{source:,} pieces, joint" if data.tokenizers.joint else f"{source:,} and {target:,} pieces"
+    vocabulary, waste = data["vocabulary"], data["padding_waste"]
     _console.print(
-        f"validation {len(data.valid):,} pairs, test {len(data.test_pairs or ()):,} pairs; vocabulary {vocabulary}; "
-        f"model {count_parameters(model) / 1e6:.1f} million parameters",
-        soft_wrap=True,
+        f"validation {data['valid_pairs']:,} pairs, test {data['test_pairs']:,} pairs\n"
+        f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target pieces\n"
+        f"{data['batches_per_epoch']:,} batches an epoch, padding {waste['source']:.1%} of source and "
+        f"{waste['target']:.1%} of target cells\n"
+        f"model {data['parameters'] / 1e6:.1f} million parameters"
     )
 
 

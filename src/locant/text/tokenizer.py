@@ -1,7 +1,6 @@
 """Subword tokenizers: SentencePiece models (unigram or BPE), one for both languages or one for each.
 
-Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; sampling: Kudo, "Subword Regularization" (2018),
-arXiv:1804.10959, and Provilkov et al., "BPE-Dropout" (2020), arXiv:1910.13267.
+Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; for sampling see :mod:`locant.text.sampling`.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -23,6 +20,7 @@ from locant.errors import CheckpointError, ConfigError, DataError
 from locant.files import read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.pairs import Pair
+from locant.text.sampling import Sampler, make_sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown piece, begin and end of sentence, the same in every tokenizer."""
@@ -30,7 +28,6 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
-_SAMPLING_LOCK = threading.Lock()
 
 
 class TokenizerSettings(Settings):
@@ -89,6 +86,7 @@ class Tokenizer:
     def __init__(self, model: bytes, *, lowercase: bool = False) -> None:
         self.model = model
         self.lowercase = lowercase
+        self._sampler: Sampler | None = None
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -124,23 +122,18 @@ class Tokenizer:
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Return piece ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
 
-        The result depends on the arguments alone: not on the thread, nor on anything sampled before.
+        The result depends on the model and the arguments alone: not on the process or thread, nor on anything sampled
+        before.
 
         Args:
             texts: The texts.
             alpha: The smoothing exponent (unigram) or dropout probability (BPE).
-            seed: 32 bits are used.
+            seed: Any non-negative integer.
         """
-        prepared = [self.normalize(text) for text in texts]
-
-        def sample() -> list[list[int]]:
-            sentencepiece.set_random_generator_seed(seed & 0xFFFFFFFF)
-            return [self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1) for text in prepared]
-
-        # SentencePiece keeps one random generator a thread and reads the seed, which is global, when a thread first
-        # uses it. Hence a new thread for each call, and one call at a time.
-        with _SAMPLING_LOCK, ThreadPoolExecutor(max_workers=1) as thread:
-            return thread.submit(sample).result()
+        sampler = self._sampler
+        if sampler is None or sampler.alpha != alpha:
+            sampler = self._sampler = make_sampler(self._processor, alpha)
+        return sampler.sample([self.normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids; padding, begin and end marks are ignored."""

@@ -12,9 +12,11 @@ A run folder holds everything needed to use, resume or repeat the run::
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -55,7 +57,7 @@ def start_run(
     folder: Path,
     *,
     monitor: Monitor | None = None,
-    on_prepared: Callable[[Corpus, PreparedData, Transformer], None] | None = None,
+    on_prepared: Callable[[dict[str, Any]], None] | None = None,
 ) -> RunSummary:
     """Train a translator from the beginning.
 
@@ -63,7 +65,7 @@ def start_run(
         recipe: What to train, on what and how.
         folder: A new or empty folder for the run.
         monitor: Watches the training.
-        on_prepared: Called once, on the first process, when data and model are ready.
+        on_prepared: Called once, on the first process, with the content of ``data.json`` when data and model are ready.
 
     Raises:
         CheckpointError: The folder holds something already, or the disk is full.
@@ -87,7 +89,7 @@ def resume_run(
     overrides: Sequence[str] = (),
     *,
     monitor: Monitor | None = None,
-    on_prepared: Callable[[Corpus, PreparedData, Transformer], None] | None = None,
+    on_prepared: Callable[[dict[str, Any]], None] | None = None,
 ) -> RunSummary:
     """Go on with a run from its newest checkpoint, exactly as if it had never stopped.
 
@@ -118,7 +120,7 @@ def _train(
     *,
     resume: bool,
     monitor: Monitor | None,
-    on_prepared: Callable[[Corpus, PreparedData, Transformer], None] | None,
+    on_prepared: Callable[[dict[str, Any]], None] | None,
 ) -> RunSummary:
     keep_freed_memory()
     device = choose_device(recipe.training.device)
@@ -158,9 +160,9 @@ def _train(
         if resume and checkpoints:
             trainer.resume(load_checkpoint(checkpoints[-1]))
         if parallel.rank() == 0:
-            _record(recipe, folder, corpus, data, model)
+            record = _record(recipe, folder, corpus, data, model)
             if on_prepared:
-                on_prepared(corpus, data, model)
+                on_prepared(record)
         reason = trainer.train()
     return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds)
 
@@ -173,8 +175,13 @@ def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> P
             corpus, recipe.cleaning, recipe.tokenizer, max_tokens=recipe.max_tokens, folder=folder, resume=resume
         )
 
+    def first() -> None:
+        for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
+            shutil.rmtree(stale)
+        mine.append(prepared(resume))
+
     mine: list[PreparedData] = []
-    parallel.from_first_process(lambda: mine.append(prepared(resume)))
+    parallel.from_first_process(first)
     return mine[0] if mine else prepared(resume=True)
 
 
@@ -205,32 +212,31 @@ def _validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     return measure
 
 
-def _record(recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: Transformer) -> None:
-    """Write what the run is made of."""
+def _record(recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: Transformer) -> dict[str, Any]:
+    """Write what the run is made of, and return the content of ``data.json``."""
     source, target = data.train.source.lengths, data.train.target.lengths
     plan = plan_batches(source, target, recipe.batches, seed=recipe.seed, epoch=0)
     waste = padding_waste(plan, source, target)
-    write_json(
-        folder / "data.json",
-        {
-            "corpus": corpus.name,
-            "description": corpus.description,
-            "source_language": corpus.source_language,
-            "target_language": corpus.target_language,
-            "cleaning": data.report.to_dict(),
-            "train_pairs": len(data.train),
-            "valid_pairs": len(data.valid),
-            "test_pairs": len(data.test_pairs or ()),
-            "train_tokens": {"source": int(source.sum()), "target": int(target.sum())},
-            "vocabulary": {
-                "source": data.tokenizers.source.vocab_size,
-                "target": data.tokenizers.target.vocab_size,
-            },
-            "batches_per_epoch": len(plan),
-            "padding_waste": {"source": waste[0], "target": waste[1]},
-            "parameters": count_parameters(model),
+    record = {
+        "corpus": corpus.name,
+        "description": corpus.description,
+        "source_language": corpus.source_language,
+        "target_language": corpus.target_language,
+        "cleaning": data.report.to_dict(),
+        "train_pairs": len(data.train),
+        "valid_pairs": len(data.valid),
+        "test_pairs": len(data.test_pairs or ()),
+        "train_tokens": {"source": int(source.sum()), "target": int(target.sum())},
+        "vocabulary": {
+            "source": data.tokenizers.source.vocab_size,
+            "target": data.tokenizers.target.vocab_size,
         },
-    )
+        "batches_per_epoch": len(plan),
+        "padding_waste": {"source": waste[0], "target": waste[1]},
+        "parameters": count_parameters(model),
+    }
+    write_json(folder / "data.json", record)
     write_json(folder / "environment.json", environment())
     # Written last: a folder with a recipe is a run that can be resumed.
     save_recipe(recipe, folder / "recipe.yaml")
+    return record

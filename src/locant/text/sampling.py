@@ -1,0 +1,200 @@
+"""Random segmentations of text into the pieces of a SentencePiece model, from a seed alone.
+
+Kudo, "Subword Regularization" (2018), arXiv:1804.10959, for unigram models; Provilkov et al., "BPE-Dropout" (2020),
+arXiv:1910.13267, for BPE. SentencePiece samples too, but what it draws differs from one process to the next, whatever
+its seed, so a resumed run would see other text than an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import sentencepiece
+
+_SPACE = "▁"
+_BLOCK = 4096  # Random numbers are drawn in blocks: one at a time takes many times as long.
+_CACHED_WORDS = 1 << 15
+_CACHED_STATES = 1 << 17
+_LONGEST_CACHED = 24
+"""Longer words are mostly whole sentences of a language without spaces: large, and they hardly recur."""
+
+Uniform = Callable[[], float]
+"""Returns the next random number of [0, 1)."""
+Edge = tuple[float, int, int]
+"""A last piece of a prefix: the probability of it or one listed before it, the character it begins at, and its id."""
+
+
+class Sampler(ABC):
+    """Draws segmentations; no piece reaches over a space, so each word is segmented by itself.
+
+    A word with a character that is not a piece keeps its usual segmentation.
+
+    Args:
+        processor: The model.
+        alpha: The smoothing exponent (unigram) or dropout probability (BPE).
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
+        self.alpha = alpha
+        self._processor = processor
+        self._ids = {processor.id_to_piece(index): index for index in _text_ids(processor)}
+
+    def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
+        """Return piece ids of one segmentation of each text, which must be normalised.
+
+        Args:
+            texts: The texts.
+            seed: Any non-negative integer.
+        """
+        uniform = _uniforms(seed).__next__
+        sampled = []
+        for text in texts:
+            ids: list[int] = []
+            # As SentencePiece reads text: a space is "▁", so is a "▁", and at the end of the text neither counts.
+            stripped = text.replace(" ", _SPACE).rstrip(_SPACE)
+            for word in stripped.split(_SPACE) if stripped else ():
+                ids += self._segment(_SPACE + word, uniform)
+            sampled.append(ids)
+        return sampled
+
+    @abstractmethod
+    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
+        """Return the ids of one segmentation of a word, which begins with ``▁``."""
+
+    def _usual(self, word: str) -> list[int]:
+        ids: list[int] = self._processor.encode(word[1:])  # SentencePiece puts the "▁" back.
+        return ids
+
+
+class UnigramSampler(Sampler):
+    """Draws each segmentation with probability proportional to the product of its pieces' ``exp(alpha * score)``.
+
+    Kudo (2018), section 3.3, with all segmentations as candidates (l = ∞): probabilities are summed forwards through
+    the lattice of pieces, then pieces are drawn backwards from the end of the word.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
+        super().__init__(processor, alpha)
+        self._weights = {piece: alpha * processor.get_score(index) for piece, index in self._ids.items()}
+        self._longest = max(map(len, self._ids), default=0)
+        self._lattices: dict[str, list[list[Edge]] | None] = {}
+
+    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
+        try:
+            lattice = self._lattices[word]
+        except KeyError:
+            lattice = self._lattice(word)
+            if len(word) <= _LONGEST_CACHED:
+                if len(self._lattices) >= _CACHED_WORDS:
+                    self._lattices.clear()
+                self._lattices[word] = lattice
+        if lattice is None:
+            return self._usual(word)
+        ids = []
+        end = len(word)
+        while end:
+            edges = lattice[end]
+            start, index = edges[-1][1:]
+            if len(edges) > 1:
+                drawn = uniform()
+                for probability, begin, candidate in edges:
+                    if drawn < probability:
+                        start, index = begin, candidate
+                        break
+            ids.append(index)
+            end = start
+        ids.reverse()
+        return ids
+
+    def _lattice(self, word: str) -> list[list[Edge]] | None:
+        """Return the possible last pieces of each prefix of a word; None if a character is not a piece."""
+        if not all(character in self._ids for character in word):
+            return None
+        totals = [0.0]  # The logarithm of the summed weight of all segmentations of each prefix.
+        lattice: list[list[Edge]] = [[]]
+        for end in range(1, len(word) + 1):
+            found = [
+                (totals[start] + self._weights[piece], start, self._ids[piece])
+                for start in range(max(0, end - self._longest), end)
+                if (piece := word[start:end]) in self._ids
+            ]
+            largest = max(weight for weight, _, _ in found)
+            total = largest + math.log(sum(math.exp(weight - largest) for weight, _, _ in found))
+            cumulative = 0.0
+            edges = []
+            for weight, start, index in found:
+                cumulative += math.exp(weight - total)
+                edges.append((cumulative, start, index))
+            totals.append(total)
+            lattice.append(edges)
+        return lattice
+
+
+class BpeSampler(Sampler):
+    """Merges symbols as BPE does, but drops each possible merge with probability ``alpha`` at each step.
+
+    Provilkov et al. (2020), Algorithm 1: the best merge that is left is applied, until a step leaves none.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
+        super().__init__(processor, alpha)
+        self._pieces = {index: piece for piece, index in self._ids.items()}
+        self._merges: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+
+    def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
+        try:
+            state = tuple([self._ids[character] for character in word])
+        except KeyError:
+            return self._usual(word)
+        while True:
+            # To drop every merge independently and take the best left is to take the first, in order, not dropped.
+            for place, index in self._possible(state):
+                if uniform() >= self.alpha:
+                    state = (*state[:place], index, *state[place + 2 :])
+                    break
+            else:
+                return state
+
+    def _possible(self, state: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Return the possible merges, the best first: the place of the left symbol, and the id of the merged one."""
+        merges = self._merges.get(state)
+        if merges is None:
+            pieces = [self._pieces[index] for index in state]
+            merges = [
+                (place, self._ids[merged])
+                for place in range(len(pieces) - 1)
+                if (merged := pieces[place] + pieces[place + 1]) in self._ids
+            ]
+            # Ids are in the order of the merges' ranks; of equal merges the leftmost stays first.
+            merges.sort(key=lambda merge: merge[1])
+            if len(state) <= _LONGEST_CACHED:
+                if len(self._merges) >= _CACHED_STATES:
+                    self._merges.clear()
+                self._merges[state] = merges
+        return merges
+
+
+def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) -> Sampler:
+    """Return the sampler for a model's algorithm, see :class:`Sampler`."""
+    # The processor does not tell the algorithm, but the scores of BPE count down from 0, and log-probabilities do not.
+    scores = [processor.get_score(index) for index in _text_ids(processor)]
+    bpe = all(score == -rank for rank, score in enumerate(scores))
+    return BpeSampler(processor, alpha) if bpe else UnigramSampler(processor, alpha)
+
+
+def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
+    """Return the ids of the pieces that spell text."""
+    return [
+        index
+        for index in range(processor.get_piece_size())
+        if not (processor.is_control(index) or processor.is_unknown(index) or processor.is_byte(index))
+    ]
+
+
+def _uniforms(seed: int) -> Iterator[float]:
+    generator = np.random.default_rng(seed)
+    while True:
+        yield from generator.random(_BLOCK).tolist()
