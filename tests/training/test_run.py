@@ -153,6 +153,15 @@ def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
         assert validations(tmp_path / mode)[-1][1] == pytest.approx(validations(tmp_path / "one")[-1][1], rel=2e-5)
 
 
+def test_bfloat16_stays_close_to_float32(recipe_data, finished, tmp_path):
+    changes = ["training.steps=10", "training.precision=bfloat16"]
+    start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "bfloat16")
+    curve = losses(tmp_path / "bfloat16")
+    assert curve != losses(finished)[:10]
+    for (_, left), (_, right) in zip(curve, losses(finished)[:10], strict=True):
+        assert left == pytest.approx(right, rel=0.02)
+
+
 def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_path):
     changes = ["training.learning_rate=1e30", "training.warmup_steps=0", "training.validate_every=1"]
     with pytest.raises(

@@ -59,10 +59,6 @@ class CleaningReport:
         """Return the report with one more reason."""
         return replace(self, removed={**self.removed, reason: count})
 
-    def rows(self) -> list[tuple[str, int]]:
-        """Return (label, pairs) rows for a table: the total, each reason, what is kept."""
-        return [("total", self.total), *self.removed.items(), ("kept", self.kept)]
-
     def to_dict(self) -> dict[str, int | dict[str, int]]:
         """Return the counts as plain data."""
         return {"total": self.total, "removed": self.removed, "kept": self.kept}

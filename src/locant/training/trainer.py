@@ -49,8 +49,13 @@ class TrainingStep(nn.Module):
         """Return the summed smoothed loss and the summed negative log-likelihood, float32 scalars in nats."""
         with torch.autocast(batch.source.device.type, self.precision, enabled=self.precision != torch.float32):
             hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_input)
+        # A norm may have ended in float32, which would make the largest product of all the slowest.
         return projected_cross_entropy(
-            hidden, self.model.output.weight, batch.target_output, smoothing=self.label_smoothing, ignore=PAD
+            hidden.to(self.precision),
+            self.model.output.weight,
+            batch.target_output,
+            smoothing=self.label_smoothing,
+            ignore=PAD,
         )
 
 
@@ -144,19 +149,22 @@ class Trainer:
         total_tokens = parallel.sum_over_processes(tokens.to(self.device)).item()
         step = progress.step + 1
 
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
         for index, batch in enumerate(batches):
             with self.replica.accumulating(last=index == len(batches) - 1):
                 loss, nll = self.replica.run(batch.to(self.device))
                 # DDP and FSDP average gradients over the processes; what is wanted is their sum.
                 (loss * (parallel.world_size() / total_tokens)).backward()
-            sums += torch.stack((loss.detach(), nll.detach())).double()
-        loss_sum, nll_sum = parallel.sum_over_processes(sums).tolist()
+            sums[:2] += torch.stack((loss.detach(), nll.detach())).double()
+        # Clocks differ between processes, and what depends on time must not: the first one's counts for all.
+        sums[2] = self._elapsed() if parallel.rank() == 0 else 0.0
+        loss_sum, nll_sum, seconds = parallel.sum_over_processes(sums).tolist()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
         gradient_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
             raise TrainingError(self._not_finite(step, loss_sum / total_tokens, gradient_norm))
 
+        progress.seconds = seconds
         rate = learning_rate(settings, self.model.config.d_model, step, self._total_steps())
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -166,7 +174,6 @@ class Trainer:
         progress.step = step
         progress.epoch, last, _ = micro_batches[-1]
         progress.batch = last + 1
-        progress.seconds = time.perf_counter() - self._started
         progress.target_tokens += int(total_tokens)
         for name, value in (("loss", loss_sum), ("nll", nll_sum), ("tokens", total_tokens)):
             progress.interval[name] = progress.interval.get(name, 0.0) + value
@@ -220,7 +227,9 @@ class Trainer:
         progress.snapshots = progress.snapshots[-settings.average_checkpoints :]
         if snapshot in progress.snapshots:
             saved.save_snapshot(self.run, progress.step, weights)
-        progress.seconds = time.perf_counter() - self._started
+        before, progress.seconds = progress.seconds, self._elapsed()
+        # Validating is no part of the speed of training.
+        progress.interval["since"] = progress.interval.get("since", 0.0) + progress.seconds - before
         report = ValidationReport(**asdict(snapshot), seconds=progress.seconds, best=better)
         if self._log:
             self._log.write("validation", asdict(report))
@@ -261,6 +270,10 @@ class Trainer:
         model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         return model.to(self.device)
 
+    def _elapsed(self) -> float:
+        """Return the seconds trained, in all sessions together."""
+        return time.perf_counter() - self._started
+
     def _rank(self, snapshot: Snapshot) -> float:
         """Return a number that is smaller for a better snapshot."""
         match self.settings.best:
@@ -294,19 +307,16 @@ class Trainer:
         if settings.validate_every or not settings.minutes:
             return progress.step % (settings.validate_every or 1000) == 0
         eighth = 60 * settings.minutes / 8
-        due = progress.seconds >= eighth * (1 + progress.validations)
-        return bool(parallel.from_first_process(lambda: due))
+        return progress.seconds >= eighth * (1 + progress.validations)
 
     def _reason_to_stop(self) -> str:
         """Return why training ends after this update, or an empty string."""
         steps = self.settings.max_steps()
         if steps and self.progress.step >= steps:
             return f"{steps} steps done"
-        if self.settings.minutes:
-            over = self.progress.seconds >= 60 * self.settings.minutes
-            # Clocks differ between processes; the first one's decides.
-            if parallel.from_first_process(lambda: over):
-                return f"{self.settings.minutes:g} minutes are over"
+        minutes = self.settings.minutes
+        if minutes and self.progress.seconds >= 60 * minutes:
+            return f"{minutes:g} minutes are over"
         patience = self.settings.patience
         if patience and self.progress.since_best >= patience:
             return f"validation {self.settings.best} did not improve {patience} times in a row"
