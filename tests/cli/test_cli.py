@@ -34,7 +34,7 @@ def trained(corpus, tmp_path_factory) -> Path:
         "model.d_model=16",
         "model.d_ff=16",
         "model.heads=2",
-        "tokenizer.vocab_size=40",
+        "tokenizer.vocab_size=36",
         "cleaning.duplicates=false",
     ]
     sizes = ["training.validate_every=5", "corpus.valid_size=10", "batches.tokens=512", "cleaning.overlap=false"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from locant.training import RunSummary, StepReport, ValidationReport
 
 _PARTS = 10_000  # of the bar
-_console = Console(file=sys.stderr, highlight=False)
+_console = Console(stderr=True, highlight=False)
 
 
 class ProgressMonitor:

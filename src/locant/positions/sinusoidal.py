@@ -77,7 +77,7 @@ class Sinusoidal(PositionScheme):
         >>> import torch
         >>> scheme = Sinusoidal(4)
         >>> scheme.embed(torch.zeros(1, 2, 4), torch.arange(2))[0, 1].tolist()  # doctest: +ELLIPSIS
-        [0.84147..., 0.54030..., 0.00999..., 0.99995...]
+        [0.84147..., 0.54030..., 0.00999..., 0.99994...]
     """
 
     def __init__(self, dim: int, *, base: float = 10000.0, layout: SinusoidLayout = "interleaved") -> None:
