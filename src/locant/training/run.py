@@ -12,6 +12,7 @@ A run folder holds everything needed to use, resume or repeat the run::
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -203,7 +204,7 @@ def _validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             batch = collate(data.valid, rows).to(device)
             total += float(step(batch)[1])
             tokens += batch.target_tokens
-        if not pairs:
+        if not pairs or not math.isfinite(total):
             return total / tokens, None, None
         hypotheses = Translator(model, data.tokenizers, greedy).translate([source for source, _ in pairs])
         scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))

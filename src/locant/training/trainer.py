@@ -162,7 +162,8 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm or math.inf)
         gradient_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
-            raise TrainingError(self._not_finite(step, loss_sum / total_tokens, gradient_norm))
+            found = f"the loss was {loss_sum / total_tokens:g} and the norm of the gradient {gradient_norm:g}"
+            raise TrainingError(self._not_finite(step, found))
 
         progress.seconds = seconds
         rate = learning_rate(settings, self.model.config.d_model, step, self._total_steps())
@@ -215,6 +216,8 @@ class Trainer:
         """Do what the first process alone does at a validation, and return the new progress."""
         progress, settings = self.progress, self.settings
         snapshot = Snapshot(progress.step, *self._measure(weights))
+        if not math.isfinite(snapshot.loss):
+            raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
         better = progress.best is None or self._rank(snapshot) < self._rank(progress.best)
         progress.validations += 1
         progress.since_best = 0 if better else progress.since_best + 1
@@ -322,11 +325,11 @@ class Trainer:
             return f"validation {self.settings.best} did not improve {patience} times in a row"
         return ""
 
-    def _not_finite(self, step: int, loss: float, norm: float) -> str:
+    def _not_finite(self, step: int, found: str) -> str:
         folders = saved.checkpoint_folders(self.run)
         kept = f"The last good state is {folders[-1]}." if folders else "No checkpoint had been written yet."
         return (
-            f"Training stopped at step {step}: the loss was {loss:g} and the norm of the gradient {norm:g}. {kept} "
+            f"Training stopped at step {step}: {found}. {kept} "
             "A lower training.learning_rate, a longer training.warmup_steps or model.norm=pre usually helps."
         )
 
