@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from locant.errors import CheckpointError
-from locant.files import read_json, replacing_file, replacing_folder, write_json, write_text
+from locant.files import append_line, read_json, replacing_file, replacing_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -149,3 +149,14 @@ def test_reading_json(tmp_path: Path) -> None:
         read_json(tmp_path)
     path.write_text(json.dumps([1]))
     assert read_json(path) == [1]
+
+
+def test_appending_to_a_full_disk_is_explained(tmp_path):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    with pytest.raises(CheckpointError, match="The disk is full: /dev/full could not be written"):
+        append_line(full, "x")
+    append_line(tmp_path / "a", "one")
+    append_line(tmp_path / "a", "two")
+    assert (tmp_path / "a").read_text() == "one\ntwo\n"

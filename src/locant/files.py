@@ -89,6 +89,19 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append one line of UTF-8 text; a crash may cut the line short but leaves those before it.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    except OSError as error:
+        raise _readable(error, path) from error
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON atomically, indented, with a final newline."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from locant.files import write_text
+from locant.files import append_line, write_text
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,7 @@ class MetricsLog:
 
     def write(self, kind: str, row: dict[str, Any]) -> None:
         """Append one row; ``kind`` is ``training`` or ``validation``."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, **row}) + "\n")
+        append_line(self.path, json.dumps({"kind": kind, **row}))
         if self._writer:
             for name, value in row.items():
                 if isinstance(value, float):
