@@ -36,7 +36,9 @@ class TrainingSettings(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="auto: bfloat16 where hardware has it"
     )
-    compile: Literal["auto", "on", "off"] = Field("auto", description="auto: on CUDA, where it pays")
+    compile: bool = Field(
+        False, description="torch.compile of encoder and decoder; minutes to start, never pays on CPU"
+    )
     parallel: Literal["auto", "ddp", "fsdp"] = Field("auto", description="Under torchrun; auto: FSDP from 150M weights")
 
     # Validation and bookkeeping

@@ -92,7 +92,7 @@ class Trainer:
         self.precision = _precision(settings, device)
         step = TrainingStep(self.model, settings.label_smoothing, self.precision)
         self.replica = parallel.Replica(step, self.model, settings.parallel)
-        if settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda"):
+        if settings.compile:
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
         self.optimizer = torch.optim.AdamW(
