@@ -30,7 +30,7 @@ lint: $(BIN)/locant
 test: lint
 	$(BIN)/pytest --numprocesses 2
 
-# Slow: trains for 50 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
+# Slow: trains for 58 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
 multi30k: $(BIN)/locant
 	$(BIN)/locant train multi30k-en-de corpus.folder=$(MULTI30K) --output runs/multi30k-en-de
 	$(BIN)/locant evaluate runs/multi30k-en-de
