@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 
-.PHONY: demo test lint multi30k clean
+.PHONY: demo test lint multi30k bench-positions clean
 
 # The pin of torch comes first, so that nothing pulls another build of it.
 $(BIN)/locant: pyproject.toml constraints.txt
@@ -36,5 +36,17 @@ multi30k: $(BIN)/locant
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
 
+# An environment of its own, with the peers. Nothing else should run meanwhile; takes about ten minutes.
+.venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt torch
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable . --requirement benchmarks/requirements.txt
+	@touch $@
+
+bench-positions: .venv-bench/bin/locant
+	.venv-bench/bin/python benchmarks/positions/rotation.py
+	.venv-bench/bin/python benchmarks/positions/score_bias.py
+	.venv-bench/bin/python benchmarks/positions/cache_safety.py
+
 clean:
-	rm -rf demo $(VENV)
+	rm -rf demo $(VENV) .venv-bench

@@ -12,9 +12,9 @@ import locant.positions
 import locant.transformer
 
 MODULES = [
-    f"{package.__name__}.{module.name}"
+    module.name
     for package in (locant.positions, locant.transformer)
-    for module in pkgutil.iter_modules(package.__path__)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
 

@@ -33,10 +33,10 @@ def test_every_scheme_is_documented(name: str) -> None:
 
 
 def test_options_reach_the_scheme() -> None:
-    assert option_names(Sinusoidal) == ["base", "layout"]
-    scheme = build_scheme("sinusoidal", SHAPE, {"base": 500, "layout": "concatenated"})
+    assert option_names(Sinusoidal) == ["base", "dialect", "start", "combine", "features"]
+    scheme = build_scheme("sinusoidal", SHAPE, {"base": 500, "dialect": "concatenated"})
     assert isinstance(scheme, Sinusoidal)
-    assert (scheme.dim, scheme.base, scheme.layout) == (16, 500, "concatenated")
+    assert (scheme.dim, scheme.base, scheme.dialect) == (16, 500, "concatenated")
 
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:
@@ -55,7 +55,7 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     [
         ("sinusoidal", {"base": "1e4"}, "'base' .* must be a number, like 10000.0; got '1e4'"),
         ("sinusoidal", {"base": True}, "'base' .* must be a number"),
-        ("sinusoidal", {"layout": 3}, "'layout' .* must be text, like interleaved; got 3"),
+        ("sinusoidal", {"dialect": 3}, "'dialect' .* must be text, like paper; got 3"),
         ("learned", {"max_positions": 10.5}, "'max_positions' .* must be a whole number, like 1024; got 10.5"),
         ("learned", {"max_positions": None}, "'max_positions' .* got None"),
     ],

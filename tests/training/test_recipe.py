@@ -34,7 +34,7 @@ def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
         ("model.d_modle=5", "Did you mean 'd_model'?"),
         ("model.preset=tyni", "Did you mean 'tiny'?"),
         ("model.position=sinusoidl", "Did you mean 'sinusoidal'?"),
-        ("model.position_options.lay=1", "Did you mean 'layout'?"),
+        ("model.position_options.dialec=1", "Did you mean 'dialect'?"),
         ("model.heads=3", "not a multiple of heads"),
         ("model.source_vocab_size=3", "tokenizer.vocab_size"),
         ("training.steps=-1", "greater than or equal to 1"),

@@ -27,10 +27,11 @@ def build_model() -> BuildModel:
         small = {"source_vocab_size": 30, "target_vocab_size": 30, "encoder_layers": 2, "decoder_layers": 2}
         sizes = {"d_model": 16, "d_ff": 24, "heads": 4}
         model = Transformer(TransformerConfig(**{**small, **sizes, **changes})).eval()
-        # Fresh models have biases of zero and norms of one, which would hide a bias or norm that is left out.
+        # Fresh models have biases of zero and norms of one, which would hide a bias or norm that is left out; some
+        # positional schemes begin at zero too.
         with torch.no_grad():
             for parameter in model.parameters():
-                if parameter.dim() == 1:
+                if parameter.dim() == 1 or not parameter.any():
                     parameter.add_(torch.randn_like(parameter) * 0.1)
         return model
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from locant.transformer import Mask, Transformer
+from locant.positions import Mask
+from locant.transformer import Transformer
 
 SOURCE_LENGTHS = torch.tensor([7, 4, 1])
 CHOICES = [(norm, activation) for norm in ("post", "pre") for activation in ("relu", "gelu")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from locant.transformer import Mask, attend
+from locant.positions import Mask, attend
 from locant.transformer.blocks import FeedForward
 from locant.transformer.config import TransformerConfig
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import DataError
-from locant.positions import SCHEMES, AttentionShape, PositionScheme
-from locant.transformer import Mask, Transformer, TransformerConfig, count_parameters, preset
+from locant.positions import SCHEMES, AttentionShape, Mask, PositionScheme
+from locant.transformer import Transformer, TransformerConfig, count_parameters, preset
 from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.blocks import FeedForward
 from locant.transformer.dropout import Dropout
@@ -157,6 +157,27 @@ def test_only_a_model_without_positions_reads_a_bag_of_words(build_model: Any, p
     assert same is (position == "none")
 
 
+@every_scheme
+def test_every_scheme_trains(build_model: Any, position: str) -> None:
+    model = build_model(position=position).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    source, target = ids(3, 6), ids(3, 7)
+    losses = []
+    with torch.enable_grad():
+        for _ in range(8):
+            optimizer.zero_grad()
+            logits = model(source, LENGTHS, target[:, :-1])
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    for name, parameter in model.named_parameters():
+        if "scheme" in name:
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
+    assert losses[-1] < losses[0]
+
+
 def test_a_scheme_with_weights_of_its_own_for_each_layer(build_model: Any) -> None:
     model = build_model(position="distance")
     slopes = [name for name, _ in model.named_parameters() if name.endswith("slope")]
@@ -171,7 +192,7 @@ def test_the_limit_of_learned_positions_is_the_limit_of_the_model(build_model: A
     assert model.max_positions == 6
     assert build_model().max_positions is None
     model(ids(3, 6), LENGTHS, ids(3, 6))
-    with pytest.raises(DataError, match="Position 6 is outside the 6 learned positions"):
+    with pytest.raises(DataError, match="Position 6 is outside the 6 known positions"):
         model(ids(3, 6), LENGTHS, ids(3, 7))
 
 

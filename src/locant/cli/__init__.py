@@ -18,6 +18,7 @@ COMMANDS = {
     "report": "write a web page about a run",
     "recipes": "list the built-in recipes",
     "corpora": "list the texts of the built-in corpus",
+    "positions": "list the positional schemes and what they can do, or describe one",
 }
 
 

@@ -3,21 +3,72 @@
 This room needs torch alone.
 """
 
-from locant.positions.learned import Learned
+from locant.positions.angles import Frequencies, PositionTable
+from locant.positions.attention import Mask, attend, attend_with_positions
+from locant.positions.embeddings.index import Binary, Index, NormalisedIndex
+from locant.positions.embeddings.learned import Learned
+from locant.positions.embeddings.sinusoidal import Sinusoidal, sinusoid_frequencies, sinusoid_table
+from locant.positions.exact import geometric_frequencies
 from locant.positions.none import NoPositions
+from locant.positions.randomised import Randomised
 from locant.positions.registry import SCHEMES, build_scheme, option_names
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.rotary.distant import RectifiedRotary, SelfExtend
+from locant.positions.rotary.layouts import convert_projection, layout_order
+from locant.positions.rotary.multiaxis import AxialRotary, MultimodalRotary
+from locant.positions.rotary.rotary import Rotary
+from locant.positions.rotary.rotation import compile_rotations, rotate_pairs
+from locant.positions.rotary.xpos import XPos
 from locant.positions.scheme import AttentionShape, PositionScheme
-from locant.positions.sinusoidal import Sinusoidal, sinusoid_angles, sinusoid_table
+from locant.positions.scores.alibi import ALiBi
+from locant.positions.scores.cope import CoPE
+from locant.positions.scores.deberta import DeBERTa
+from locant.positions.scores.fire import FIRE
+from locant.positions.scores.kerple import KERPLE
+from locant.positions.scores.sandwich import Sandwich
+from locant.positions.scores.shaw import Shaw
+from locant.positions.scores.t5 import T5
+from locant.positions.scores.transformer_xl import TransformerXL
 
 __all__ = [
+    "FIRE",
+    "KERPLE",
     "SCHEMES",
+    "T5",
+    "ALiBi",
     "AttentionShape",
+    "AxialRotary",
+    "Binary",
+    "CoPE",
+    "DeBERTa",
+    "Frequencies",
+    "Index",
     "Learned",
+    "Mask",
+    "MultimodalRotary",
     "NoPositions",
+    "NormalisedIndex",
     "PositionScheme",
+    "PositionTable",
+    "Randomised",
+    "RectifiedRotary",
+    "Rotary",
+    "RotaryConfig",
+    "Sandwich",
+    "SelfExtend",
+    "Shaw",
     "Sinusoidal",
+    "TransformerXL",
+    "XPos",
+    "attend",
+    "attend_with_positions",
     "build_scheme",
+    "compile_rotations",
+    "convert_projection",
+    "geometric_frequencies",
+    "layout_order",
     "option_names",
-    "sinusoid_angles",
+    "rotate_pairs",
+    "sinusoid_frequencies",
     "sinusoid_table",
 ]

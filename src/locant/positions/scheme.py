@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor, nn
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,10 @@ class PositionScheme(nn.Module):
     per_layer: ClassVar[bool] = False
     """Whether every layer has an instance (and parameters) of its own; otherwise a stack's layers share one."""
 
-    caches_unrotated_keys: ClassVar[bool] = False
-    """Whether a key's rotation may change as the sequence grows, so that a cache must keep keys unrotated."""
+    @property
+    def caches_unrotated_keys(self) -> bool:
+        """Whether a key's rotation depends on the query that sees it, so that a cache must keep keys unrotated."""
+        return False
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
@@ -100,6 +101,20 @@ class PositionScheme(nn.Module):
         del q_positions, k_positions
         return q, k
 
+    def query_blocks(self, q_positions: Tensor) -> list[slice]:
+        """Return the runs of queries that :meth:`rotate` can serve together with one rotation of the keys.
+
+        One run is the rule. A scheme whose frequencies depend on how much text a query has before it returns several,
+        and attention takes them one after the other; that is what makes a full pass equal token by token decoding.
+
+        Args:
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+
+        Returns:
+            Slices of the queries' axis that together cover it, in order.
+        """
+        return [slice(0, q_positions.shape[-1])]
+
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """Return what is added to the scaled attention scores.
 
@@ -115,10 +130,25 @@ class PositionScheme(nn.Module):
         del q, k, q_positions, k_positions
         return None
 
+    def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the bias of causal self-attention as products of further features, where it can be said that way.
 
-def require_integer(positions: Tensor) -> None:
-    """Raise ConfigError unless ``positions`` is an integer tensor."""
-    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
-        raise ConfigError(
-            f"Positions must be integers, but their dtype is {positions.dtype}. Use torch.arange(length)."
-        )
+        Then no bias has to exist for any pair. What depends on the query alone may be left out: the softmax ignores it.
+
+        Args:
+            q: Queries ``[B, H, L, D]``.
+            k: Keys ``[B, H, L, D]`` at the same positions.
+            k_positions: Integer positions ``[L]`` or ``[B, L]``.
+
+        Returns:
+            Features ``[B, H, L, N]`` of queries and of keys, in the dtype of ``q``, whose products are added to those
+            of ``q`` and ``k`` before these are scaled, or ``None``, which is the rule.
+        """
+        del q, k, k_positions
+        return None
+
+
+def require_choice(option: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise ConfigError unless the value of an option is one of the known ones."""
+    if value not in known:
+        raise ConfigError(f"Unknown {option} '{value}'.{nearest(str(value), known)} Known: {', '.join(known)}.")

@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer: attention, blocks, model, presets."""
 
-from locant.transformer.attention import CrossAttention, Mask, SelfAttention, attend
+from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.cache import DecoderCache, KeyValueCache
 from locant.transformer.config import PRESETS, TransformerConfig, preset
 from locant.transformer.model import Transformer, count_parameters
@@ -10,11 +10,9 @@ __all__ = [
     "CrossAttention",
     "DecoderCache",
     "KeyValueCache",
-    "Mask",
     "SelfAttention",
     "Transformer",
     "TransformerConfig",
-    "attend",
     "count_parameters",
     "preset",
 ]

@@ -5,62 +5,11 @@ Shapes: ``x [B, Q, E]`` queries' side, ``memory [B, K, E]`` keys' side, heads ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor, nn
 
-from locant.positions import PositionScheme
+from locant.positions import Mask, PositionScheme, attend, attend_with_positions
 from locant.transformer.cache import KeyValueCache
 from locant.transformer.config import TransformerConfig
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Which keys a query may see, said without an ``L x L`` matrix.
-
-    Attributes:
-        causal: A query sees only keys up to its own index.
-        keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are.
-    """
-
-    causal: bool = False
-    keys: Tensor | None = None
-
-    @classmethod
-    def from_lengths(cls, lengths: Tensor, size: int) -> Mask:
-        """Return the padding mask of rows with ``lengths [B]`` real tokens on the left of ``size`` columns."""
-        if bool((lengths == size).all()):
-            return cls()
-        return cls(keys=(torch.arange(size, device=lengths.device) < lengths.unsqueeze(1))[:, None, None, :])
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, *, dropout: float = 0.0) -> Tensor:
-    """Scaled dot-product attention, ``softmax(q k^T / sqrt(D) + bias) v`` (equation 1).
-
-    Args:
-        q: Queries ``[B, H, Q, D]``.
-        k: Keys ``[B, H, K, D]``.
-        v: Values ``[B, H, K, D]``.
-        mask: Which keys are seen. With ``causal`` and more keys than queries, the queries are the last ones.
-        bias: Added to the scaled scores; broadcasts to ``[B, H, Q, K]``.
-        dropout: Probability of dropping an attention weight.
-
-    Returns:
-        ``[B, H, Q, D]``, of the dtype of ``q``.
-    """
-    queries, keys = q.shape[2], k.shape[2]
-    # A single query is the newest: it sees every key, so being causal asks for nothing.
-    causal = mask.causal and queries > 1
-    flag = causal and queries == keys and bias is None and mask.keys is None
-    allowed = mask.keys
-    if causal and not flag:
-        lower = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
-        allowed = lower if allowed is None else allowed & lower
-    if bias is not None:
-        bias = bias.to(q.dtype)
-        allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
-    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=flag)
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
@@ -105,18 +54,18 @@ class SelfAttention(nn.Module):
             ``[B, L, E]``.
         """
         q, k, v = (_split_heads(part, self.heads) for part in self.query_key_value(x).chunk(3, dim=-1))
-        plain_q, plain_k, k_positions = q, k, positions
-        if cache is not None and scheme.caches_unrotated_keys:
-            k, v, k_positions = cache.append(k, v, positions)
-            plain_k = k
-            q, k = scheme.rotate(q, k, positions, k_positions)
-        else:
-            q, k = scheme.rotate(q, k, positions, positions)
+        dropout = self.dropout if self.training else 0.0
+        if cache is None or scheme.caches_unrotated_keys:
             if cache is not None:
                 k, v, k_positions = cache.append(k, v, positions)
-                plain_k = k
-        bias = scheme.score_bias(plain_q, plain_k, positions, k_positions)
-        context = attend(q, k, v, mask, bias, dropout=self.dropout if self.training else 0.0)
+            else:
+                k_positions = positions
+            context = attend_with_positions(q, k, v, scheme, positions, k_positions, mask, dropout=dropout)
+        else:
+            rotated, k = scheme.rotate(q, k, positions, positions)
+            k, v, k_positions = cache.append(k, v, positions)
+            bias = scheme.score_bias(q, k, positions, k_positions)
+            context = attend(rotated, k, v, mask, bias, dropout=dropout)
         return self.output(_merge_heads(context))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from locant.positions import PositionScheme, build_scheme
-from locant.transformer.attention import CrossAttention, Mask, SelfAttention
+from locant.positions import Mask, PositionScheme, build_scheme
+from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.cache import DecoderCache, KeyValueCache
 from locant.transformer.config import TransformerConfig
 from locant.transformer.dropout import Dropout

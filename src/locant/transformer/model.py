@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from locant.positions import PositionScheme
-from locant.transformer.attention import CrossAttention, Mask, SelfAttention
+from locant.positions import Mask, PositionScheme
+from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.blocks import Decoder, Encoder, FeedForward
 from locant.transformer.cache import DecoderCache
 from locant.transformer.config import TransformerConfig

@@ -34,7 +34,7 @@ def test_learned_initial_scale() -> None:
 def test_learned_beyond_the_table(position: list[int], shown: str) -> None:
     scheme = Learned(2, max_positions=4)
     assert scheme.max_positions == 4
-    with pytest.raises(DataError, match=rf"{shown} is outside the 4 learned .*0 to 3.*Shorten the input.*sinusoidal"):
+    with pytest.raises(DataError, match=rf"{shown} is outside the 4 known .*0 to 3.*shorten the input.*sinusoidal"):
         scheme.embed(torch.zeros(1, 2, 2), torch.tensor(position))
 
 

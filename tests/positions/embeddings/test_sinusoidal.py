@@ -17,83 +17,109 @@ PRINTED = [
 ROUNDING = 3.1e-8  # half the spacing of float32 numbers just below one, and a little
 
 
-def exact(position: int, dim: int, base: int, layout: str) -> list[float]:
-    """The formula of section 3.5 in 40 digits."""
+def exact(position: int, dim: int, base: int, dialect: str) -> list[float]:
+    """The formula of section 3.5, and that of tensor2tensor, in 40 digits."""
     with mpmath.workdps(40):
-        angles = [mpmath.mpf(position) / mpmath.power(base, mpmath.mpf(2 * i) / dim) for i in range(dim // 2)]
+        steps = dim // 2 - 1 if dialect == "tensor2tensor" else dim // 2
+        angles = [mpmath.mpf(position) / mpmath.power(base, mpmath.mpf(i) / steps) for i in range(dim // 2)]
         sines, cosines = [mpmath.sin(a) for a in angles], [mpmath.cos(a) for a in angles]
         pairs = [value for pair in zip(sines, cosines, strict=True) for value in pair]
-        return [float(value) for value in (pairs if layout == "interleaved" else sines + cosines)]
+        return [float(value) for value in (pairs if dialect == "paper" else sines + cosines)]
 
 
-def worst(table: torch.Tensor, positions: list[int], base: int, layout: str) -> float:
-    expected = torch.tensor([exact(p, table.shape[-1], base, layout) for p in positions], dtype=torch.float64)
+def worst(table: torch.Tensor, positions: list[int], base: int, dialect: str) -> float:
+    expected = torch.tensor([exact(p, table.shape[-1], base, dialect) for p in positions], dtype=torch.float64)
     return float((table.double() - expected).abs().max())
 
 
 def test_printed_values() -> None:
     printed = torch.tensor(PRINTED, dtype=torch.float64)
-    rows = Sinusoidal(4).table(torch.tensor([1, 2, 3]))
+    rows = Sinusoidal(4).encode(torch.tensor([1, 2, 3]))
     assert (rows - printed).abs().max() <= ROUNDING + 5e-9
-    concatenated = Sinusoidal(4, layout="concatenated").table(torch.tensor([1, 2, 3]))
+    concatenated = Sinusoidal(4, dialect="concatenated").encode(torch.tensor([1, 2, 3]))
     assert (concatenated[:, [0, 2, 1, 3]] - printed).abs().max() <= ROUNDING + 5e-9
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
+@pytest.mark.parametrize("dialect", ["paper", "concatenated", "tensor2tensor"])
 @pytest.mark.parametrize(("dim", "base"), [(64, 10000), (6, 500)])
-def test_exact_up_to_a_million(layout: Any, dim: int, base: int) -> None:
+def test_exact_up_to_the_last_position(dialect: Any, dim: int, base: int) -> None:
     near = [0, 1, 7, 255, 256, 4095, 5000, 65535]
-    far = [65536, 99_991, 524_287, 999_999, 1_000_000]
-    scheme = Sinusoidal(dim, base=base, layout=layout)
-    assert worst(scheme.table(torch.tensor(near)), near, base, layout) <= ROUNDING
-    assert worst(scheme.table(torch.tensor(far)), far, base, layout) <= ROUNDING
-    assert worst(sinusoid_table(torch.tensor(far), dim, base=base, layout=layout), far, base, layout) <= ROUNDING
+    far = [-3, 65536, 999_999, 10_000_000, 123_456_789, 2**31 - 1]
+    scheme = Sinusoidal(dim, base=base, dialect=dialect)
+    assert worst(scheme.encode(torch.tensor(near)), near, base, dialect) <= ROUNDING
+    assert worst(scheme.encode(torch.tensor(far)), far, base, dialect) <= ROUNDING
+    assert worst(sinusoid_table(torch.tensor(far), dim, base=base, dialect=dialect), far, base, dialect) <= ROUNDING
 
 
-def test_ten_million_and_negative_positions() -> None:
-    positions = [10_000_000, -3]
-    assert worst(Sinusoidal(8).table(torch.tensor(positions)), positions, 10000, "interleaved") <= ROUNDING
+def test_against_peers() -> None:
+    """Marian in Hugging Face; M2M-100, which is fairseq's: start 2, because its padding index is 1."""
+    marian = pytest.importorskip("transformers.models.marian.modeling_marian")
+    m2m = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
+    table = marian.MarianSinusoidalPositionalEmbedding(40, 16)
+    ours = Sinusoidal(16, dialect="concatenated").encode(torch.arange(40))
+    torch.testing.assert_close(ours, table.create_weight(), atol=1e-6, rtol=0)
+    fairseq = m2m.M2M100SinusoidalPositionalEmbedding(38, 16, padding_idx=1)
+    ids = torch.full((1, 30), 7)
+    ours = Sinusoidal(16, dialect="tensor2tensor", start=2).encode(torch.arange(30))
+    torch.testing.assert_close(ours, fairseq(ids)[0].detach(), atol=5e-6, rtol=0)
+
+
+def test_concatenated_to_the_embedding() -> None:
+    scheme, x = Sinusoidal(16, combine="concatenate", features=4), torch.randn(2, 3, 16)
+    combined = scheme.embed(x, torch.arange(5, 8))
+    assert torch.equal(combined[..., :12], x[..., :12])
+    assert worst(combined[1, :, 12:], [5, 6, 7], 10000, "paper") <= ROUNDING
+    assert Sinusoidal(16, combine="concatenate").features == 4
+    added = Sinusoidal(16, features=4).embed(x, torch.arange(3))
+    assert torch.equal(added[..., 4:], x[..., 4:])
+    assert not torch.equal(added[..., :4], x[..., :4])
+    with pytest.raises(ConfigError, match=r"18 features does not fit a model of width 16"):
+        Sinusoidal(16, features=18)
+    with pytest.raises(ConfigError, match=r"Unknown combine 'sum'.*add, concatenate"):
+        Sinusoidal(16, combine="sum")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"have 8 features but the scheme was built for 16"):
+        scheme.embed(x[..., :8], torch.arange(3))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_casting_the_module_does_not_degrade_the_table(dtype: torch.dtype) -> None:
     scheme = Sinusoidal(16)
-    scheme.table(torch.arange(10))
+    scheme.encode(torch.arange(10))
     scheme.to(dtype)
     positions = [3, 60_001]
-    assert worst(scheme.table(torch.tensor(positions)), positions, 10000, "interleaved") <= ROUNDING
+    assert worst(scheme.encode(torch.tensor(positions)), positions, 10000, "paper") <= ROUNDING
     x = torch.zeros(1, 2, 16, dtype=dtype)
     assert scheme.embed(x, torch.tensor(positions)).dtype == dtype
-    assert torch.equal(scheme.embed(x, torch.tensor(positions))[0], scheme.table(torch.tensor(positions)).to(dtype))
+    assert torch.equal(scheme.embed(x, torch.tensor(positions))[0], scheme.encode(torch.tensor(positions)).to(dtype))
 
 
 def test_built_under_another_default_dtype() -> None:
     torch.set_default_dtype(torch.bfloat16)
     try:
-        table = Sinusoidal(16).table(torch.tensor([60_001]))
+        table = Sinusoidal(16).encode(torch.tensor([60_001]))
     finally:
         torch.set_default_dtype(torch.float32)
     assert table.dtype == torch.float32
-    assert worst(table, [60_001], 10000, "interleaved") <= ROUNDING
+    assert worst(table, [60_001], 10000, "paper") <= ROUNDING
 
 
 def test_built_on_the_meta_device() -> None:
     with torch.device("meta"):
         scheme = Sinusoidal(16)
     scheme.to_empty(device="cpu")
-    assert worst(scheme.table(torch.tensor([77])), [77], 10000, "interleaved") <= ROUNDING
+    assert worst(scheme.encode(torch.tensor([77])), [77], 10000, "paper") <= ROUNDING
 
 
 def test_no_state_to_save_and_none_lost_in_a_copy() -> None:
     scheme = Sinusoidal(16)
-    scheme.table(torch.arange(300))
+    scheme.encode(torch.arange(300))
     assert not scheme.state_dict()
     assert not list(scheme.parameters())
     assert not list(scheme.buffers())
     saved = io.BytesIO()
     torch.save(scheme, saved)
     saved.seek(0)
-    assert torch.equal(torch.load(saved, weights_only=False).table(torch.arange(9)), scheme.table(torch.arange(9)))
+    assert torch.equal(torch.load(saved, weights_only=False).encode(torch.arange(9)), scheme.encode(torch.arange(9)))
 
 
 def test_positions_of_one_and_two_dimensions() -> None:
@@ -101,7 +127,7 @@ def test_positions_of_one_and_two_dimensions() -> None:
     shared = scheme.embed(x, torch.arange(5, 8))
     each = scheme.embed(x, torch.tensor([[5, 6, 7], [0, 100, 2]]))
     assert torch.equal(shared[0], each[0])
-    assert torch.equal(each[1], x[1] + scheme.table(torch.tensor([0, 100, 2])))
+    assert torch.equal(each[1], x[1] + scheme.encode(torch.tensor([0, 100, 2])))
     assert not torch.equal(shared[1], each[1])
     assert scheme.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 8)
 
@@ -109,7 +135,7 @@ def test_positions_of_one_and_two_dimensions() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_every_integer_dtype_means_the_same(dtype: torch.dtype) -> None:
     positions = torch.tensor([1, 0, 1])
-    assert torch.equal(Sinusoidal(8).table(positions.to(dtype)), Sinusoidal(8).table(positions))
+    assert torch.equal(Sinusoidal(8).encode(positions.to(dtype)), Sinusoidal(8).encode(positions))
 
 
 def test_a_table_made_for_inference_serves_training() -> None:
@@ -132,5 +158,5 @@ def test_wrong_options() -> None:
         Sinusoidal(7)
     with pytest.raises(ConfigError, match=r"base .* above 1; got 1"):
         Sinusoidal(8, base=1)
-    with pytest.raises(ConfigError, match=r"Unknown layout 'interleave'.*Did you mean 'interleaved'.*concatenated"):
-        Sinusoidal(8, layout="interleave")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Unknown dialect 'papers'.*Did you mean 'paper'.*concatenated"):
+        Sinusoidal(8, dialect="papers")  # type: ignore[arg-type]

@@ -1,60 +1,66 @@
-"""Sinusoidal position embeddings (Vaswani et al. 2017, section 3.5)."""
+"""Sinusoidal position embeddings (Vaswani et al. 2017, section 3.5) in the dialects of the field."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, nearest
-from locant.positions.scheme import AttentionShape, PositionScheme, require_integer
+from locant.errors import ConfigError
+from locant.positions.angles import Frequencies, PositionTable
+from locant.positions.embeddings.code import Combination, PositionCode
+from locant.positions.exact import geometric_frequencies
+from locant.positions.scheme import require_choice
 
-SinusoidLayout = Literal["interleaved", "concatenated"]
-
-# Rows kept in the table; positions beyond it are computed when they occur, so one far position costs one row.
-_MAX_TABLE_ROWS = 1 << 16
+SinusoidDialect = Literal["paper", "concatenated", "tensor2tensor"]
 
 
-def sinusoid_angles(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
-    """Return the angles ``position / base^(2i/dim)`` in radians.
+def sinusoid_frequencies(dim: int, *, base: float = 10000.0, dialect: SinusoidDialect = "paper") -> Frequencies:
+    """Return the angular frequencies of the ``dim / 2`` pairs of sine and cosine.
 
     Args:
-        positions: Integer positions ``[...]``.
-        dim: Even number of features, ``E``.
+        dim: Even number of features.
         base: The wavelengths run from ``2 pi`` to ``2 pi base`` tokens.
+        dialect: ``tensor2tensor`` spaces them so that the last wavelength is exactly ``2 pi base``; in the others it
+            would be that of the next pair.
 
-    Returns:
-        Angles ``[..., dim / 2]`` in float64: a float32 product is wrong by 2e-4 radians at position 4,000 already.
+    Raises:
+        ConfigError: ``dim`` is odd, ``base`` is not above 1 or the dialect is unknown.
     """
-    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim
-    return positions.to(torch.float64).unsqueeze(-1) * base**-exponents
+    if dim % 2 or dim < 2:
+        raise ConfigError(f"Sinusoidal positions need an even width, because sine and cosine come in pairs; got {dim}.")
+    if not base > 1:
+        raise ConfigError(f"The base of sinusoidal positions must be above 1; got {base}.")
+    require_choice("dialect", dialect, get_args(SinusoidDialect))
+    pairs = dim // 2
+    steps = max(pairs - 1, 1) if dialect == "tensor2tensor" else pairs
+    return Frequencies(geometric_frequencies(pairs, base, steps))
 
 
-def sinusoid_table(
-    positions: Tensor, dim: int, *, base: float = 10000.0, layout: SinusoidLayout = "interleaved"
-) -> Tensor:
-    """Return the position embeddings of the given positions.
+def sinusoid_table(positions: Tensor, dim: int, *, base: float = 10000.0, dialect: SinusoidDialect = "paper") -> Tensor:
+    """Return the sinusoidal embeddings of integer ``positions [...]``, float32 ``[..., dim]``.
 
     Args:
-        positions: Integer positions ``[...]``.
-        dim: Even number of features, ``E``.
+        positions: Integer positions, of any sign, up to 2^31 in size.
+        dim: Even number of features.
         base: Base of the geometric progression of wavelengths.
-        layout: ``interleaved`` puts sine and cosine of a frequency side by side, as in the paper; ``concatenated``
-            puts all sines first.
+        dialect: As for :class:`Sinusoidal`.
 
-    Returns:
-        Float32 ``[..., dim]``; the angles are computed in float64 and rounded once.
+    Raises:
+        ConfigError: As for :func:`sinusoid_frequencies`, or the positions are not integers.
     """
-    angles = sinusoid_angles(positions, dim, base)
-    if layout == "interleaved":
-        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
-    else:
-        table = torch.cat((angles.sin(), angles.cos()), dim=-1)
-    return table.to(torch.float32)
+    return _arrange(sinusoid_frequencies(dim, base=base, dialect=dialect), positions, dialect)
 
 
-class Sinusoidal(PositionScheme):
+def _arrange(frequencies: Frequencies, positions: Tensor, dialect: SinusoidDialect) -> Tensor:
+    sine, cosine = frequencies.sine_cosine(positions)
+    if dialect == "paper":
+        return torch.stack((sine, cosine), dim=-1).flatten(-2)
+    return torch.cat((sine, cosine), dim=-1)
+
+
+class Sinusoidal(PositionCode):
     """Adds sines and cosines of geometrically spaced wavelengths to the input embeddings.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5::
@@ -62,16 +68,28 @@ class Sinusoidal(PositionScheme):
         PE(pos, 2i)   = sin(pos / 10000^(2i/E))
         PE(pos, 2i+1) = cos(pos / 10000^(2i/E))
 
-    Precision: angles in float64, table in float32 whatever the dtype of the model; the table is neither a parameter
-    nor a buffer, so casting the module cannot degrade it and checkpoints do not hold it. It grows by itself.
+    Dialects, which differ in the order of the features and in the spacing of the wavelengths:
+
+    * ``paper``: interleaved as above, the exponent is ``2i/E``.
+    * ``concatenated``: all sines, then all cosines, with the paper's exponent (Marian models in Hugging Face).
+    * ``tensor2tensor``: concatenated, the exponent is ``i/(E/2 - 1)`` (the authors' own code; fairseq and M2M-100 with
+      ``start=2``, which is their padding index plus one; OpenNMT-tf with ``start=1``).
+
+    Where it acts: at the embedding of an encoder, of a decoder, or of both; cross-attention sees it through them.
+
+    Precision: within 3.1e-8 of the exact value for positions up to 2^31, in float32 whatever the dtype of the model;
+    the table is neither a parameter nor a buffer.
 
     Args:
-        dim: Width of the model, ``E``; even.
+        dim: Width of the model, ``E``.
         base: Base of the wavelengths.
-        layout: ``interleaved`` (the paper) or ``concatenated`` (sines first).
+        dialect: ``paper``, ``concatenated`` or ``tensor2tensor``.
+        start: Number that the first position counts as.
+        combine: ``add`` to the embedding, or ``concatenate`` to it.
+        features: Width of the code, even; the width of the model when added, a quarter of it when concatenated.
 
     Raises:
-        ConfigError: ``dim`` is odd, ``base`` is not above 1 or the layout is unknown.
+        ConfigError: The width is odd, ``base`` is not above 1, or the dialect or combination is unknown.
 
     Example:
         >>> import torch
@@ -80,43 +98,26 @@ class Sinusoidal(PositionScheme):
         [0.84147..., 0.54030..., 0.00999..., 0.99994...]
     """
 
-    def __init__(self, dim: int, *, base: float = 10000.0, layout: SinusoidLayout = "interleaved") -> None:
-        super().__init__()
-        if dim % 2 or dim < 2:
-            raise ConfigError(
-                f"Sinusoidal positions need an even width, because sine and cosine come in pairs; got {dim}."
-            )
-        if not base > 1:
-            raise ConfigError(f"The base of sinusoidal positions must be above 1; got {base}.")
-        layouts = get_args(SinusoidLayout)
-        if layout not in layouts:
-            raise ConfigError(
-                f"Unknown layout '{layout}' of sinusoidal positions.{nearest(layout, layouts)} "
-                f"Known: {', '.join(layouts)}."
-            )
-        self.dim = dim
+    def __init__(
+        self,
+        dim: int,
+        *,
+        base: float = 10000.0,
+        dialect: SinusoidDialect = "paper",
+        start: int = 0,
+        combine: Combination = "add",
+        features: int | None = None,
+    ) -> None:
+        super().__init__(dim, combine, features)
+        self.frequencies = sinusoid_frequencies(self.features, base=base, dialect=dialect)
         self.base = base
-        self.layout: SinusoidLayout = layout
-        self._table = torch.empty(0, dim)
+        self.dialect: SinusoidDialect = dialect
+        self.start = start
+        self._table = PositionTable(self._rows)
 
-    @classmethod
-    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
-        """Build the scheme for the width of a model."""
-        return cls(shape.model_dim, **options)
+    def _rows(self, positions: Tensor) -> Tensor:
+        return _arrange(self.frequencies, positions, self.dialect)
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Add the sinusoids of ``positions`` to ``x``; shapes as in :meth:`PositionScheme.embed`."""
-        require_integer(positions)
-        return (x + self.table(positions)).to(x.dtype)
-
-    def table(self, positions: Tensor) -> Tensor:
-        """Return the float32 embeddings ``[..., E]`` of integer positions ``[...]``."""
-        rows = int(positions.max()) + 1 if positions.numel() else 0
-        if rows > _MAX_TABLE_ROWS or (rows and int(positions.min()) < 0):
-            return sinusoid_table(positions, self.dim, base=self.base, layout=self.layout)
-        if rows > len(self._table) or self._table.device != positions.device:
-            size = min(_MAX_TABLE_ROWS, max(256, 1 << rows.bit_length()))
-            every = torch.arange(size, device=positions.device)
-            self._table = sinusoid_table(every, self.dim, base=self.base, layout=self.layout)
-        # Indexing with uint8 would be taken for a mask, and the other small integers are refused.
-        return self._table[positions.long()]
+    def encode(self, positions: Tensor) -> Tensor:
+        """Return the float32 codes ``[..., P]`` of integer positions ``[...]``."""
+        return self._table(positions.long() + self.start if self.start else positions)

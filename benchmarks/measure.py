@@ -1,0 +1,71 @@
+"""What every benchmark shares: a quiet machine, medians, peak memory, and a line on the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+
+def machine() -> str:
+    """Return the processor, its cores and the versions that matter."""
+    model = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    return f"{model}, {os.cpu_count()} cores, torch {torch.__version__}, {time.strftime('%B %Y')}"
+
+
+def warn_when_busy() -> None:
+    """Print a warning where something else keeps the machine busy, because every number would be wrong."""
+    load = os.getloadavg()[0]
+    if load > 0.5 * (os.cpu_count() or 1):
+        print(f"WARNING: the load average is {load:.1f}; other work distorts every number below.")
+
+
+def median_seconds(function: Callable[[], object], *, seconds: float = 1.5, warm_up: int = 3) -> float:
+    """Return the median time of a call, over as many calls as fit into the given seconds, at least five."""
+    for _ in range(warm_up):
+        function()
+    times: list[float] = []
+    while len(times) < 5 or (sum(times) < seconds and len(times) < 200):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def median_ratio(function: Callable[[], object], reference: Callable[[], object], *, seconds: float = 2.0) -> float:
+    """Return the median time of a call over that of a reference, called in turns so that both see the same machine."""
+    for _ in range(3):
+        function()
+        reference()
+    ours: list[float] = []
+    theirs: list[float] = []
+    while len(ours) < 5 or sum(ours) + sum(theirs) < seconds:
+        for call, times in ((function, ours), (reference, theirs)):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+    return statistics.median(ours) / statistics.median(theirs)
+
+
+def peak_megabytes(function: Callable[[], object]) -> float:
+    """Return by how much a call raises the resident memory of this process at its peak, in MB (Linux only)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    function()
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key))

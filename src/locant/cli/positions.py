@@ -1,0 +1,139 @@
+"""``locant positions``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locant.positions.properties import Wish
+
+_EPILOG = """examples:
+  locant positions
+  locant positions rotary
+  locant positions --json | jq '.sinusoidal.wishes'"""
+
+_HEADINGS = ("unique", "even", "extends", "bounded", "fixed")
+_LEGEND = """unique: every position has a code of its own. even: a distance is the same wherever it stands, and whatever
+length is declared. extends: defined at any position (not: that a trained model reads longer texts well). bounded:
+values do not grow with the text. fixed: two passes agree."""
+_COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("name", nargs="?", metavar="NAME", help="scheme to describe; all are listed without one")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the positional schemes, or describe one."""
+    from locant.errors import UsageError, nearest
+    from locant.positions import SCHEMES
+
+    if options.name is not None and options.name not in SCHEMES:
+        raise UsageError(
+            f"Unknown positional scheme '{options.name}'.{nearest(options.name, SCHEMES)} Known: {', '.join(SCHEMES)}."
+        )
+    names = [options.name] if options.name else list(SCHEMES)
+    described = {name: _describe(name) for name in names}
+    if options.json:
+        import json
+
+        print(json.dumps({name: _as_data(description) for name, description in described.items()}, indent=2))
+    elif options.name:
+        _print_one(options.name, described[options.name])
+    else:
+        _print_all(described)
+    return 0
+
+
+def _describe(name: str) -> dict[str, Any]:
+    """Return all that is known about a scheme by name."""
+    import inspect
+
+    from locant.positions import SCHEMES
+    from locant.positions.properties import DEFAULT_SHAPE, Probe, check_scheme
+    from locant.positions.registry import option_defaults
+
+    documentation = inspect.getdoc(SCHEMES[name]) or ""
+    return {
+        "places": list(Probe(name, DEFAULT_SHAPE).places),
+        "wishes": check_scheme(name),
+        "paper": _paper(documentation),
+        "options": option_defaults(SCHEMES[name]),
+        "documentation": documentation,
+    }
+
+
+def _paper(documentation: str) -> str:
+    """Return the paper that a docstring gives as its source, or the first it names, as in "Vaswani et al. 2017"."""
+    import re
+
+    source = documentation[max(documentation.find("Source:"), 0) :]
+    found = re.search(r"([A-Z][\w'-]+(?: et al\.| and [A-Z][\w'-]+)?),? \(?((?:19|20)\d\d)\b", source)
+    return f"{found[1]} {found[2]}" if found else ""
+
+
+def _as_data(description: dict[str, Any]) -> dict[str, Any]:
+    import dataclasses
+
+    wishes = [dataclasses.asdict(wish) for wish in description["wishes"]]
+    options = {name: _plain(default) for name, default in description["options"].items()}
+    return {**description, "wishes": wishes, "options": options}
+
+
+def _plain(default: Any) -> Any:
+    """Return a default as JSON can say it."""
+    if default is None or isinstance(default, bool | int | float | str):
+        return default
+    return [_plain(item) for item in default] if isinstance(default, list | tuple) else str(default)
+
+
+def _print_all(described: dict[str, dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    wishes = Table("scheme", "acts on", *_HEADINGS, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for name, description in described.items():
+        places = "\n".join(description["places"]) or "nothing"
+        wishes.add_row(name, places, *map(_verdict, description["wishes"]))
+    console.print(wishes)
+    console.print(" ".join(_LEGEND.split()))
+    sources = Table("scheme", "literature", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for name, description in described.items():
+        sources.add_row(name, description["paper"], ", ".join(description["options"]))
+    console.print(sources)
+    console.print("More about one: locant positions NAME")
+
+
+def _print_one(name: str, description: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{name}[/bold], acts on {' and '.join(description['places']) or 'nothing'}\n")
+    console.print(description["documentation"], markup=False, emoji=False)
+    if description["options"]:
+        options = Table("option", "default", box=None, padding=(0, 2, 0, 0))
+        for option, default in description["options"].items():
+            options.add_row(option, str(default))
+        console.print()
+        console.print(options)
+    console.print()
+    wishes = Table("wish", "", "reason", "measured", box=None, padding=(0, 2, 0, 0))
+    for wish in description["wishes"]:
+        wishes.add_row(wish.name, _verdict(wish), wish.reason, f"{_number(wish.measured)} {wish.unit}")
+    console.print(wishes)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+
+
+def _verdict(wish: Wish) -> str:
+    return f"[{_COLOURS[wish.verdict]}]{wish.verdict}[/]"

@@ -1,0 +1,164 @@
+"""Scaled dot-product attention with any positional scheme, for use in any model.
+
+Shapes: queries ``[B, H, Q, D]``, keys and values ``[B, H, K, D]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from locant.positions.scheme import PositionScheme
+
+# Scores of the queries that are attended at once where a scheme has a bias: 8 MB in float32.
+_SCORES_AT_ONCE = 1 << 21
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query may see, said without an ``L x L`` matrix where a flag or lengths say the same.
+
+    Attributes:
+        causal: A query sees only keys up to its own index. With more keys than queries, the queries are the last ones.
+        keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are. Rows that pack
+            several texts need ``[B, 1, Q, K]``, true where query and key are of the same text.
+    """
+
+    causal: bool = False
+    keys: Tensor | None = None
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, size: int) -> Mask:
+        """Return the padding mask of rows with ``lengths [B]`` real tokens on the left of ``size`` columns."""
+        if bool((lengths == size).all()):
+            return cls()
+        return cls(keys=(torch.arange(size, device=lengths.device) < lengths.unsqueeze(1))[:, None, None, :])
+
+    def part(self, queries: slice, keys: int) -> Mask:
+        """Return the mask for a run of queries and the first keys."""
+        if self.keys is None:
+            return self
+        rows = self.keys if self.keys.shape[2] == 1 else self.keys[:, :, queries]
+        return Mask(self.causal, rows[..., :keys])
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None, *, dropout: float = 0.0) -> Tensor:
+    """Scaled dot-product attention, ``softmax(q k^T / sqrt(D) + bias) v`` (Vaswani et al. 2017, equation 1).
+
+    Args:
+        q: Queries ``[B, H, Q, D]``.
+        k: Keys ``[B, H, K, D]``.
+        v: Values ``[B, H, K, D]``.
+        mask: Which keys are seen.
+        bias: Added to the scaled scores; broadcasts to ``[B, H, Q, K]``.
+        dropout: Probability of dropping an attention weight.
+
+    Returns:
+        ``[B, H, Q, D]``, of the dtype of ``q``.
+    """
+    queries, keys = q.shape[2], k.shape[2]
+    # A single query is the newest: it sees every key, so being causal asks for nothing.
+    causal = mask.causal and queries > 1
+    flag = causal and queries == keys and bias is None and mask.keys is None
+    allowed = mask.keys
+    if causal and not flag:
+        lower = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+        allowed = lower if allowed is None else allowed & lower
+    if bias is not None:
+        bias = bias.to(q.dtype)
+        allowed = bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))
+    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=flag)
+
+
+def attend_with_positions(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: PositionScheme,
+    q_positions: Tensor,
+    k_positions: Tensor,
+    mask: Mask,
+    *,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attention in which a scheme tells queries, keys and scores where they stand.
+
+    A bias never exists for all pairs of a long text: queries are taken in blocks, and in training a block is computed
+    once more in the backward pass instead of being kept.
+
+    Args:
+        q: Queries ``[B, H, Q, D]``, not yet rotated.
+        k: Keys ``[B, H, K, D]``, not yet rotated.
+        v: Values ``[B, H, K, D]``.
+        scheme: The positional scheme.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+        mask: Which keys are seen.
+        dropout: Probability of dropping an attention weight.
+
+    Returns:
+        ``[B, H, Q, D]``, of the dtype of ``q``.
+    """
+    ahead = k.shape[2] - q.shape[2]
+    if mask.causal and mask.keys is None and ahead == 0 and q.shape[2] > 1:
+        features = scheme.score_features(q, k, k_positions)
+        if features is not None:
+            return _attend_with_features(q, k, v, features, dropout)
+    blocks = _query_blocks(scheme, q_positions, q.shape[0] * q.shape[1] * k.shape[2])
+
+    if len(blocks) == 1:
+        # The positions as they came: what a scheme computed for them in another layer serves here too.
+        return _attend_block(q, k, v, scheme, q_positions, k_positions, mask, dropout)
+
+    def part(block: slice) -> Tensor:
+        # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
+        seen = block.stop + ahead if mask.causal else k.shape[2]
+        keys, values, k_at = k[:, :, :seen], v[:, :, :seen], k_positions[..., :seen]
+        queries, q_at, seen_mask = q[:, :, block], q_positions[..., block], mask.part(block, seen)
+        return _attend_block(queries, keys, values, scheme, q_at, k_at, seen_mask, dropout)
+
+    if torch.is_grad_enabled() and _has_bias(scheme):
+        return torch.cat([checkpoint(part, block, use_reentrant=False) for block in blocks], dim=2)
+    return torch.cat([part(block) for block in blocks], dim=2)
+
+
+def _attend_block(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: PositionScheme,
+    q_positions: Tensor,
+    k_positions: Tensor,
+    mask: Mask,
+    dropout: float,
+) -> Tensor:
+    rotated = scheme.rotate(q, k, q_positions, k_positions)
+    bias = scheme.score_bias(q, k, q_positions, k_positions)
+    return attend(*rotated, v, mask, bias, dropout=dropout)
+
+
+def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:
+    """Causal attention with further features of queries and keys, which do not change the scale of the scores."""
+    dim = q.shape[-1]
+    q, k = torch.cat((q, features[0]), dim=-1), torch.cat((k, features[1]), dim=-1)
+    # Fast kernels ask for values of the same width.
+    v = nn.functional.pad(v, (0, q.shape[-1] - dim))
+    out = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=dim**-0.5)
+    return out[..., :dim]
+
+
+def _has_bias(scheme: PositionScheme) -> bool:
+    return type(scheme).score_bias is not PositionScheme.score_bias
+
+
+def _query_blocks(scheme: PositionScheme, q_positions: Tensor, scores_of_a_query: int) -> list[slice]:
+    """Return the runs of queries that are attended at once: the scheme's own, cut where a bias would grow large."""
+    blocks = scheme.query_blocks(q_positions)
+    if not _has_bias(scheme):
+        return blocks
+    size = max(1, _SCORES_AT_ONCE // max(1, scores_of_a_query))
+    cut = [slice(i, min(i + size, run.stop)) for run in blocks for i in range(run.start, run.stop, size)]
+    return cut or blocks

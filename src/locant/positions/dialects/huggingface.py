@@ -1,0 +1,204 @@
+"""Reading rotary positions from the config.json of Hugging Face's transformers, releases 4 and 5.
+
+Release 4 has ``rope_theta`` and ``rope_scaling``, release 5 ``rope_parameters`` with both, for each layer type where
+they differ; families have names of their own besides. The layout is not in the file: it belongs to the model's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.dialects import families
+from locant.positions.dialects.reading import ALL_LAYERS, Finding, Reading, declared_length
+from locant.positions.dialects.rope_reader import Surroundings, read_scaling, read_type
+from locant.positions.dialects.values import Fields, agreed
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling import Proportional
+
+_TEXT_PARTS = ("text_config", "llm_config", "language_config")
+_ROPE_KEYS = [
+    *("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq", "global_rope_theta"),
+    *("local_rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_dim", "rope_interleave", "qk_rope_head_dim"),
+    *("no_rope_layers", "no_rope_layer_interval"),
+]
+_LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def read_huggingface(config: Mapping[str, Any]) -> Reading:
+    """Read the rotary positions of a model from its config.json.
+
+    Known traps end in an error where the file cannot be right, in a finding where it may be. Heads of DeepSeek's
+    family (``qk_rope_head_dim``) are the separate rotated part of the head, which has a projection of its own.
+
+    Args:
+        config: The content of config.json, of any 4.x or 5.x release; of a multimodal model, its text part is read.
+
+    Returns:
+        A configuration for every layer type; ``all`` where there is one.
+
+    Raises:
+        ConfigError: A type or key is unknown (the nearest known one is named), a value is missing or out of range, two
+            contradict each other, or the file means something that a rotary configuration cannot say.
+
+    Example:
+        >>> reading = read_huggingface({
+        ...     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 32768,
+        ...     "rope_theta": 10000.0, "rope_scaling": {"type": "linear", "factor": 8.0}})
+        >>> reading.config.head_dim, reading.config.scaling.name, reading.config.scaling.factor
+        (128, 'linear', 8.0)
+    """
+    findings: list[Finding] = []
+    top = Fields(_text_part(config), "config.json")
+    model_type = top.text("model_type") or Fields(config, "config.json").text("model_type")
+    layout = families.layout_of(model_type, top.flag("rope_interleave"))
+    if model_type not in families.INTERLEAVED | families.HALF:
+        findings.append(
+            Finding(
+                "warning",
+                f"config.json does not say how features are paired, and the model type '{model_type}' is not known "
+                "here: halves are assumed, as most models have it.",
+                "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
+            )
+        )
+    if top.get("no_rope_layers") or top.get("no_rope_layer_interval"):
+        findings.append(Finding("note", "Some layers of this model do not rotate at all.", "See no_rope_layers."))
+    max_length = top.whole("max_position_embeddings") or top.whole("n_positions")
+    original_length = top.whole("original_max_position_embeddings")
+    configs: dict[str, RotaryConfig] = {}
+    multimodal: dict[str, dict[str, Any]] = {}
+    for layer, (rope, base) in _layers(top, model_type).items():
+        head_dim = _head_dim(top, model_type, layer)
+        fraction = _rotated_fraction(top, rope, model_type)
+        around = Surroundings(max_length, original_length, fraction, model_type in ("phi3", "phi4_multimodal"))
+        if base is None:
+            base = families.BASES.get(model_type or "", 10000.0)
+            around.note(
+                f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
+                "Compare with the model's publication.",
+            )
+        _read_axes(rope, layer, around, multimodal)
+        scaling = read_scaling(rope, around)
+        configs[layer] = RotaryConfig(
+            head_dim=head_dim,
+            base=base,
+            rotary_dim=_rotary_dim(top, head_dim, None if isinstance(scaling, Proportional) else fraction),
+            layout=layout,
+            scaling=scaling,
+            max_length=declared_length(scaling, max_length, around.findings),
+        )
+        findings += [finding for finding in around.findings if finding not in findings]
+    top.refuse_rest(_ROPE_KEYS, [key for key in top.values if "rope" in key or "rotary" in key])
+    top.refuse_misspelt(_LENGTHS)
+    return Reading(configs, tuple(findings), multimodal)
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _TEXT_PARTS:
+        part = config.get(name)
+        if not isinstance(part, Mapping):
+            continue
+        for key in (*_ROPE_KEYS, *_LENGTHS):
+            if config.get(key) is not None and config[key] != part.get(key):
+                raise ConfigError(
+                    f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
+                    f"the one in '{name}'; remove the other one."
+                )
+        return part
+    return config
+
+
+def _layers(top: Fields, model_type: str | None) -> dict[str, tuple[Fields, float | None]]:
+    """Return the parameters and the base of every layer type; the base is None where it is left out."""
+    new, old = top.mapping("rope_parameters"), top.mapping("rope_scaling")
+    if new and old and _comparable(new) != _comparable(old):
+        raise ConfigError(
+            "config.json has rope_parameters as well as rope_scaling, and they differ: transformers 5 takes "
+            "rope_scaling, other engines rope_parameters. Keep one of them."
+        )
+    where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
+    given = new or old or {}
+    base = agreed(top.number("rope_theta"), top.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
+    if given and all(value is None or isinstance(value, Mapping) for value in given.values()):
+        layers = {name: Fields(value, f"'{name}' of {where}") for name, value in given.items() if value is not None}
+        return {name: (rope, _first(rope.number("rope_theta"), base)) for name, rope in layers.items()}
+    rope = Fields(given, where)
+    inside = rope.number("rope_theta")
+    base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
+    local, full = families.LOCAL_AND_GLOBAL.get(model_type or "", (None, None))
+    local = _first(top.number("rope_local_base_freq"), top.number("local_rope_theta"), local)
+    if local is None:
+        return {ALL_LAYERS: (rope, base)}
+    # The one rope_scaling of such a model is that of its full attention.
+    base = _first(base, top.number("global_rope_theta"), full)
+    return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in rope.items() if key not in ("rope_type", "type", "rope_theta")}
+    return kept | {"rope_type": read_type(Fields(rope, "config.json"))}
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _head_dim(top: Fields, model_type: str | None, layer: str) -> int:
+    rotated, stated = top.whole("qk_rope_head_dim"), top.whole("head_dim")
+    if model_type == "gemma4_text" and layer == GLOBAL:
+        stated = top.whole("global_head_dim") or 512
+    if rotated is not None:
+        if stated not in (None, rotated):
+            raise ConfigError(
+                f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
+                "are rotated."
+            )
+        return rotated
+    stated = stated or families.HEAD_DIMS.get(model_type or "")
+    if stated is not None:
+        return stated
+    width = top.whole("hidden_size") or top.whole("n_embd")
+    heads = top.whole("num_attention_heads") or top.whole("n_head")
+    if width is None or heads is None or width % heads:
+        raise ConfigError(
+            f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
+        )
+    return width // heads
+
+
+def _rotated_fraction(top: Fields, rope: Fields, model_type: str | None) -> float | None:
+    beside = agreed(
+        top.number("partial_rotary_factor"), top.number("rotary_pct"), "partial_rotary_factor and rotary_pct differ."
+    )
+    inside = rope.number("partial_rotary_factor")
+    message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
+    fraction = agreed(inside, beside, message)
+    return families.ROTATED_FRACTIONS.get(model_type or "") if fraction is None else fraction
+
+
+def _rotary_dim(top: Fields, head_dim: int, fraction: float | None) -> int:
+    counted = None if fraction is None else int(head_dim * fraction)
+    stated = top.whole("rotary_dim")
+    if stated is not None and counted is not None and stated != counted:
+        raise ConfigError(
+            f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
+        )
+    return stated or (head_dim if counted is None else counted)
+
+
+def _read_axes(rope: Fields, layer: str, around: Surroundings, multimodal: dict[str, dict[str, Any]]) -> None:
+    sections, interleaved = rope.numbers("mrope_section"), rope.flag("mrope_interleaved")
+    if sections is None:
+        if read_type(rope) == "mrope":
+            raise ConfigError(
+                f"{rope.where} has type 'mrope' without mrope_section, the numbers of pairs of each axis."
+            )
+        return
+    multimodal[layer] = {"sections": tuple(int(size) for size in sections), "interleaved": bool(interleaved)}
+    around.note(
+        f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
+        "configuration holds the frequencies, and is exact for text alone.",
+        "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
+    )

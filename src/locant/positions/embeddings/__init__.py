@@ -1,0 +1,1 @@
+"""Schemes that act at the input embedding."""

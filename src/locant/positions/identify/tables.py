@@ -1,0 +1,162 @@
+"""Read a table of positions: which columns hold sines and cosines, and of which frequencies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from locant.positions.identify.rounding import FLOAT32_FREQUENCY
+
+# Stands for a frequency too slow to be measured, where its logarithm is asked for.
+_SLOWEST = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A table read under one order of features.
+
+    Attributes:
+        layout: The order, in words.
+        cache: Whether rotary caches have this order.
+        swapped: Whether the cosine comes first.
+        sine: Columns that hold sines, or ``None``.
+        cosine: Columns that hold cosines, or ``None``.
+        amplitude: Largest value of the sines and cosines.
+        frequencies: Measured frequencies in radians per row, float64 ``[n]``.
+        tolerance: How far each may be off.
+        first_row: Position of the first row.
+    """
+
+    layout: str
+    cache: bool
+    swapped: bool
+    sine: Tensor | None
+    cosine: Tensor | None
+    amplitude: float
+    frequencies: Tensor
+    tolerance: Tensor
+    first_row: int
+
+
+def readings(table: Tensor, rows: Tensor, precision: float) -> Iterator[Reading]:
+    """Yield the readings under which a table's columns lie on circles.
+
+    Args:
+        table: Float64 ``[R, E]``, without rows of padding.
+        rows: Float64 indices ``[R]`` of these rows in the full table.
+        precision: Largest relative error of the stored numbers.
+    """
+    pairs = table.shape[1] // 2
+    columns = torch.arange(2 * pairs)
+    for layout, first, second in (
+        ("interleaved", columns[0::2], columns[1::2]),
+        ("concatenated", columns[:pairs], columns[pairs:]),
+    ):
+        if torch.equal(table[:, first], table[:, second]):
+            reading = _one_function(table[:, first], rows, precision, layout)
+            if reading is not None:
+                yield reading
+            continue
+        for swapped in (False, True):
+            sine, cosine = (first, second) if not swapped else (second, first)
+            reading = _pairs(table, sine, cosine, rows, precision, layout, swapped)
+            if reading is not None:
+                yield reading
+
+
+def _pairs(
+    table: Tensor, sine: Tensor, cosine: Tensor, rows: Tensor, precision: float, layout: str, swapped: bool
+) -> Reading | None:
+    """Read pairs of sine and cosine, which lie on circles of one radius and turn forwards."""
+    s, c = table[:, sine], table[:, cosine]
+    radius = torch.hypot(s, c)
+    amplitude = float(radius.mean())
+    if amplitude == 0 or float((radius - amplitude).abs().max()) > 4 * precision * amplitude:
+        return None
+    if abs(amplitude - 1) < 2 * precision:
+        amplitude = 1.0
+    steps = (rows[1:] - rows[:-1]).unsqueeze(1)
+    angle = torch.atan2(s, c)
+    turned = torch.remainder(angle[1:] - angle[:-1] + math.pi, 2 * math.pi) - math.pi
+    # A padding row leaves a step of two; no frequency is above 1 radian a token, so that cannot pass half a turn.
+    slow = turned.sum(0) / steps.sum()
+    if not bool((slow > -precision).all()):
+        return None
+    unwrapped = torch.cat((angle[:1], angle[:1] + turned.cumsum(0)))
+    centred = (rows - rows.mean()).unsqueeze(1)
+    frequencies = (centred * unwrapped).sum(0) / (centred**2).sum()
+    absolute = 8 * precision / (float(centred.abs().mean()) * math.sqrt(len(rows)))
+    tolerance = (FLOAT32_FREQUENCY + precision / math.sqrt(len(rows))) * frequencies.abs() + absolute
+    return Reading(
+        layout=f"{layout}, {'cosine' if swapped else 'sine'} first",
+        # An input embedding has no reason to begin with the cosines; vLLM's cache does.
+        cache=swapped and layout == "concatenated",
+        swapped=swapped,
+        sine=sine,
+        cosine=cosine,
+        amplitude=amplitude,
+        frequencies=torch.where((s == 0).all(0), 0.0, frequencies.clamp(min=_SLOWEST)),
+        tolerance=tolerance,
+        first_row=_first_row(unwrapped, frequencies, rows, tolerance, precision),
+    )
+
+
+def _first_row(unwrapped: Tensor, frequencies: Tensor, rows: Tensor, tolerance: Tensor, precision: float) -> int:
+    """Return the position of row 0: of pairs too slow to have gone round, the one that says it best."""
+    at_zero = unwrapped.mean(0) - frequencies * rows.mean()
+    known = frequencies > 4 * tolerance
+    # From the slowest pair, whose turns cannot be miscounted, to faster ones, which say it more exactly.
+    start = 0.0
+    for index in sorted(torch.nonzero(known).flatten().tolist(), key=lambda i: float(frequencies[i])):
+        frequency = float(frequencies[index])
+        turns = round((start * frequency - float(at_zero[index])) / (2 * math.pi))
+        start = (float(at_zero[index]) + 2 * math.pi * turns) / frequency
+    return round(start)
+
+
+def _one_function(half: Tensor, rows: Tensor, precision: float, layout: str) -> Reading | None:
+    """Read a cache that holds cosines alone or sines alone, each column twice, from position 0 on."""
+    first = half[0]
+    cosine = float(first.min()) > 0
+    if float(rows[0]) != 0 or not (torch.equal(first, first[:1].expand_as(first)) and (cosine or not first.any())):
+        return None
+    amplitude = float(first[0]) if cosine else _amplitude_of_sines(half)
+    if not 0 < amplitude < 10:
+        return None
+    measured = [_of_column(column, cosine, precision) for column in (half / amplitude).clamp(-1, 1).T]
+    columns = torch.arange(2 * half.shape[1])
+    return Reading(
+        layout=("cosines" if cosine else "sines")
+        + (" only, each twice" if layout == "interleaved" else " only, halves repeated"),
+        cache=True,
+        swapped=False,
+        sine=None if cosine else columns,
+        cosine=columns if cosine else None,
+        amplitude=1.0 if abs(amplitude - 1) < 1e-5 + 2 * precision else amplitude,
+        frequencies=torch.tensor([frequency for frequency, _ in measured], dtype=torch.float64).clamp(min=_SLOWEST),
+        tolerance=torch.tensor([error for _, error in measured], dtype=torch.float64),
+        first_row=0,
+    )
+
+
+def _of_column(column: Tensor, cosine: bool, precision: float) -> tuple[float, float]:
+    """Return the frequency of one sine or cosine and its uncertainty, from the first row that is well off its start."""
+    reached = column < 0.5 if cosine else column > 0.5
+    row = int(reached.nonzero()[0]) if bool(reached.any()) else len(column) - 1
+    value = float(column[row])
+    angle = math.acos(value) if cosine else math.asin(value)
+    steepness = math.sin(angle) if cosine else math.cos(angle)
+    error = 4 * precision / (row * max(steepness, precision**0.5))
+    return angle / row, FLOAT32_FREQUENCY * angle / row + error
+
+
+def _amplitude_of_sines(half: Tensor) -> float:
+    """Return the amplitude of the first column from its recurrence, ``x[p+1] + x[p-1] = 2 cos(w) x[p]``."""
+    column = half[:, 0]
+    middle = column[1:-1]
+    cosine = float((middle * (column[2:] + column[:-2])).sum() / (2 * (middle**2).sum()).clamp(min=1e-30))
+    return float(column[1]) / math.sqrt(1 - cosine**2) if abs(cosine) < 1 else 0.0

@@ -1,0 +1,233 @@
+"""The five wishes for a position code, checked by computation for any scheme.
+
+A code is what the scheme tells the model, read through its hooks with contents that do not depend on the position:
+at the input embedding the vector that is added, in attention the change of the scaled scores, by rotated queries and
+keys and by the bias together. A scheme that acts in both is measured in both.
+
+========================  ================================================  ===========================================
+Wish                      At the input embedding                            In attention
+========================  ================================================  ===========================================
+unique                    no two positions have the same code               no two keys look alike to the last query
+consistent distance       codes k apart differ by as much everywhere, for   scores of keys k back are the same for every
+                          every length that may be declared                 query, likewise
+extends to longer text    defined and finite up to position 131,071         the same
+bounded                   values stop growing with the position             scores stop growing with the distance
+deterministic             two passes agree, in training and evaluation      the same
+========================  ================================================  ===========================================
+
+That a code extends means that it is defined; whether a trained model reads longer texts well is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from locant.positions.properties.probe import Probe
+from locant.positions.registry import SCHEMES, option_names
+from locant.positions.scheme import AttentionShape
+
+WISHES = ("unique", "consistent distance", "extends to longer text", "bounded", "deterministic")
+
+Verdict = Literal["yes", "no", "partly"]
+
+DEFAULT_SHAPE = AttentionShape(model_dim=64, num_heads=4, causal=True)
+
+_LENGTH = 2048
+_LONGEST = 1 << 17
+_OFFSETS = (*range(1, 32), *range(32, _LENGTH, 31))
+_QUERIES = 12
+# Codes closer than this, relative to their spread, are the same but for float32 rounding.
+_SAME = 1e-6
+_CONSISTENT = 1e-3
+# Growth of the largest value from 1,024 to 65,536 tokens: what samples of a bounded code may show (a logarithm shows
+# 1.6), and a square root's.
+_SHORT, _LONG = 1 << 10, 1 << 16
+_STEADY, _FAST = 1.4, 8.0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One wish, measured for one scheme.
+
+    Attributes:
+        name: One of :data:`WISHES`.
+        verdict: ``yes``, ``no`` or ``partly``.
+        measured: The number behind the verdict.
+        unit: What the number counts.
+        reason: The verdict's reason, in a few words.
+    """
+
+    name: str
+    verdict: Verdict
+    measured: float
+    unit: str
+    reason: str
+
+
+def check_registry(shape: AttentionShape = DEFAULT_SHAPE) -> dict[str, list[Wish]]:
+    """Check every scheme of :data:`~locant.positions.SCHEMES` with its default options."""
+    return {name: check_scheme(name, shape) for name in SCHEMES}
+
+
+def check_scheme(
+    name: str, shape: AttentionShape = DEFAULT_SHAPE, options: Mapping[str, Any] | None = None
+) -> list[Wish]:
+    """Check the five wishes for one scheme.
+
+    Args:
+        name: A key of :data:`~locant.positions.SCHEMES`.
+        shape: Dimensions of the model.
+        options: The scheme's options.
+
+    Raises:
+        ConfigError: The name or an option is unknown, or a value is out of range.
+
+    Example:
+        >>> [wish.verdict for wish in check_scheme("sinusoidal")]
+        ['yes', 'yes', 'yes', 'yes', 'yes']
+    """
+    probe = Probe(name, shape, options)
+    longer = _declared_longer(probe, name, options)
+    # A scheme may draw random numbers; the caller's are left alone.
+    with torch.random.fork_rng(devices=[]):
+        return [
+            _unique(probe),
+            _consistent(probe, longer),
+            _extends(probe),
+            _bounded(probe, longer),
+            _deterministic(probe),
+        ]
+
+
+def _length(probe: Probe) -> int:
+    return min(_LENGTH, probe.scheme.max_positions or _LENGTH)
+
+
+def _declared_longer(probe: Probe, name: str, options: Mapping[str, Any] | None) -> Probe | None:
+    """Return the same scheme declared for twice the length, where a length is declared."""
+    if "max_positions" not in option_names(SCHEMES[name]) or probe.scheme.max_positions is None:
+        return None
+    return Probe(name, probe.shape, {**(options or {}), "max_positions": 2 * probe.scheme.max_positions})
+
+
+def _unique(probe: Probe) -> Wish:
+    length = _length(probe)
+    positions = torch.arange(length)
+    seen = []
+    if probe.touches_embedding:
+        seen.append(probe.codes(positions))
+    if probe.touches_attention:
+        seen.append(probe.scores(positions[-1:], positions)[:, 0].flip(-1).T)
+    first_twin: int | None = 1
+    distinct = 1
+    for codes in seen:
+        spread = float((codes - codes.mean(0)).abs().max())
+        distance = torch.cdist(codes - codes.mean(0), codes - codes.mean(0))
+        twin = torch.tril(distance <= _SAME * spread, diagonal=-1).any(1) if spread else torch.ones(length).bool()
+        twin[0] = False
+        count = length - int(twin.sum())
+        if count > distinct:
+            distinct = count
+            first_twin = int(twin.nonzero()[0]) if bool(twin.any()) else None
+    unit = f"of {length} positions have a code of their own"
+    if distinct == length:
+        return Wish(WISHES[0], "yes", distinct, unit, f"all {length:,} positions differ")
+    if distinct == 1:
+        return Wish(WISHES[0], "no", distinct, unit, "all positions look alike")
+    what = "distances" if probe.touches_attention else "positions"
+    reason = f"{distinct} of {length} {what} differ; from {first_twin} on some look alike"
+    return Wish(WISHES[0], "partly", distinct, unit, reason)
+
+
+def _differences(probe: Probe, length: int) -> list[list[Tensor]]:
+    """Return for each place and offset what should be the same wherever the two tokens stand, ``[C, places]``."""
+    positions = torch.arange(length)
+    offsets = torch.tensor([offset for offset in _OFFSETS if offset <= 3 * length // 4])
+    places = []
+    if probe.touches_embedding:
+        codes = probe.codes(positions)
+        places.append([(codes[k:] - codes[:-k]).norm(dim=1).unsqueeze(0) for k in offsets.tolist()])
+    if probe.touches_attention:
+        queries = torch.linspace(3 * length // 4, length - 1, _QUERIES).long()
+        rows = torch.cat(
+            [probe.scores(query.unsqueeze(0), positions[: query + 1])[:, :, query - offsets] for query in queries], 1
+        )
+        places.append(list(rows.unbind(2)))
+    return places
+
+
+def _consistent(probe: Probe, longer: Probe | None) -> Wish:
+    unit = "largest change of a distance with the place, relative to the largest distance"
+    length = _length(probe)
+    full = _differences(probe, length)
+    if not full or all(not bool(values.any()) for place in full for values in place):
+        return Wish(WISHES[1], "no", 0.0, unit, "there is no distance to measure")
+    steady, worst = 1.0, 0.0
+    for place in full:
+        size = max(float(values.abs().max()) for values in place)
+        changes = [float((values.amax(1) - values.amin(1)).max()) / size for values in place]
+        steady = min(steady, sum(change <= _CONSISTENT for change in changes) / len(changes))
+        worst = max(worst, *changes)
+    if worst > _CONSISTENT:
+        if steady >= 0.5:
+            reason = f"{steady:.0%} of the distances are the same everywhere"
+            return Wish(WISHES[1], "partly", worst, unit, reason)
+        return Wish(WISHES[1], "no", worst, unit, f"a distance changes by up to {worst:.0%} with where it stands")
+    between = 0.0 if longer is None else _change(full, _differences(longer, length))
+    if between > _CONSISTENT:
+        return Wish(WISHES[1], "no", between, unit, f"a distance changes by {between:.0%} with the length declared")
+    return Wish(WISHES[1], "yes", max(worst, between), unit, "a distance is the same everywhere")
+
+
+def _change(one: list[list[Tensor]], other: list[list[Tensor]]) -> float:
+    """Return the largest relative change of a distance between two measurements."""
+    worst = 0.0
+    for a, b in zip(one, other, strict=True):
+        size = max(float(values.abs().max()) for values in a)
+        worst = max(worst, *(float((x.mean(1) - y.mean(1)).abs().max()) / size for x, y in zip(a, b, strict=True)))
+    return worst
+
+
+def _extends(probe: Probe) -> Wish:
+    longest = probe.longest(_LONGEST)
+    unit = "tokens is the longest text tried that is defined"
+    if longest >= _LONGEST:
+        return Wish(WISHES[2], "yes", longest, unit, f"defined at position {longest - 1:,}")
+    return Wish(WISHES[2], "no", longest, unit, f"ends after {longest:,} positions")
+
+
+def _bounded(probe: Probe, longer: Probe | None) -> Wish:
+    short, long, far_probe = _SHORT, min(_LONG, probe.longest(_LONGEST)), probe
+    if long < _LONG:
+        # A code that ends is as large as it gets; what could grow is what a longer declared one holds.
+        short, far_probe = long, longer or probe
+        long = far_probe.longest(_LONGEST)
+    near, far = (float(p.sample(length).abs().max()) for p, length in ((probe, short), (far_probe, long)))
+    unit = f"times as large at {long:,} tokens as at {short:,}, or as rotations can make it"
+    growth = far / max(near, probe.turned) if near else 1.0
+    if growth <= _STEADY:
+        return Wish(WISHES[3], "yes", growth, unit, f"stays within {max(near, far):.3g}")
+    if growth < _FAST:
+        return Wish(WISHES[3], "partly", growth, unit, f"grows slowly: {near:.3g} at {short:,}, {far:.3g} at {long:,}")
+    return Wish(WISHES[3], "no", growth, unit, f"grows: {near:.3g} at {short:,} tokens, {far:.3g} at {long:,}")
+
+
+def _deterministic(probe: Probe) -> Wish:
+    length = _length(probe)
+
+    def differs(mode: Callable[[], object]) -> float:
+        mode()
+        return float((probe.sample(length) - probe.sample(length)).abs().max())
+
+    training, evaluation = differs(probe.scheme.train), differs(probe.scheme.eval)
+    unit = "largest difference between two passes"
+    if evaluation:
+        return Wish(WISHES[4], "no", evaluation, unit, "two passes differ, also in evaluation")
+    if training:
+        return Wish(WISHES[4], "partly", training, unit, "two passes differ while training; in evaluation they agree")
+    return Wish(WISHES[4], "yes", 0.0, unit, "two passes agree")

@@ -1,0 +1,154 @@
+"""Randomised positions (Ruoss et al. 2023) around any scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError, DataError
+from locant.positions.angles import require_integer
+from locant.positions.scheme import AttentionShape, PositionScheme
+
+
+class Randomised(PositionScheme):
+    """Replaces positions by a random increasing choice from a longer range, and gives them to another scheme.
+
+    Source: Ruoss et al. 2023, "Randomized Positional Encodings Boost Length Generalization of Transformers", section
+    3. A text of ``n`` tokens takes ``n`` of the positions ``0 .. max_positions - 1``, drawn without replacement and
+    sorted, so that short training texts show the model all the positions of long ones::
+
+        position p -> the p-th smallest of the drawn positions
+
+    In training, :meth:`embed` draws anew, once for a stack's forward pass; the later hooks of the pass use the same
+    draw. In evaluation one fixed draw of ``evaluation_length`` positions serves every text, so that results repeat
+    and decoding with a cache equals a full pass. (The paper draws in evaluation too.)
+
+    Where it acts: where the wrapped scheme acts, in encoder and decoder, which draw independently. The layers of a
+    stack share the draw and therefore the scheme, also one that has parameters for each layer when used alone.
+
+    Args:
+        scheme: The scheme that gets the drawn positions; in a model's configuration its name, ``rotary`` by default.
+        scheme_options: In a model's configuration, the options of that scheme.
+        max_positions: Number of positions to draw from.
+        evaluation_length: Longest text in evaluation, in tokens.
+        seed: Of the draw for evaluation.
+
+    Raises:
+        ConfigError: ``evaluation_length`` is not between 1 and ``max_positions``.
+
+    Example:
+        >>> import torch
+        >>> from locant.positions import Rotary
+        >>> scheme = Randomised(Rotary(4), max_positions=100, evaluation_length=3).eval()
+        >>> scheme.drawn(torch.arange(3)).diff().min().item() >= 1
+        True
+    """
+
+    def __init__(
+        self, scheme: PositionScheme, *, max_positions: int = 2048, evaluation_length: int = 512, seed: int = 0
+    ) -> None:
+        super().__init__()
+        if not 1 <= evaluation_length <= max_positions:
+            raise ConfigError(
+                f"evaluation_length must be between 1 and max_positions, {max_positions}; got {evaluation_length}."
+            )
+        limit = scheme.max_positions
+        if limit is not None and limit < max_positions:
+            raise ConfigError(
+                f"The scheme knows {limit} positions but max_positions asks for {max_positions} to draw from. "
+                "Give both the same number."
+            )
+        self.scheme = scheme
+        self._range = max_positions
+        self._evaluation_length = evaluation_length
+        self.seed = seed
+        self._training_draw: Tensor | None = None
+
+    @classmethod
+    def for_model(
+        cls,
+        shape: AttentionShape,
+        *,
+        scheme: str = "rotary",
+        scheme_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build the scheme around another that is given by its name and options."""
+        from locant.positions.registry import build_scheme  # the registry lists this class
+
+        return cls(build_scheme(scheme, shape, scheme_options), **options)
+
+    @property
+    def caches_unrotated_keys(self) -> bool:
+        """Whether the wrapped scheme needs unrotated keys."""
+        return self.scheme.caches_unrotated_keys
+
+    @property
+    def max_positions(self) -> int:
+        """Longest text in tokens: in evaluation the declared length, in training all positions there are."""
+        return self._range if self.training else self._evaluation_length
+
+    def reset_parameters(self) -> None:
+        """Draw the wrapped scheme's parameters anew."""
+        self.scheme.reset_parameters()
+
+    def draw(self, count: int) -> None:
+        """Draw positions for texts of up to ``count`` tokens, to be used in training until the next draw.
+
+        Raises:
+            DataError: There are fewer positions to draw from.
+        """
+        self._require(count, self._range, "max_positions")
+        self._training_draw = torch.randperm(self._range)[:count].sort().values
+
+    def drawn(self, positions: Tensor) -> Tensor:
+        """Return the drawn positions, of the same shape, that stand for integer ``positions``.
+
+        Raises:
+            DataError: A position is negative or beyond what was drawn or declared.
+        """
+        require_integer(positions)
+        if not positions.numel():
+            return positions
+        low, high = (int(end) for end in positions.aminmax())
+        if low < 0:
+            raise DataError(f"Randomised positions count from 0; got {low}.")
+        if not self.training:
+            self._require(high + 1, self._evaluation_length, "evaluation_length")
+            generator = torch.Generator().manual_seed(self.seed)
+            chosen = torch.randperm(self._range, generator=generator)[: self._evaluation_length].sort().values
+        else:
+            if self._training_draw is None or high >= len(self._training_draw):
+                self.draw(high + 1)
+            assert self._training_draw is not None
+            chosen = self._training_draw
+        return chosen.to(positions.device)[positions.long()]
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Draw anew in training, then let the wrapped scheme act; shapes as in :meth:`PositionScheme.embed`."""
+        if self.training and positions.numel():
+            self.draw(int(positions.max()) + 1)
+        return self.scheme.embed(x, self.drawn(positions))
+
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Let the wrapped scheme rotate; shapes as in :meth:`PositionScheme.rotate`."""
+        return self.scheme.rotate(q, k, self.drawn(q_positions), self.drawn(k_positions))
+
+    def query_blocks(self, q_positions: Tensor) -> list[slice]:
+        """Return the wrapped scheme's runs of queries."""
+        return self.scheme.query_blocks(self.drawn(q_positions))
+
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+        """Return the wrapped scheme's bias; shapes as in :meth:`PositionScheme.score_bias`."""
+        return self.scheme.score_bias(q, k, self.drawn(q_positions), self.drawn(k_positions))
+
+    @staticmethod
+    def _require(count: int, limit: int, option: str) -> None:
+        if count > limit:
+            raise DataError(
+                f"A text of {count} tokens is longer than the {limit} positions of {option}. "
+                f"Shorten it or give randomised positions a larger {option}."
+            )

@@ -1,0 +1,122 @@
+"""Score biases that depend on the relative position alone: one row of values serves every pair of positions.
+
+A relative position is ``k_position - q_position`` in tokens: negative for keys before the query.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError
+from locant.positions.angles import require_integer
+from locant.positions.scheme import PositionScheme
+from locant.positions.scores.lookup import distinct
+
+
+def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Return ``k_position - q_position`` of every pair of a query and a key.
+
+    Args:
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+
+    Returns:
+        Int64 ``[Q, K]``, or ``[B, Q, K]`` where either has a batch dimension.
+
+    Raises:
+        ConfigError: The positions are not integers.
+    """
+    require_integer(q_positions)
+    require_integer(k_positions)
+    return k_positions.long().unsqueeze(-2) - q_positions.long().unsqueeze(-1)
+
+
+def _is_run(positions: Tensor) -> bool:
+    """Return whether positions are ``n, n + 1, n + 2, ...`` for all rows of a batch."""
+    return positions.dim() == 1 and positions.numel() > 0 and bool((positions.long().diff() == 1).all())
+
+
+def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Evaluate a function of the relative position for every pair of a query and a key.
+
+    The function sees each relative position once: all of them from the lowest to the highest, or, where the positions
+    are sparse, only those that occur. Its row of values is then laid out for the pairs. For two runs of consecutive
+    positions that allocates nothing but the result; other positions need int64 indices of ``[Q, K]`` or ``[B, Q, K]``
+    beside it. Gradients flow into the row.
+
+    Args:
+        function: Maps int64 relative positions ``[n]`` to values ``[H, n]``, each on its own.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+
+    Returns:
+        ``[1, H, Q, K]``, or ``[B, H, Q, K]`` where the positions have a batch dimension; of the row's dtype.
+
+    Raises:
+        ConfigError: The positions are not integers.
+
+    Example:
+        >>> import torch
+        >>> expand_relative(lambda offsets: -offsets.abs().unsqueeze(0), torch.arange(3, 5), torch.arange(5))
+        tensor([[[[-3, -2, -1,  0, -1],
+                  [-4, -3, -2, -1,  0]]]])
+    """
+    require_integer(q_positions)
+    require_integer(k_positions)
+    if _is_run(k_positions) and (q_positions is k_positions or _is_run(q_positions)):
+        queries, keys = q_positions.numel(), k_positions.numel()
+        lowest = k_positions[0].long() - q_positions[-1].long()
+        row = function(lowest + torch.arange(queries + keys - 1, device=k_positions.device))
+        # A window of the row slides to the left from one query to the next; flip turns the views into the result.
+        return row.unfold(-1, keys, 1).flip(-2).unsqueeze(0)
+    offsets, index = distinct(relative_positions(q_positions, k_positions))
+    row = function(offsets)
+    values = row.index_select(-1, index.flatten()).view(len(row), *index.shape)
+    return values.unsqueeze(0) if index.dim() == 2 else values.transpose(0, 1)
+
+
+class RelativeBias(PositionScheme, ABC):
+    """A scheme that adds to the scores of a head a function of the relative position.
+
+    Args:
+        num_heads: Number of attention heads, ``H``.
+
+    Raises:
+        ConfigError: There is no head.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise ConfigError(f"A score bias needs at least 1 attention head; got {num_heads}.")
+        self.num_heads = num_heads
+
+    @abstractmethod
+    def bias(self, offsets: Tensor) -> Tensor:
+        """Return the bias of relative positions.
+
+        Args:
+            offsets: Int64 relative positions ``[n]``.
+
+        Returns:
+            ``[H, n]``, in float32 or float64.
+        """
+
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the bias of every pair; arguments as in :meth:`PositionScheme.score_bias`.
+
+        Returns:
+            ``[1, H, Q, K]``, or ``[B, H, Q, K]`` for positions with a batch dimension; of the dtype of ``q``, rounded
+            once.
+        """
+        del k
+        return expand_relative(lambda offsets: self.bias(offsets).to(q.dtype), q_positions, k_positions)
+
+
+def at_least_float32(parameter: Tensor) -> Tensor:
+    """Return a parameter in float32, or as it is when it is in float64: the dtype to compute a bias in."""
+    return parameter.to(torch.promote_types(parameter.dtype, torch.float32))

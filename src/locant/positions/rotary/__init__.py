@@ -1,0 +1,1 @@
+"""Schemes that rotate queries and keys, and methods that act through rotations."""

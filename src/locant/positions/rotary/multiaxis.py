@@ -1,0 +1,202 @@
+"""Rotary embeddings of several coordinates: axial (grids of two or three dimensions) and M-RoPE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError, DataError
+from locant.positions.angles import Frequencies
+from locant.positions.exact import geometric_frequencies
+from locant.positions.rotary.rotation import RotaryLayout, rotate_pairs
+from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
+
+
+class _MultiAxisRotary(PositionScheme):
+    """RoPE in which every pair turns by one of several coordinates.
+
+    Args:
+        head_dim: Features of one head.
+        frequencies: Radians per unit of the pairs' coordinates.
+        axis_of_pair: Which coordinate each pair turns by.
+        layout: Which features form a pair.
+    """
+
+    def __init__(
+        self, head_dim: int, frequencies: Sequence[Decimal], axis_of_pair: Sequence[int], layout: RotaryLayout
+    ) -> None:
+        super().__init__()
+        require_choice("layout", layout, ("half", "interleaved"))
+        self.head_dim = head_dim
+        self.frequencies = Frequencies(frequencies)
+        self.axis_of_pair = tuple(axis_of_pair)
+        self.axes = max(axis_of_pair) + 1
+        self.layout: RotaryLayout = layout
+
+    @classmethod
+    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
+        """Build the scheme for the heads of a model."""
+        return cls(shape.head_dim, **options)
+
+    def coordinates(self, positions: Tensor) -> Tensor:
+        """Return the coordinates ``[..., A]`` of integer positions ``[...]`` in running text."""
+        raise NotImplementedError
+
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys.
+
+        Args:
+            q: Queries ``[B, H, Q, D]``.
+            k: Keys ``[B, H, K, D]``.
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``, or coordinates ``[B, Q, A]``.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``, or coordinates ``[B, K, A]``.
+
+        Returns:
+            Queries and keys of the same shapes and dtypes.
+        """
+        return self._rotated(q, q_positions), self._rotated(k, k_positions)
+
+    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        coordinates = positions if positions.dim() == 3 else self.coordinates(positions)
+        if coordinates.shape[-1] != self.axes:
+            raise DataError(
+                f"Coordinates need {self.axes} numbers a token, for the shape [B, L, {self.axes}]; "
+                f"got {list(positions.shape)}."
+            )
+        axis = torch.tensor(self.axis_of_pair, device=coordinates.device)
+        sine, cosine = self.frequencies.sine_cosine(coordinates.index_select(-1, axis), each=True)
+        if sine.dim() == 3:
+            sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
+        return rotate_pairs(x, sine, cosine, self.layout)
+
+
+class AxialRotary(_MultiAxisRotary):
+    """RoPE on a grid: the pairs are shared out between the axes, each with frequencies of its own.
+
+    Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", section 3.2 (RoPE-Axial); the first
+    pairs of a head turn by the first coordinate, and so on::
+
+        pair j of axis a turns by  c_a * base^(-2j / (D / A))        j = 0 .. D/(2A) - 1
+
+    A flat position counts through the grid row by row, the last axis fastest; tokens in another order give their
+    coordinates instead.
+
+    Where it acts: on queries and keys of self-attention over images, volumes or tables. On text it sees lines of
+    ``grid[-1]`` tokens. Cross-attention is left alone.
+
+    Args:
+        head_dim: Features of one head, ``D``; a multiple of twice the number of axes.
+        base: Base of the wavelengths; vision models often use 100.
+        grid: Sizes of the axes, the slowest first; the first may be exceeded.
+        layout: ``half`` or ``interleaved``.
+
+    Raises:
+        ConfigError: The axes do not share the pairs evenly, or the grid is not two or three positive sizes.
+
+    Example:
+        >>> import torch
+        >>> AxialRotary(8, grid=[4, 16]).coordinates(torch.tensor([0, 17, 33])).tolist()
+        [[0, 0], [1, 1], [2, 1]]
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10000.0,
+        grid: Sequence[int] = (32, 32),
+        layout: RotaryLayout = "half",
+    ) -> None:
+        sizes = tuple(grid)
+        if len(sizes) not in (2, 3) or min(sizes) < 1:
+            raise ConfigError(f"A grid has two or three axes of at least one position; got {list(sizes)}.")
+        share, rest = divmod(head_dim, 2 * len(sizes))
+        if rest or not share:
+            raise ConfigError(
+                f"{len(sizes)} axes cannot share {head_dim} features evenly in pairs. "
+                f"Use heads of a multiple of {2 * len(sizes)} features."
+            )
+        frequencies = geometric_frequencies(share, base) * len(sizes)
+        super().__init__(head_dim, frequencies, [axis for axis in range(len(sizes)) for _ in range(share)], layout)
+        self.base = base
+        self.grid = sizes
+
+    def coordinates(self, positions: Tensor) -> Tensor:
+        """Return the coordinates ``[..., A]`` of flat positions ``[...]``."""
+        strides = [math.prod(self.grid[axis + 1 :]) for axis in range(self.axes)]
+        steps = [torch.div(positions, stride, rounding_mode="floor") for stride in strides]
+        return torch.stack([steps[0], *(s % size for s, size in zip(steps[1:], self.grid[1:], strict=True))], dim=-1)
+
+
+class MultimodalRotary(_MultiAxisRotary):
+    """M-RoPE: the pairs of one head are shared between time, height and width.
+
+    Source: Wang et al. 2024, "Qwen2-VL", section 2.1. The frequencies are those of plain RoPE; ``sections`` says how
+    many pairs turn by each coordinate. A text token has the same number in all three, which makes it plain RoPE::
+
+        pair i turns by  c_axis(i) * base^(-2i/D)
+
+    Where it acts: on queries and keys of a decoder's self-attention over text, images and video. Flat positions are
+    text; tokens of an image give coordinates ``[B, L, 3]``.
+
+    Args:
+        head_dim: Features of one head, ``D``.
+        base: Base of the wavelengths.
+        sections: Pairs of time, height and width, together ``D / 2``; 1/4, 3/8 and 3/8 of them when ``None``, which
+            is Qwen2-VL's 16, 24 and 24 at ``D = 128``.
+        layout: ``half`` or ``interleaved``: which features form a pair.
+        interleave_axes: Whether the coordinates alternate from pair to pair (as in Qwen3-VL) instead of standing in
+            sections one after the other.
+
+    Raises:
+        ConfigError: The sections do not add up to ``D / 2``.
+
+    Example:
+        >>> import torch
+        >>> MultimodalRotary(16).axis_of_pair
+        (0, 0, 1, 1, 1, 2, 2, 2)
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10000.0,
+        sections: Sequence[int] | None = None,
+        layout: RotaryLayout = "half",
+        interleave_axes: bool = False,
+    ) -> None:
+        pairs = head_dim // 2
+        if sections is None:
+            rest = pairs - pairs // 4
+            sections = (pairs // 4, rest // 2, rest - rest // 2)
+        if head_dim % 2 or sum(sections) != pairs or min(sections) < 0 or len(sections) != 3:
+            raise ConfigError(
+                f"The three sections must add up to the {head_dim / 2:g} pairs of a head of {head_dim} features; "
+                f"got {list(sections)}."
+            )
+        axes = (
+            _alternating(sections) if interleave_axes else [a for a, count in enumerate(sections) for _ in range(count)]
+        )
+        super().__init__(head_dim, geometric_frequencies(pairs, base), axes, layout)
+        self.axes = 3
+        self.base = base
+        self.sections = tuple(sections)
+
+    def coordinates(self, positions: Tensor) -> Tensor:
+        """Return the coordinates ``[..., 3]`` of text: the position, three times."""
+        return positions.unsqueeze(-1).expand(*positions.shape, 3)
+
+
+def _alternating(sections: Sequence[int]) -> list[int]:
+    """Return axes that alternate time, height, width; the pairs that height and width leave over turn by time."""
+    axes = [0] * sum(sections)
+    for axis in (1, 2):
+        for pair in range(axis, 3 * sections[axis], 3):
+            axes[pair] = axis
+    return axes

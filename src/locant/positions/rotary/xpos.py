@@ -1,0 +1,112 @@
+"""xPos: rotary embedding with exponential decay (Sun et al. 2022)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError
+from locant.positions.rotary.rotary import Rotary
+from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.scheme import AttentionShape
+
+# Queries attended together: the decay within a block stays far from the limits of every float format.
+_BLOCK = 1024
+
+
+class XPos(Rotary):
+    """RoPE whose pairs also fade with distance, the fast ones sooner.
+
+    Source: Sun et al. 2022, "A Length-Extrapolatable Transformer", section 3.2 and Algorithm 1. With ``R`` as in
+    :class:`Rotary` and ``z_i = (2i/d + gamma) / (1 + gamma)``::
+
+        q_i -> R(m f_i) q_i * z_i^(m / scale_base)
+        k_i -> R(n f_i) k_i * z_i^(-n / scale_base)
+
+    so that the product carries ``z_i^((m - n) / scale_base)``, at most 1 for a key in the past. The powers of single
+    positions overflow; here both count from the last query of a block of 1,024, which leaves their product as it is
+    and works at any position. Keys are therefore cached unrotated.
+
+    Where it acts: on queries and keys of a decoder's self-attention. The paper has no decay for keys that come after
+    their query: in an encoder the decay is left out and the scheme is plain RoPE.
+
+    Args:
+        head_dim: Features of one head, ``D``.
+        base: Base of the wavelengths.
+        rotary_dim: Number of leading features that are rotated, even; all when ``None``.
+        layout: ``half`` or ``interleaved``.
+        gamma: Sets how much the fastest pair fades; the paper uses 0.4.
+        scale_base: Tokens over which the decay ``z_i`` acts once; the paper uses 512.
+        causal: Whether queries see only keys up to their own position.
+
+    Raises:
+        ConfigError: An option is out of range.
+
+    Example:
+        >>> import torch
+        >>> ones = torch.ones(1, 1, 1, 2)
+        >>> q, k = XPos(2).rotate(ones, ones, torch.tensor([512]), torch.tensor([0]))
+        >>> round((q * k).sum().item() / (2 * torch.cos(torch.tensor(512.0))).item(), 6)  # 0.4 / 1.4
+        0.285714
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10000.0,
+        rotary_dim: int | None = None,
+        layout: RotaryLayout = "half",
+        gamma: float = 0.4,
+        scale_base: float = 512.0,
+        causal: bool = True,
+    ) -> None:
+        super().__init__(head_dim, base=base, rotary_dim=rotary_dim, layout=layout)
+        if not gamma > 0 or not scale_base > 0:
+            raise ConfigError(f"gamma and scale_base of xPos must be above 0; got {gamma} and {scale_base}.")
+        self.gamma = gamma
+        self.scale_base = scale_base
+        self.causal = causal
+
+    @classmethod
+    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
+        """Build the scheme for the heads of a model."""
+        return cls(shape.head_dim, **{"causal": shape.causal, **options})
+
+    @property
+    def caches_unrotated_keys(self) -> bool:
+        """Whether there is decay, which counts from the query."""
+        return self.causal
+
+    def query_blocks(self, q_positions: Tensor) -> list[slice]:
+        """Return blocks of 1,024 queries, or all at once without decay."""
+        if not self.causal:
+            return super().query_blocks(q_positions)
+        count = q_positions.shape[-1]
+        return [slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)] or [slice(0, 0)]
+
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys and let them fade; shapes as in :meth:`PositionScheme.rotate`."""
+        turned = super().rotate(q, k, q_positions, k_positions)
+        if not self.causal or not q_positions.numel():
+            return turned
+        last = q_positions.long().amax(dim=-1, keepdim=True)
+        # Keys after the last query are seen by none; without the limit their power could overflow.
+        return self._faded(turned[0], q_positions - last), self._faded(turned[1], (last - k_positions).clamp(min=0))
+
+    def _faded(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """Multiply the pairs of ``x [B, H, L, D]`` by ``z^(tokens / scale_base)``, ``tokens [L]`` or ``[B, L]``."""
+        pairs = len(self.config.frequencies())
+        share = torch.arange(pairs, dtype=torch.float64, device=x.device) / pairs
+        decay = ((share + self.gamma) / (1 + self.gamma)).log() / self.scale_base
+        power = (tokens.unsqueeze(-1) * decay).exp().to(torch.float32)
+        if self.config.layout == "half":
+            power = torch.cat((power, power), dim=-1)
+        else:
+            power = power.repeat_interleave(2, dim=-1)
+        if power.dim() == 3:
+            power = power.unsqueeze(1)
+        faded = (x[..., : 2 * pairs] * power).to(x.dtype)
+        return torch.cat((faded, x[..., 2 * pairs :]), dim=-1)

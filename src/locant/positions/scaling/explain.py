@@ -1,0 +1,235 @@
+"""What a scaling does to each pair of features, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+from locant.positions.scaling.frequency import FrequencyScaling
+from locant.positions.scaling.linear import Unscaled
+from locant.positions.scaling.longrope import LongRoPE
+from locant.positions.scaling.ntk import DynamicNTK
+
+Fate = Literal["kept", "blended", "interpolated", "extrapolated", "still"]
+
+_WIDTH = 100
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class PairExplanation:
+    """One pair of rotated features.
+
+    Attributes:
+        index: Its number, from 0 for the fastest.
+        frequency_before: Unscaled frequency in radians a token.
+        frequency_after: Scaled frequency in radians a token.
+        turns: Full turns that it makes within the trained length at its unscaled frequency, where that is known.
+        fate: ``kept`` at its frequency; ``interpolated``: slowed at least as much as the context is extended, so that
+            no angle is new to the model; ``blended``: slowed by less, after it made a full turn in training;
+            ``extrapolated``: slowed by less and without a full turn in training, so that longer texts turn it to
+            angles that training never showed; ``still``: never turned.
+    """
+
+    index: int
+    frequency_before: float
+    frequency_after: float
+    turns: float | None
+    fate: Fate
+
+    @property
+    def ratio(self) -> float:
+        """Scaled frequency by unscaled one."""
+        return self.frequency_after / self.frequency_before
+
+    @property
+    def wavelength(self) -> float:
+        """Tokens of a full turn at the unscaled frequency."""
+        return 2 * math.pi / self.frequency_before
+
+    @property
+    def scaled_wavelength(self) -> float:
+        """Tokens of a full turn at the scaled frequency; infinite where the pair stands still."""
+        return 2 * math.pi / self.frequency_after if self.frequency_after else math.inf
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a scaling does; ``str()`` gives a table of at most 100 columns.
+
+    Attributes:
+        scaling: Name of the scaling.
+        base: Base of the unscaled frequencies.
+        trained_length: Length trained before the extension, where it is known.
+        effective_length: Length that the scaled frequencies are made for, where it is known.
+        attention_scale: What multiplies cosine and sine of queries and of keys.
+        pairs: Every pair, the fastest first.
+        notes: What one should know besides.
+    """
+
+    scaling: str
+    base: float
+    trained_length: int | None
+    effective_length: int | None
+    attention_scale: float
+    pairs: tuple[PairExplanation, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def attention_temperature(self) -> float:
+        """What scores are divided by, ``attention_scale^-2``."""
+        return self.attention_scale**-2
+
+    @property
+    def bands(self) -> tuple[tuple[PairExplanation, ...], ...]:
+        """Runs of neighbouring pairs with the same fate."""
+        return tuple(tuple(run) for _, run in groupby(self.pairs, key=lambda pair: pair.fate))
+
+    @property
+    def counts(self) -> dict[Fate, int]:
+        """Number of pairs of every fate that occurs."""
+        return {fate: sum(pair.fate == fate for pair in self.pairs) for fate in {p.fate: None for p in self.pairs}}
+
+    @property
+    def incomplete_pairs(self) -> tuple[int, ...]:
+        """Indices of the pairs that make no full turn within the trained length."""
+        return tuple(pair.index for pair in self.pairs if pair.turns is not None and pair.turns < 1)
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{count} {fate}" for fate, count in self.counts.items())
+        head = [
+            f"scaling {self.scaling}, base {self.base:.10g}, {len(self.pairs)} pairs: {said}",
+            f"trained length {_tokens(self.trained_length)}, effective length {_tokens(self.effective_length)}",
+            f"attention scale {self.attention_scale:.6g}, so scores are divided by {self.attention_temperature:.6g}",
+        ]
+        rows = [("pairs", "fate", "wavelength", "scaled to", "slowed by", "turns in training")]
+        rows += [_row(band) for band in self.bands]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        notes = [textwrap.fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ") for note in self.notes]
+        return "\n".join([*head, "", *table, *([""] if notes else []), *notes])
+
+
+def _tokens(length: int | None) -> str:
+    return "unknown" if length is None else f"{length} tokens"
+
+
+def _number(value: float) -> str:
+    """Return a number in at most 7 characters for the magnitudes that occur."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.1f}{unit}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _row(band: tuple[PairExplanation, ...]) -> tuple[str, str, str, str, str, str]:
+    def span(value: Callable[[PairExplanation], float]) -> str:
+        first, last = _number(value(band[0])), _number(value(band[-1]))
+        return first if first == last else f"{first} - {last}"
+
+    first, last = band[0].index, band[-1].index
+    return (
+        str(first) if first == last else f"{first}-{last}",
+        band[0].fate,
+        span(lambda pair: pair.wavelength),
+        "no turn" if band[0].fate == "still" else span(lambda pair: pair.scaled_wavelength),
+        "-" if band[0].fate == "still" else span(lambda pair: 1 / pair.ratio),
+        "unknown" if band[0].turns is None else span(lambda pair: pair.turns or 0.0),
+    )
+
+
+def explain_frequencies(
+    scaling: FrequencyScaling, dim: int, base: float, *, max_length: int | None = None, length: int | None = None
+) -> Explanation:
+    """Explain what a scaling does to every pair.
+
+    Args:
+        scaling: The scaling.
+        dim: Even number of rotated features.
+        base: Base of the unscaled frequencies.
+        max_length: Length in tokens that the model is declared for, where it is known.
+        length: Length of the text to explain; the longest that the scaling or the model declares where it is ``None``.
+
+    Raises:
+        ConfigError: ``dim`` or ``base`` is out of range, or contradicts the scaling.
+
+    Example:
+        >>> from locant.positions.scaling import Llama3
+        >>> print(explain_frequencies(Llama3(original_length=8192, factor=8), 128, 500000.0))
+        scaling llama3, base 500000, 64 pairs: 29 kept, 6 blended, 29 interpolated
+        trained length 8192 tokens, effective length 65536 tokens
+        attention scale 1, so scores are divided by 1
+        <BLANKLINE>
+        pairs  fate          wavelength     scaled to       slowed by    turns in training
+        0-28   kept          6.28 - 1,956   6.28 - 1,956    1            1,304 - 4.19
+        29-34  blended       2,402 - 6,695  2,900 - 35,198  1.21 - 5.26  3.41 - 1.22
+        35-63  interpolated  8,219 - 2.6M   65,750 - 20.5M  8            0.997 - 0.0032
+    """
+    trained: int | None = getattr(scaling, "original_length", None)
+    if isinstance(scaling, Unscaled):
+        trained = max_length
+    reach = length or getattr(scaling, "final_length", None) or getattr(scaling, "target_length", None) or max_length
+    stretch = _stretch(scaling, trained, reach)
+    before = map(float, Unscaled().frequencies(dim, base))
+    after = map(float, scaling.frequencies(dim, base, reach))
+    pairs = []
+    for index, (plain, scaled) in enumerate(zip(before, after, strict=True)):
+        turns = None if trained is None else plain * trained / (2 * math.pi)
+        fate = _fate(scaled / plain, stretch, turns)
+        pairs.append(PairExplanation(index, plain, scaled, turns, fate))
+    bare = Explanation(scaling.name, base, trained, reach, scaling.attention_scale(reach), tuple(pairs))
+    return replace(bare, notes=tuple(_notes(bare, scaling, max_length)))
+
+
+def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) -> float:
+    """Return how many times the trained length is read."""
+    if trained is not None and reach is not None:
+        return max(1.0, reach / trained)
+    return 1.0 if isinstance(scaling, DynamicNTK) else getattr(scaling, "factor", None) or 1.0
+
+
+def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
+    if ratio == 0:
+        return "still"
+    if ratio * stretch > 1 + _ROUNDING and turns is not None and turns < 1:
+        return "extrapolated"
+    if abs(ratio - 1) <= _ROUNDING:
+        return "kept"
+    return "interpolated" if ratio * stretch <= 1 + _ROUNDING else "blended"
+
+
+def _notes(explanation: Explanation, scaling: FrequencyScaling, max_length: int | None) -> Iterator[str]:
+    trained, reach = explanation.trained_length, explanation.effective_length
+    target: int | None = getattr(scaling, "target_length", None)
+    if trained is None:
+        yield "The trained length is unknown, so turns within it are not counted; state original_length or max_length."
+    if max_length is not None and target is not None and max_length < target:
+        same = ", which is original_length" if max_length == trained else ""
+        yield (
+            f"max_length is {max_length}{same}, although the scaling reaches {target} tokens: what takes its limit "
+            "from max_length stops there."
+        )
+    declared = target or max_length
+    if declared is not None and reach is not None and reach > declared:
+        yield f"{reach} tokens are beyond {declared}, the longest text that is declared."
+    if isinstance(scaling, DynamicNTK) and target is None:
+        yield (
+            f"Frequencies follow the length of the text; shown for {_tokens(reach)}, counted in steps of "
+            f"{scaling.length_step}. Up to {trained} tokens nothing is scaled."
+        )
+    if isinstance(scaling, LongRoPE) and reach is not None:
+        which = "short_factors" if (scaling.final_length or reach) <= scaling.trained_length else "long_factors"
+        if scaling.final_length is None:
+            yield f"Shown for {reach} tokens, which take {which}; the lists change beyond {trained} tokens."
+        else:
+            yield f"All texts take {which}, because final_length is {scaling.final_length}."
+    for band in explanation.bands:
+        if band[0].fate == "extrapolated":
+            yield (
+                f"Pairs {band[0].index} to {band[-1].index} made no full turn in training and are slowed by less than "
+                f"the extension: {_tokens(reach)} turn them to angles that training never showed."
+            )

@@ -1,0 +1,224 @@
+"""What a frequency scaling is, and what all scalings that extend a context to a multiple of its length share."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from locant.errors import ConfigError
+from locant.positions.exact import EXACT
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencyScaling(ABC):
+    """How the frequencies of rotary positions are changed so that a model can read longer texts.
+
+    Scalings are values: frozen, compared and hashed by their fields, validated when they are made. Numbers given as
+    ``float`` are taken at their exact binary value.
+    """
+
+    name: ClassVar[str]
+    """Name in configurations, a key of :data:`~locant.positions.scaling.SCALINGS`."""
+
+    limits_length: ClassVar[bool] = True
+    """Whether a model reads no further than ``target_length``, where the scaling has one."""
+
+    def frequencies(self, dim: int, base: float, length: int | None = None) -> tuple[Decimal, ...]:
+        """Return the frequencies of the ``dim / 2`` pairs, in radians a token, exact to at least 40 digits.
+
+        Args:
+            dim: Even number of rotated features.
+            base: Base of the unscaled frequencies, above 1.
+            length: Length of the text in tokens, for scalings that depend on it; ``None`` for a text that fits the
+                trained length.
+
+        Raises:
+            ConfigError: ``dim`` or ``base`` is out of range, or contradicts the scaling.
+        """
+        check_rotary_dim(dim)
+        check_base(base)
+        return _frequencies(self, dim, base, 0 if length is None else self.length_class(length))
+
+    def attention_scale(self, length: int | None = None) -> float:
+        """Return the number that multiplies cosine and sine of queries and of keys; scores grow by its square.
+
+        Args:
+            length: Length of the text in tokens. No scaling here makes use of it.
+        """
+        del length
+        return 1.0
+
+    def length_class(self, length: int) -> int:
+        """Return a number that is the same for two lengths exactly when their frequencies are the same.
+
+        It is 0 for every text that fits the trained length, and always 0 for static scalings.
+
+        Args:
+            length: Length of a text in tokens.
+        """
+        del length
+        return 0
+
+    def as_options(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults as plain data, for a configuration file.
+
+        :func:`~locant.positions.scaling.scaling_from_options` makes an equal scaling of :attr:`name` and this.
+        """
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {field.name: given[field.name] for field in fields(self) if given[field.name] != field.default}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+
+    @abstractmethod
+    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies for texts of one length class; runs in the exact decimal context."""
+
+
+@lru_cache(maxsize=256)
+def _frequencies(scaling: FrequencyScaling, dim: int, base: float, length_class: int) -> tuple[Decimal, ...]:
+    with localcontext(EXACT):
+        return scaling._compute(dim, Decimal(base), length_class)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension(FrequencyScaling):
+    """A scaling from a trained length to a multiple of it.
+
+    Either ``factor`` or ``target_length`` says how far; the other one follows where ``original_length`` is known, and
+    is filled in. Where all three are given they must agree within half a token.
+
+    Args:
+        factor: ``target_length / original_length``, at least 1.
+        target_length: Length in tokens that the model shall read.
+        original_length: Length in tokens that the model was trained for before the extension.
+    """
+
+    factor: float | None = None
+    target_length: int | None = None
+    original_length: int | None = None
+
+    original_length_use: ClassVar[str | None] = None
+    """What the formula needs the original length for, or ``None`` where it can do without."""
+
+    def __post_init__(self) -> None:
+        """Check that the three values agree, and fill in the one that follows from the others."""
+        if self.original_length_use is not None and self.original_length is None:
+            raise missing_original_length(self.name, self.original_length_use)
+        if self.factor is None and self.target_length is None:
+            raise ConfigError(f"The scaling '{self.name}' needs either factor or target_length; neither is given.")
+        if self.factor is not None:
+            check_number(self.name, "factor", self.factor, minimum=1)
+        for field in ("target_length", "original_length"):
+            if getattr(self, field) is not None:
+                check_length(self.name, field, getattr(self, field))
+        if self.factor is None:
+            self._fill_in_factor()
+        elif self.original_length is not None and self.target_length is None:
+            object.__setattr__(self, "target_length", round(self.factor * self.original_length))
+        elif self.original_length is not None:
+            self._check_agreement()
+
+    def _fill_in_factor(self) -> None:
+        assert self.target_length is not None
+        if self.original_length is None:
+            raise ConfigError(
+                f"The scaling '{self.name}' cannot tell its factor from target_length {self.target_length} alone. "
+                "Give original_length, the length trained before the extension, or give factor."
+            )
+        check_target(self.name, self.target_length, self.original_length)
+        object.__setattr__(self, "factor", self.target_length / self.original_length)
+
+    def _check_agreement(self) -> None:
+        assert self.target_length is not None
+        expected = self._factor * self.trained_length
+        if abs(expected - self.target_length) <= 0.5:
+            return
+        if self.target_length == self.original_length:
+            raise ConfigError(
+                f"The scaling '{self.name}' has factor {self._factor:g}, but original_length and target_length are the "
+                f"same, {self.original_length}. original_length is the length trained before the extension: "
+                f"{round(self.target_length / self._factor)} if {self.target_length} is the extended length; otherwise "
+                f"target_length should be {round(expected)}."
+            )
+        raise ConfigError(
+            f"The scaling '{self.name}' has factor {self._factor:g}, which makes {expected:.10g} of original_length "
+            f"{self.original_length}, but target_length is {self.target_length}. "
+            f"The factor of these lengths is {self.target_length / self.trained_length:g}."
+        )
+
+    @property
+    def _exact_factor(self) -> Decimal:
+        """The factor; where it is the rounded quotient of the two lengths, the quotient itself."""
+        if self.original_length and self.target_length and self._factor == self.target_length / self.original_length:
+            return Decimal(self.target_length) / self.original_length
+        return Decimal(self._factor)
+
+    @property
+    def _factor(self) -> float:
+        """The factor, which is known once the scaling is made."""
+        assert self.factor is not None
+        return self.factor
+
+    @property
+    def trained_length(self) -> int:
+        """The original length of a scaling whose formula needs it."""
+        assert self.original_length is not None
+        return self.original_length
+
+
+def check_rotary_dim(dim: int) -> None:
+    """Raise ConfigError unless ``dim`` features can be turned in pairs."""
+    if not isinstance(dim, int) or dim < 2 or dim % 2:
+        raise ConfigError(f"Rotary positions turn features in pairs, so their number must be even; got {dim}.")
+
+
+def check_base(base: float) -> None:
+    """Raise ConfigError unless ``base`` is a finite number above 1."""
+    if not is_number(base) or not base > 1:
+        raise ConfigError(f"The base of rotary positions must be a number above 1, like 10000; got {base!r}.")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a finite number; True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_number(scaling: str, field: str, value: float, *, minimum: float) -> None:
+    """Raise ConfigError unless ``value`` is a finite number of at least ``minimum``."""
+    if not is_number(value):
+        raise ConfigError(f"{field} of the scaling '{scaling}' must be a number; got {value!r}.")
+    if value < minimum:
+        raise ConfigError(f"{field} of the scaling '{scaling}' must be at least {minimum:g}; got {value:g}.")
+
+
+def check_positive(scaling: str, field: str, value: float) -> None:
+    """Raise ConfigError unless ``value`` is a finite number above 0."""
+    if not is_number(value) or not value > 0:
+        raise ConfigError(f"{field} of the scaling '{scaling}' must be a number above 0; got {value!r}.")
+
+
+def check_length(scaling: str, field: str, value: int) -> None:
+    """Raise ConfigError unless ``value`` is a positive whole number of tokens."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{field} of the scaling '{scaling}' must be a positive whole number; got {value!r}.")
+
+
+def check_target(scaling: str, target_length: int, original_length: int) -> None:
+    """Raise ConfigError where the target is shorter than what the model was trained for."""
+    if target_length < original_length:
+        raise ConfigError(
+            f"The scaling '{scaling}' has target_length {target_length}, which is below original_length "
+            f"{original_length}: a scaling extends the trained length."
+        )
+
+
+def missing_original_length(scaling: str, use: str) -> ConfigError:
+    """Return the error for a scaling that is not told the trained length."""
+    return ConfigError(
+        f"The scaling '{scaling}' needs original_length, the length trained before the extension, {use}. Models state "
+        "it as 'original_max_position_embeddings', in the 'rope_parameters' or 'rope_scaling' of config.json or next "
+        "to it; where it is missing there, it is 'max_position_embeddings' of the model that was extended."
+    )

@@ -1,0 +1,56 @@
+"""Frequencies as they are, and position interpolation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from locant.positions.exact import geometric_frequencies
+from locant.positions.scaling.frequency import Extension, FrequencyScaling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscaled(FrequencyScaling):
+    """The frequencies of Su et al. 2021 ("RoFormer", section 3.2.2), ``base^(-2i/d)``.
+
+    Example:
+        >>> [float(f) for f in Unscaled().frequencies(4, 10000.0)]
+        [1.0, 0.01]
+    """
+
+    name: ClassVar[str] = "none"
+
+    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        del length_class
+        return geometric_frequencies(dim // 2, base)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Extension):
+    """Position interpolation: every pair turns ``factor`` times more slowly.
+
+    Source: Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation",
+    section 2.3: a text of the target length is read as if it stood at fractional positions of the
+    trained one::
+
+        f_i = base^(-2i/d) / factor
+
+    Args:
+        factor: ``target_length / original_length``, at least 1.
+        target_length: Length in tokens that the model shall read.
+        original_length: Length in tokens that the model was trained for before the extension.
+
+    Example:
+        >>> [float(f) for f in Linear(factor=4).frequencies(4, 10000.0)]
+        [0.25, 0.0025]
+        >>> Linear(original_length=2048, target_length=8192).factor
+        4.0
+    """
+
+    name: ClassVar[str] = "linear"
+
+    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        del length_class
+        factor = self._exact_factor
+        return tuple(frequency / factor for frequency in geometric_frequencies(dim // 2, base))

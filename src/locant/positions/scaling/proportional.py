@@ -1,0 +1,66 @@
+"""p-RoPE: the slowest pairs do not turn at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from locant.errors import ConfigError
+from locant.positions.exact import geometric_frequencies
+from locant.positions.scaling.frequency import FrequencyScaling, check_number, is_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proportional(FrequencyScaling):
+    """p-RoPE: only the fastest pairs turn; the slowest, which carry meaning rather than place, stand still.
+
+    Source: Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?";
+    ``proportional`` in Hugging Face's transformers. All ``d`` features belong to pairs, and the turning ones keep the
+    frequencies they have among all::
+
+        f_i = base^(-2i/d) / factor    for i < floor(rotary_fraction * d / 2)
+        f_i = 0                        for the others
+
+    A smaller ``rotary_dim`` is another thing: it spreads the whole range of frequencies over fewer pairs.
+
+    Args:
+        rotary_fraction: Fraction of the pairs that turn, 0 to 1.
+        factor: Position interpolation of the turning pairs, at least 1.
+
+    Example:
+        >>> [float(f) for f in Proportional(rotary_fraction=0.5).frequencies(8, 10000.0)]
+        [1.0, 0.1, 0.0, 0.0]
+    """
+
+    name: ClassVar[str] = "proportional"
+
+    rotary_fraction: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not is_number(self.rotary_fraction) or not 0 <= self.rotary_fraction <= 1:
+            raise ConfigError(
+                f"rotary_fraction of the scaling '{self.name}' must be a number from 0 to 1; "
+                f"got {self.rotary_fraction!r}."
+            )
+        check_number(self.name, "factor", self.factor, minimum=1)
+
+    def turning_pairs(self, dim: int) -> int:
+        """Return the number of pairs that turn, of ``dim / 2``.
+
+        In float64 like everywhere else, so that a fraction whose product lies just below a whole number agrees.
+
+        Args:
+            dim: Even number of rotated features.
+        """
+        return int(self.rotary_fraction * dim // 2)
+
+    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        del length_class
+        factor, turning = Decimal(self.factor), self.turning_pairs(dim)
+        return tuple(
+            frequency / factor if index < turning else Decimal(0)
+            for index, frequency in enumerate(geometric_frequencies(dim // 2, base))
+        )

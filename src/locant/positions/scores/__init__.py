@@ -1,0 +1,1 @@
+"""Schemes that act on the attention scores."""

@@ -1,0 +1,98 @@
+"""Attention with linear biases (Press et al. 2022)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from locant.positions.relative import RelativeBias
+from locant.positions.scheme import AttentionShape
+
+# Longest text whose bias is a feature, see ALiBi.score_features.
+_MOST_TOKENS = 4096
+
+
+def alibi_slopes(num_heads: int) -> tuple[float, ...]:
+    """Return the slope of each head.
+
+    For ``H`` a power of two these are ``2^(-8 h / H)``, ``h = 1 .. H``. Other head counts take the slopes of the power
+    of two ``P`` below, then every second slope of ``2 P`` heads, starting with the first, as the authors' code and
+    BLOOM do.
+
+    Args:
+        num_heads: Number of attention heads, ``H``, at least 1.
+
+    Example:
+        >>> alibi_slopes(3)
+        (0.0625, 0.00390625, 0.25)
+    """
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * head / power) for head in range(1, power + 1)]
+    between = [2.0 ** (-4 * head / power) for head in range(1, 2 * power, 2)]
+    return tuple((slopes + between)[:num_heads])
+
+
+class ALiBi(RelativeBias):
+    """Lowers scores in proportion to the distance, with a fixed slope for each head; nothing is trained.
+
+    Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation", section 3::
+
+        bias(h, i, j) = -m_h |i - j|        m_h = 2^(-8 h / H), h = 1 .. H
+
+    for the query at position ``i`` and the key at ``j``; slopes of other head counts than powers of two are those of
+    :func:`alibi_slopes`. Shapes and dtypes as in :meth:`RelativeBias.score_bias`; computed in float64. Implementations
+    that add ``m_h j`` instead differ by a constant of each query's row, which the softmax ignores, but lose the last
+    digits at far positions when the model is in half precision: near keys here keep small, exact values.
+
+    In a decoder visible keys have ``j <= i``, which is the paper. In an encoder the bias is symmetric, so that a head
+    alone does not tell left from right. For cross-attention the paper defines none, and two texts' positions are not
+    comparable.
+
+    Causal self-attention in float32 takes the bias as one more feature of queries and keys (:meth:`score_features`),
+    which costs a plain attention's time and memory.
+
+    Args:
+        num_heads: Number of attention heads, ``H``.
+
+    Raises:
+        ConfigError: There is no head.
+
+    Example:
+        >>> import torch
+        >>> q = torch.zeros(1, 2, 3, 4)
+        >>> ALiBi(2).score_bias(q, q, torch.arange(3), torch.arange(3))[0, 0]
+        tensor([[-0.0000, -0.0625, -0.1250],
+                [-0.0625, -0.0000, -0.0625],
+                [-0.1250, -0.0625, -0.0000]])
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__(num_heads)
+        self.slopes = alibi_slopes(num_heads)
+
+    @classmethod
+    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
+        """Build the scheme for the heads of a model."""
+        return cls(shape.num_heads, **options)
+
+    def bias(self, offsets: Tensor) -> Tensor:
+        """Return ``-m_h |offset|`` in float64; shapes as in :meth:`RelativeBias.bias`."""
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=offsets.device)
+        return -slopes.unsqueeze(-1) * offsets.abs()
+
+    def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return ``m_h sqrt(D)`` and the keys' positions, counted from the middle of the text.
+
+        Only for ascending positions, float32 and up to 4,096 tokens: a half-precision feature could not hold a
+        position, and rounding grows with the distance from the middle, to 6e-5 there for the steepest slope of 1/2.
+        """
+        length, dim = q.shape[2:]
+        if q.dtype != torch.float32 or length > _MOST_TOKENS or bool((k_positions.diff(dim=-1) < 0).any()):
+            return None
+        middle = k_positions[..., length // 2].unsqueeze(-1)
+        counted = (k_positions - middle).to(q.dtype)[..., None, :, None]
+        slopes = torch.tensor(self.slopes, dtype=q.dtype, device=q.device).mul(dim**0.5).view(1, -1, 1, 1)
+        return slopes.expand(*q.shape[:3], 1), counted.expand(*k.shape[:3], 1)

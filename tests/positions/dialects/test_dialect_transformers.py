@@ -1,0 +1,120 @@
+"""The dialect of Hugging Face against the transformers that is installed."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any
+
+import pytest
+from published_models import GEMMA_3, MODELS
+from rotary_examples import PAIRS
+
+from locant.positions.dialects import families, read_huggingface, write_huggingface
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling import FrequencyScaling, Linear, Llama3, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
+
+pytest.importorskip("transformers")
+
+import torch
+from transformers import CONFIG_MAPPING
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+
+def _assert_same_frequencies(
+    theirs: Any, ours: RotaryConfig, layer: str | None = None, length: int | None = None
+) -> None:
+    """Compare with the frequencies and the attention scale that transformers makes of its configuration object."""
+    theirs.standardize_rope_params()
+    rope = theirs.rope_parameters[layer] if layer else theirs.rope_parameters
+    assert rope["rope_theta"] == pytest.approx(ours.base)
+    options = {"layer_type": layer} if layer else {}
+    if rope["rope_type"] == "default":
+        head_dim = getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
+        dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+        frequencies, scale = 1 / rope["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim), 1.0
+    else:
+        frequencies, scale = ROPE_INIT_FUNCTIONS[rope["rope_type"]](theirs, "cpu", seq_len=length, **options)
+    expected = torch.tensor([float(frequency) for frequency in ours.frequencies(length)], dtype=torch.float64)
+    torch.testing.assert_close(frequencies.double(), expected, rtol=1e-6, atol=0)
+    assert scale == pytest.approx(ours.attention_scale(length), rel=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("length", [None, 100_000])
+def test_published_models_have_the_frequencies_of_transformers(model: str, length: int | None) -> None:
+    entries = copy.deepcopy({key: value for key, value in MODELS[model].items() if key != "model_type"})
+    theirs = CONFIG_MAPPING[MODELS[model]["model_type"]](**entries)
+    _assert_same_frequencies(theirs, read_huggingface(MODELS[model]).config, length=length)
+
+
+def test_gemma_3_has_the_frequencies_of_transformers() -> None:
+    theirs = CONFIG_MAPPING["gemma3"](text_config=copy.deepcopy(GEMMA_3["text_config"])).text_config
+    for layer, config in read_huggingface(GEMMA_3).configs.items():
+        _assert_same_frequencies(theirs, config, layer)
+
+
+_EXTENSION = {"original_length": 2048, "factor": 4.0}
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        Unscaled(),
+        Linear(**_EXTENSION),
+        NTKAware(**_EXTENSION),
+        YaRN(**_EXTENSION, beta_fast=20.0),
+        YaRN(**_EXTENSION, attention_factor=1.1),
+        YaRN(**_EXTENSION, mscale=1.0, mscale_all_dim=0.5),
+        LongRoPE(**_EXTENSION, short_factors=[1.0] * PAIRS, long_factors=[2.0 + i for i in range(PAIRS)]),
+        Llama3(**_EXTENSION),
+        Proportional(rotary_fraction=0.5),
+    ],
+    ids=lambda scaling: scaling.name,
+)
+def test_transformers_takes_what_is_written(scaling: FrequencyScaling, version: Any) -> None:
+    config = RotaryConfig(head_dim=2 * PAIRS, base=5e5, scaling=scaling)
+    if scaling.name == "proportional" and version == "4":
+        pytest.skip("transformers 4 has no such scaling")
+    theirs = CONFIG_MAPPING["llama"](**write_huggingface(config, version, model_type="llama"))
+    for length in (None, 5000):
+        expected = (
+            config
+            if scaling.name != "ntk"
+            else RotaryConfig(head_dim=2 * PAIRS, base=theirs.rope_parameters["rope_theta"])
+        )
+        _assert_same_frequencies(theirs, expected, length=length)
+
+
+def test_transformers_takes_a_partly_rotated_head() -> None:
+    config = RotaryConfig(head_dim=98, rotary_dim=54)
+    theirs = CONFIG_MAPPING["llama"](**write_huggingface(config))
+    _assert_same_frequencies(theirs, config)
+
+
+@pytest.mark.parametrize(
+    "model_type", sorted(set(families.HEAD_DIMS) | set(families.ROTATED_FRACTIONS) | set(families.BASES))
+)
+def test_defaults_are_those_of_the_classes(model_type: str) -> None:
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("not in this release")
+    theirs = CONFIG_MAPPING[model_type]()
+    rope = getattr(theirs, "rope_parameters", None) or {}
+    rope = rope.get("full_attention", rope)
+    if model_type in families.HEAD_DIMS:
+        assert type(theirs).head_dim == families.HEAD_DIMS[model_type]
+    if model_type in families.BASES:
+        assert rope["rope_theta"] == families.BASES[model_type]
+    if model_type in families.ROTATED_FRACTIONS:
+        assert rope["partial_rotary_factor"] == families.ROTATED_FRACTIONS[model_type]
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["cohere", "cohere2", "glm", "glm4", "helium", "ernie4_5", "llama", "qwen3", "gpt_neox", "phi", "olmo2"],
+)
+def test_layouts_are_those_of_the_classes(model_type: str) -> None:
+    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    turned = module.rotate_half(torch.arange(1.0, 5.0)).tolist()
+    assert turned == ([-2, 1, -4, 3] if families.layout_of(model_type, None) == "interleaved" else [-3, -4, 1, 2])

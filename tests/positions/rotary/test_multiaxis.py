@@ -1,0 +1,74 @@
+"""Axial RoPE and M-RoPE, against one-dimensional RoPE of each axis and Qwen2-VL live."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError, DataError
+from locant.positions import AxialRotary, MultimodalRotary, Rotary
+
+
+def heads(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("grid", [(4, 6), (3, 4, 5)])
+def test_every_axis_is_a_rotary_of_its_own(grid: tuple[int, ...]) -> None:
+    """In the interleaved layout the features of an axis stand together, as a smaller head."""
+    axes = len(grid)
+    x = heads(1, 2, 24, 4 * axes)
+    positions = torch.arange(24)
+    turned, _ = AxialRotary(4 * axes, grid=grid, layout="interleaved").rotate(x, x, positions, positions)
+    for axis, steps in enumerate(torch.unravel_index(positions, (10, *grid[1:]))):
+        part = x[..., 4 * axis : 4 * axis + 4]
+        alone, _ = Rotary(4, layout="interleaved").rotate(part, part, steps, steps)
+        torch.testing.assert_close(turned[..., 4 * axis : 4 * axis + 4], alone)
+
+
+def test_coordinates_may_be_given() -> None:
+    scheme, x = AxialRotary(8, grid=(4, 4)), heads(2, 1, 5, 8)
+    flat = torch.tensor([[0, 5, 6, 9, 3], [1, 1, 2, 15, 8]])
+    given = torch.stack((flat // 4, flat % 4), dim=-1)
+    assert torch.equal(scheme.rotate(x, x, flat, flat)[0], scheme.rotate(x, x, given, given)[0])
+    with pytest.raises(DataError, match=r"Coordinates need 2 numbers a token.*\[B, L, 2\]; got \[2, 5, 3\]"):
+        scheme.rotate(x, x, torch.zeros(2, 5, 3, dtype=torch.long), flat)
+
+
+def test_a_grid_that_does_not_fit() -> None:
+    with pytest.raises(ConfigError, match=r"2 axes cannot share 6 features.*multiple of 4"):
+        AxialRotary(6)
+    with pytest.raises(ConfigError, match=r"two or three axes of at least one position; got \[3\]"):
+        AxialRotary(8, grid=[3])
+
+
+def test_text_in_m_rope_is_plain_rope() -> None:
+    x, positions = heads(2, 2, 6, 16), torch.arange(6) + 1000
+    ours = MultimodalRotary(16).rotate(x, x, positions, positions)
+    torch.testing.assert_close(ours, Rotary(16).rotate(x, x, positions, positions))
+
+
+def test_m_rope_against_qwen2_vl() -> None:
+    qwen = pytest.importorskip("transformers.models.qwen2_vl.modeling_qwen2_vl")
+    config = pytest.importorskip("transformers.models.qwen2_vl.configuration_qwen2_vl").Qwen2VLTextConfig(
+        hidden_size=32, num_attention_heads=2, num_key_value_heads=2, rope_theta=10000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+    )  # fmt: skip
+    q, k = heads(1, 2, 7, 16), heads(1, 2, 7, 16) + 1
+    coordinates = torch.tensor([[[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 3], [2, 3, 2], [2, 3, 3], [4, 4, 4]]])
+    ids = coordinates.permute(2, 0, 1)
+    cosine, sine = qwen.Qwen2VLRotaryEmbedding(config)(q, ids)
+    theirs = qwen.apply_rotary_pos_emb(q, k, cosine, sine)
+    ours = MultimodalRotary(16, sections=[2, 3, 3]).rotate(q, k, coordinates, coordinates)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-6, rtol=0)
+
+
+def test_alternating_axes() -> None:
+    """Qwen3-VL: time, height and width in turn, and the pairs left over turn by time."""
+    scheme = MultimodalRotary(16, sections=[4, 2, 2], interleave_axes=True)
+    assert scheme.axis_of_pair == (0, 1, 2, 0, 1, 2, 0, 0)
+
+
+def test_sections_that_do_not_add_up() -> None:
+    with pytest.raises(ConfigError, match=r"add up to the 8 pairs of a head of 16 features; got \[2, 2, 2\]"):
+        MultimodalRotary(16, sections=[2, 2, 2])

@@ -1,0 +1,142 @@
+"""Explanations against facts that papers and published code state."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling import (
+    DynamicNTK,
+    Explanation,
+    FrequencyScaling,
+    Linear,
+    Llama3,
+    LongRoPE,
+    NTKAware,
+    NTKByParts,
+    Proportional,
+    Unscaled,
+    YaRN,
+    explain_frequencies,
+    scaling_from_options,
+)
+
+
+def bands(explanation: Explanation) -> list[tuple[int, int, str]]:
+    return [(band[0].index, band[-1].index, band[0].fate) for band in explanation.bands]
+
+
+def test_llama_3_1() -> None:
+    # Wavelengths 2 pi 500000^(i/64): 1956 is below 8192/4 for i = 28, 8219 is above 8192 for i = 35.
+    explanation = RotaryConfig(
+        head_dim=128, base=500000.0, scaling=Llama3(original_length=8192, factor=8), max_length=65536
+    ).explain()
+    assert bands(explanation) == [(0, 28, "kept"), (29, 34, "blended"), (35, 63, "interpolated")]
+    assert explanation.counts == {"kept": 29, "blended": 6, "interpolated": 29}
+    assert explanation.incomplete_pairs == tuple(range(35, 64))
+    assert (explanation.trained_length, explanation.effective_length) == (8192, 65536)
+    assert explanation.attention_temperature == 1
+    assert explanation.notes == ()
+    pair = explanation.pairs[28]
+    assert (pair.wavelength, pair.scaled_wavelength) == (pytest.approx(1956.4, abs=0.1), pytest.approx(1956.4, abs=0.1))
+    assert pair.turns == pytest.approx(8192 / 1956.4, rel=1e-4)
+    assert explanation.pairs[63].ratio == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize(
+    ("dim", "base", "factor", "low", "high"),
+    [
+        (128, 10000.0, 32, 20, 46),  # Llama 2 7B: 128 ln(4096 / 64 pi) / 2 ln 10000 = 20.9; 45.03 for one turn
+        (64, 10000.0, 40, 10, 23),  # DeepSeek-V2 and V3, as their code works out
+    ],
+)
+def test_yarn(dim: int, base: float, factor: float, low: int, high: int) -> None:
+    explanation = explain_frequencies(YaRN(original_length=4096, factor=factor), dim, base)
+    last = dim // 2 - 1
+    assert bands(explanation) == [(0, low, "kept"), (low + 1, high - 1, "blended"), (high, last, "interpolated")]
+
+
+def test_yarn_temperature() -> None:
+    # Section 3.4: sqrt(1/t) = 0.1 ln(s) + 1, 1.3466 for the 128k models.
+    explanation = explain_frequencies(YaRN(original_length=4096, factor=32), 128, 10000.0)
+    assert explanation.attention_scale == pytest.approx(1.34657, abs=1e-5)
+    assert explanation.attention_temperature == pytest.approx(1 / 1.34657**2, abs=1e-5)
+    assert "attention scale 1.34657, so scores are divided by 0.551493" in str(explanation)
+
+
+def test_linear_and_unscaled() -> None:
+    assert bands(explain_frequencies(Linear(factor=4), 64, 10000.0)) == [(0, 31, "interpolated")]
+    explanation = explain_frequencies(Unscaled(), 64, 10000.0, max_length=2048)
+    assert bands(explanation) == [(0, 31, "kept")]
+    assert explanation.incomplete_pairs == tuple(range(21, 32))  # 2 pi 10000^(20/32) = 1987, 10000^(21/32): 2650
+    beyond = explain_frequencies(Unscaled(), 64, 10000.0, max_length=2048, length=4096)
+    assert bands(beyond) == [(0, 20, "kept"), (21, 31, "extrapolated")]
+    assert beyond.notes[0] == "4096 tokens are beyond 2048, the longest text that is declared."
+    assert beyond.notes[1].startswith("Pairs 21 to 31 made no full turn in training")
+
+
+def test_ntk_extrapolates_slow_pairs_as_the_yarn_paper_says() -> None:
+    explanation = explain_frequencies(NTKAware(original_length=2048, factor=4), 64, 10000.0)
+    assert bands(explanation) == [
+        (0, 0, "kept"),
+        (1, 20, "blended"),
+        (21, 30, "extrapolated"),
+        (31, 31, "interpolated"),
+    ]
+
+
+def test_still_pairs() -> None:
+    explanation = explain_frequencies(Proportional(rotary_fraction=0.25), 64, 10000.0, max_length=2048)
+    assert bands(explanation) == [(0, 7, "kept"), (8, 31, "still")]
+    assert explanation.pairs[8].scaled_wavelength == float("inf")
+    assert "no turn" in str(explanation)
+
+
+def test_length_dependent_scalings() -> None:
+    dynamic = DynamicNTK(original_length=2048)
+    assert explain_frequencies(dynamic, 64, 1e4).counts == {"kept": 32}
+    longer = explain_frequencies(dynamic, 64, 1e4, length=8192)
+    assert longer.pairs[31].fate == "interpolated"
+    assert (
+        "Frequencies follow the length of the text; shown for 8192 tokens, counted in steps of 256" in longer.notes[0]
+    )
+    lists = LongRoPE(short_factors=[1, 1], long_factors=[1, 32], original_length=4096, factor=32)
+    long = explain_frequencies(lists, 4, 1e4)
+    assert [pair.ratio for pair in long.pairs] == pytest.approx([1, 1 / 32])
+    assert long.notes == ("Shown for 131072 tokens, which take long_factors; the lists change beyond 4096 tokens.",)
+    short = explain_frequencies(lists, 4, 1e4, length=4096)
+    assert [pair.ratio for pair in short.pairs] == [1, 1]
+    assert "short_factors" in short.notes[0]
+    options = lists.as_options() | {"final_length": 8192}
+    decided = explain_frequencies(scaling_from_options("longrope", options), 4, 1e4, length=100)
+    assert decided.notes == ("All texts take long_factors, because final_length is 8192.",)
+
+
+def test_notes() -> None:
+    yarn = YaRN(original_length=32768, factor=4)
+    notes = RotaryConfig(head_dim=128, base=1e6, scaling=yarn, max_length=32768).explain().notes
+    assert notes[0].startswith("max_length is 32768, which is original_length, although the scaling reaches 131072")
+    notes = RotaryConfig(head_dim=128, base=1e6, scaling=yarn, max_length=65536).explain().notes
+    assert notes[0].startswith("max_length is 65536, although")
+    assert "trained length is unknown" in explain_frequencies(Linear(factor=2), 4, 10.0).notes[0]
+
+
+scalings: st.SearchStrategy[FrequencyScaling] = st.one_of(
+    st.builds(lambda factor: Linear(factor=factor), st.floats(1, 100)),
+    st.builds(lambda n, factor: NTKByParts(original_length=n, factor=factor), st.integers(1, 10**6), st.floats(1, 99)),
+    st.builds(lambda n, factor: NTKAware(original_length=n, factor=factor), st.integers(1, 10**6), st.floats(1, 99)),
+    st.builds(lambda n, factor: Llama3(original_length=n, factor=factor), st.integers(1, 10**6), st.floats(1, 99)),
+    st.builds(lambda n: DynamicNTK(original_length=n), st.integers(1, 10**6)),
+    st.builds(lambda part: Proportional(rotary_fraction=part), st.floats(0, 1)),
+)
+
+
+@given(scaling=scalings, dim=st.sampled_from([4, 64, 256]), base=st.floats(2, 1e9), length=st.integers(1, 10**7))
+def test_the_table_is_complete_and_fits(scaling: FrequencyScaling, dim: int, base: float, length: int) -> None:
+    explanation = explain_frequencies(scaling, dim, base, length=length)
+    assert all(len(line) <= 100 for line in str(explanation).splitlines())
+    assert [pair.index for band in explanation.bands for pair in band] == list(range(dim // 2))
+    assert sum(explanation.counts.values()) == dim // 2
+    assert all(pair.ratio <= 1 + 1e-12 for pair in explanation.pairs)

@@ -1,0 +1,184 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from locant.errors import ConfigError
+from locant.positions.scheme import AttentionShape
+from locant.positions.scores.cope import CoPE
+
+H, D = 2, 4
+FIVE = torch.arange(5)
+
+
+def built(causal: bool = True, positions: int = 4, dtype: torch.dtype = torch.float32) -> CoPE:
+    torch.manual_seed(0)
+    scheme = CoPE(D, causal, positions=positions)
+    torch.nn.init.normal_(scheme.weight)
+    return scheme.to(dtype)
+
+
+def heads(length: int, batch: int = 2, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(batch, H, length, D, dtype=dtype)
+
+
+def formula(scheme: CoPE, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Equations 3 to 7, pair by pair, in float64; zero counts for keys that a decoder hides."""
+    q, k, e = q.detach().double(), k.detach().double(), scheme.weight.detach().double()
+    q_positions, k_positions = q_positions.expand(len(q), -1).tolist(), k_positions.expand(len(q), -1).tolist()
+    bias = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in bias.shape)).tolist():
+        here, there = q_positions[b][i], k_positions[b][j]
+        between = [
+            t
+            for t, position in enumerate(k_positions[b])
+            if there <= position <= here or (not scheme.causal and here <= position <= there)
+        ]
+        count = sum(1 / (1 + math.exp(-float(q[b, h, i] @ k[b, h, t]) / math.sqrt(D))) for t in between)
+        count = min(count, e.shape[1] - 1)
+        table = e[0] if there <= here else e[-1]
+        low, high = table[math.floor(count)], table[math.ceil(count)]
+        bias[b, h, i, j] = q[b, h, i] @ (low + (high - low) * (count - math.floor(count)))
+    return bias
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("q_positions", "k_positions"),
+    [
+        (torch.arange(9), torch.arange(9)),
+        (torch.tensor([6]), torch.arange(7)),
+        (torch.tensor([2, 5]), torch.tensor([8, 3, 0, 4])),
+        (torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]]), torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]])),
+        (torch.tensor([[4], [9]]), torch.arange(10)),
+        (torch.tensor([3, 0, 7]), torch.tensor([[5, 6, 1], [2, 0, 9]])),
+    ],
+)
+def test_formula_of_the_paper(causal: bool, q_positions: Tensor, k_positions: Tensor) -> None:
+    scheme = built(causal)
+    q, k = heads(q_positions.shape[-1]), heads(k_positions.shape[-1])
+    bias = scheme.score_bias(q, k, q_positions, k_positions)
+    assert bias.dtype == torch.float32
+    torch.testing.assert_close(bias.double(), formula(scheme, q, k, q_positions, k_positions), rtol=1e-5, atol=1e-5)
+
+
+def test_open_gates_count_tokens() -> None:
+    """With every gate open, p(i, j) = i - j + 1, the relative position of section 4; with every gate shut, 0."""
+    scheme = CoPE(1, False, positions=10)
+    with torch.no_grad():
+        scheme.weight[0, :, 0] = torch.arange(10.0)
+        scheme.weight[1, :, 0] = -torch.arange(10.0)
+    q, k = torch.ones(1, 1, 4, 1), torch.full((1, 1, 4, 1), 50.0)
+    expected = torch.tensor([[1, -2, -3, -4], [2, 1, -2, -3], [3, 2, 1, -2], [4, 3, 2, 1]])
+    positions = torch.arange(4)
+    assert torch.equal(scheme.score_bias(q, k, positions, positions)[0, 0], expected.float())
+    assert scheme.score_bias(q, -3 * k, positions, positions).abs().max() < 1e-30
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=6, unique=True), st.booleans())
+def test_only_the_order_of_positions_counts(places: list[int], causal: bool) -> None:
+    scheme, positions = built(causal), torch.tensor(places)
+    q, k = heads(len(places)), heads(len(places))
+    ranks = positions.argsort().argsort()
+    bias = scheme.score_bias(q, k, positions, positions)
+    assert torch.equal(bias, scheme.score_bias(q, k, ranks, ranks))
+    order = positions.argsort()
+    in_order = scheme.score_bias(q, k[:, :, order], positions, positions[order])
+    assert torch.equal(bias[..., order], in_order)
+
+
+def test_decoding_with_a_cache_gives_the_rows_of_a_full_pass() -> None:
+    scheme, positions = built(), torch.arange(7)
+    q, k = heads(7), heads(7)
+    full = scheme.score_bias(q, k, positions, positions)
+    for i in range(7):
+        step = scheme.score_bias(q[:, :, i : i + 1], k[:, :, : i + 1], positions[i : i + 1], positions[: i + 1])
+        torch.testing.assert_close(step, full[:, :, i : i + 1, : i + 1])
+
+
+@pytest.mark.parametrize(
+    ("causal", "positions", "real"),
+    [
+        (True, torch.arange(8), slice(0, 5)),
+        (False, torch.arange(8), slice(0, 5)),
+        (True, torch.arange(-3, 5), slice(3, 8)),
+        (False, torch.arange(-3, 5), slice(3, 8)),
+        (True, torch.arange(-3, 5).clamp(min=0), slice(3, 8)),
+    ],
+    ids=["decoder, right", "encoder, right", "decoder, left", "encoder, left", "decoder, left at 0"],
+)
+def test_padded_keys_do_not_change_real_ones(causal: bool, positions: Tensor, real: slice) -> None:
+    scheme, q, k = built(causal), heads(8), heads(8)
+    bias = scheme.score_bias(q, k, positions, positions)[:, :, real, real]
+    torch.testing.assert_close(bias, scheme.score_bias(q[:, :, real], k[:, :, real], FIVE, FIVE))
+
+
+def test_small_counts_are_exact_after_a_long_text() -> None:
+    scheme, positions = built(positions=3), torch.arange(20_000)
+    q, k = heads(1, 1), heads(20_000, 1)
+    bias = scheme.score_bias(q, k, positions[-1:], positions)[..., -3:]
+    torch.testing.assert_close(
+        bias.double(), formula(scheme, q, k[:, :, -3:], positions[-1:], positions[-3:]), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_integer_dtypes(dtype: torch.dtype) -> None:
+    scheme, q, k = built(False), heads(2), heads(4)
+    positions = torch.tensor([90, 1, 2, 3])
+    bias = scheme.score_bias(q, k, positions[1:3], positions)
+    assert torch.equal(bias, scheme.score_bias(q, k, positions[1:3].to(dtype), positions.to(dtype)))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_gradients(causal: bool) -> None:
+    scheme = built(causal, dtype=torch.float64)
+    inputs = [heads(2, 1, torch.float64).requires_grad_(), heads(3, 1, torch.float64).requires_grad_()]
+
+    def bias(*arguments: Any) -> Tensor:
+        return scheme.score_bias(*arguments[:2], torch.arange(1, 3), torch.arange(3))
+
+    assert torch.autograd.gradcheck(bias, (*inputs, *scheme.parameters()))
+
+
+def test_training_can_leave_the_zeros() -> None:
+    scheme = CoPE(D, True)
+    assert not scheme.score_bias(heads(5), heads(5), FIVE, FIVE).any()
+    scheme.score_bias(heads(5), heads(5), FIVE, FIVE).sum().backward()
+    assert scheme.weight.grad is not None
+    assert scheme.weight.grad[0, :3].all()
+
+
+def test_bfloat16_rounds_only_parameters_and_results() -> None:
+    scheme = built(positions=64).bfloat16()
+    q, k = heads(1, dtype=torch.bfloat16), heads(200, dtype=torch.bfloat16)
+    positions = torch.arange(200)
+    bias = scheme.score_bias(q, k, positions[-1:], positions)
+    assert bias.dtype == torch.bfloat16
+    expected = formula(scheme, q, k, positions[-1:], positions)
+    torch.testing.assert_close(bias, expected.bfloat16(), rtol=2**-7, atol=1e-3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(scheme.score_bias(q, k, positions[-1:], positions), bias)
+
+
+@pytest.mark.parametrize(("causal", "tables"), [(True, 1), (False, 2)])
+def test_built_on_the_meta_device(causal: bool, tables: int) -> None:
+    with torch.device("meta"):
+        scheme = CoPE.for_model(AttentionShape(H * D, H, causal=causal), positions=5)
+    scheme.to_empty(device="cpu").reset_parameters()
+    assert scheme.weight.shape == (tables, 5, D)
+    assert list(scheme.state_dict()) == ["weight"]
+    assert not scheme.weight.any()
+    assert scheme.per_layer
+
+
+def test_errors() -> None:
+    with pytest.raises(ConfigError, match="at least 2 embeddings; got positions=1"):
+        CoPE(D, True, positions=1)
+    with pytest.raises(ConfigError, match="must be integers"):
+        built().score_bias(heads(1), heads(1), torch.arange(1), torch.zeros(1))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import mpmath
+import pytest
+import torch
+
+from locant.errors import ConfigError
+from locant.positions.scores.sandwich import Sandwich
+
+
+def embedding(position: int, width: int) -> list[mpmath.mpf]:
+    angles = [position / mpmath.power(10000, mpmath.mpf(2 * n) / width) for n in range(width // 2)]
+    return [mpmath.sin(a) for a in angles] + [mpmath.cos(a) for a in angles]
+
+
+@pytest.mark.parametrize(("heads", "width"), [(12, 128), (8, 6), (1, 2)])
+def test_the_inner_products_of_the_papers_listing(heads: int, width: int) -> None:
+    """Sinusoidal embeddings of both positions, multiplied, over 8 h / H for head h = 1 .. H."""
+    queries, keys = [0, 5, 8191], [0, 1, 700, 100_000]
+    q = torch.zeros(1, heads, 3, 2, dtype=torch.float64)
+    bias = Sandwich(heads, sinusoid_dim=width).score_bias(q, q, torch.tensor(queries), torch.tensor(keys))
+    with mpmath.workdps(30):
+        p, s = [embedding(i, width) for i in queries], [embedding(j, width) for j in keys]
+        for head in range(heads):
+            expected = [[float(mpmath.fdot(a, b) / (mpmath.mpf(8 * (head + 1)) / heads)) for b in s] for a in p]
+            exact = torch.tensor(expected, dtype=torch.float64)
+            torch.testing.assert_close(bias[0, head], exact, rtol=0, atol=1e-8 * width)
+
+
+def test_the_token_itself_gets_the_most() -> None:
+    """At distance 0 all cosines are 1."""
+    q, positions = torch.zeros(1, 8, 4, 2), torch.arange(4)
+    bias = Sandwich(8).score_bias(q, q, positions, positions)[0]
+    itself = bias.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(itself, (64 / torch.arange(1, 9)).unsqueeze(1).expand(8, 4))
+    assert torch.equal(bias.amax(-1), itself)
+
+
+def test_rows_longer_than_a_block_of_offsets() -> None:
+    q, scheme = torch.zeros(1, 2, 1, 2), Sandwich(2, sinusoid_dim=4)
+    keys = torch.arange(40_000)
+    row = scheme.score_bias(q, q, torch.tensor([39_999]), keys)[0, 0, 0]
+    some = torch.tensor([0, 16_383, 16_384, 39_999])
+    torch.testing.assert_close(row[some], scheme.score_bias(q, q, torch.tensor([39_999]), some)[0, 0, 0])
+
+
+@pytest.mark.parametrize("width", [0, 7, -2])
+def test_wrong_width(width: int) -> None:
+    with pytest.raises(ConfigError, match=rf"sinusoid_dim .* even and at least 2.*got {width}"):
+        Sandwich(2, sinusoid_dim=width)

@@ -1,0 +1,95 @@
+"""Exact angles, against mpmath in 60 digits."""
+
+from decimal import Decimal
+
+import mpmath
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locant.errors import ConfigError
+from locant.positions import Frequencies, PositionTable, geometric_frequencies
+
+ROUNDING = 3.1e-8
+
+
+def exact(position: int, frequency: mpmath.mpf) -> tuple[float, float]:
+    with mpmath.workdps(60):
+        return float(mpmath.sin(position * frequency)), float(mpmath.cos(position * frequency))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    position=st.integers(-(2**31) + 1, 2**31 - 1),
+    base=st.sampled_from([100.0, 10000.0, 500000.0, 1e6, 12345.678]),
+    count=st.sampled_from([1, 5, 32]),
+)
+def test_every_position_to_the_rounding_of_float32(position: int, base: float, count: int) -> None:
+    sine, cosine = Frequencies(geometric_frequencies(count, base)).sine_cosine(torch.tensor([position]))
+    with mpmath.workdps(60):
+        frequencies = [mpmath.power(base, -mpmath.mpf(i) / count) for i in range(count)]
+    for index, frequency in enumerate(frequencies):
+        right = exact(position, frequency)
+        assert abs(sine[0, index].double().item() - right[0]) <= ROUNDING
+        assert abs(cosine[0, index].double().item() - right[1]) <= ROUNDING
+
+
+def test_a_progression_with_another_number_of_steps() -> None:
+    frequencies = geometric_frequencies(4, 10000.0, 3)
+    assert [round(float(f), 12) for f in frequencies] == [1.0, 0.046415888336, 0.002154434690, 0.0001]
+
+
+def test_a_long_run_equals_its_single_positions_to_rounding() -> None:
+    frequencies = Frequencies(geometric_frequencies(8, 10000.0))
+    start = 2**31 - 5000
+    run = frequencies.sine_cosine(torch.arange(start, start + 4999))
+    with mpmath.workdps(60):
+        for position in (start, start + 511, start + 512, start + 2600, start + 4998):
+            for index, f in enumerate(geometric_frequencies(8, 10000.0)):
+                right = exact(position, mpmath.mpf(str(f)))
+                assert abs(run[0][position - start, index].double().item() - right[0]) <= ROUNDING
+                assert abs(run[1][position - start, index].double().item() - right[1]) <= ROUNDING
+    assert run[0].shape == run[1].shape == (4999, 8)
+
+
+def test_a_long_tensor_that_is_no_run() -> None:
+    frequencies = Frequencies(geometric_frequencies(2, 100.0))
+    positions = torch.arange(3000).flip(0)
+    sine, _ = frequencies.sine_cosine(positions)
+    assert sine[0, 0].item() == pytest.approx(exact(2999, mpmath.mpf(1))[0], abs=ROUNDING)
+
+
+def test_one_position_for_every_pair() -> None:
+    frequencies = Frequencies([Decimal(1), Decimal("0.5"), Decimal(0)])
+    assert len(frequencies) == 3
+    angles = frequencies.angles(torch.tensor([[1, 2, 9]]), each=True)
+    torch.testing.assert_close(angles, torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64), atol=1e-15, rtol=0)
+
+
+def test_positions_must_be_integers() -> None:
+    with pytest.raises(ConfigError, match=r"must be integers.*torch\.float32"):
+        Frequencies([Decimal(1)]).angles(torch.tensor([0.5]))
+
+
+def test_a_table_grows_by_itself() -> None:
+    calls: list[int] = []
+
+    def compute(positions: torch.Tensor) -> torch.Tensor:
+        calls.append(positions.numel())
+        return positions.unsqueeze(-1).float()
+
+    table = PositionTable(compute)
+    for positions in ([3, 1], [255], [256], [300]):
+        assert table(torch.tensor(positions)).flatten().tolist() == positions
+    assert calls == [256, 512], "nothing is computed twice, and growth is rare"
+    for far in ([-1], [1 << 16], [1 << 30]):
+        assert table(torch.tensor(far)).flatten().tolist() == [float(far[0])]
+    assert calls[2:] == [1, 1, 1], "a far position costs one row"
+
+
+def test_compiled_angles_are_the_same() -> None:
+    frequencies = Frequencies(geometric_frequencies(4, 10000.0))
+    positions = torch.tensor([5, 2**31 - 1])
+    compiled = torch.compile(frequencies.sine_cosine, backend="aot_eager")(positions)
+    torch.testing.assert_close(compiled, frequencies.sine_cosine(positions), rtol=0, atol=0)

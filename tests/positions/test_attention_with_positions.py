@@ -1,0 +1,129 @@
+"""Attention with every scheme of the registry, in blocks and packed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import locant.positions.attention as attention
+from locant.positions import (
+    SCHEMES,
+    AttentionShape,
+    Mask,
+    PositionScheme,
+    Rotary,
+    attend,
+    attend_with_positions,
+    build_scheme,
+    compile_rotations,
+)
+
+OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 4}, "rerope": {"window": 4}}
+
+
+def lively(name: str, *, causal: bool = True) -> PositionScheme:
+    """A scheme whose trained parameters are not at their first values, which may do nothing."""
+    torch.manual_seed(0)
+    scheme = build_scheme(name, AttentionShape(32, 4, causal=causal), OPTIONS.get(name, {}))
+    for parameter in scheme.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return scheme.eval()
+
+
+def heads(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("causal", [True, False])
+def test_blocks_change_neither_results_nor_gradients(name: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme, positions = lively(name, causal=causal), torch.arange(13)
+    keys = torch.ones(2, 1, 1, 13, dtype=torch.bool)
+    keys[1, ..., 10:] = False
+
+    def outputs() -> list[Tensor]:
+        q, k, v = (heads(2, 4, 13, 8, seed=i).requires_grad_() for i in range(3))
+        out = attend_with_positions(q, k, v, scheme, positions, positions, Mask(causal, keys))
+        wanted = [q, k, v, *scheme.parameters()]
+        grads = torch.autograd.grad(out.square().sum(), wanted, allow_unused=True)
+        return [out, *(torch.zeros(()) if grad is None else grad for grad in grads)]
+
+    whole = outputs()
+    monkeypatch.setattr(attention, "_SCORES_AT_ONCE", 2 * 4 * 13 * 3)
+    for a, b in zip(outputs(), whole, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
+
+
+@settings(max_examples=15, deadline=None)
+# CoPE counts the keys between two positions, so texts in one row would have to differ in all of theirs.
+@given(
+    first=st.integers(1, 9),
+    second=st.integers(1, 9),
+    name=st.sampled_from(sorted(set(SCHEMES) - {"cope"})),
+    seed=st.integers(0, 9),
+)
+def test_packed_texts_do_not_depend_on_their_places(first: int, second: int, name: str, seed: int) -> None:
+    """Two texts in one row give what each gives alone, in either order."""
+    scheme = lively(name)
+    texts = [tuple(heads(1, 4, n, 8, seed=seed + 10 * i + j) for j in range(3)) for i, n in enumerate((first, second))]
+    alone = []
+    for q, k, v in texts:
+        positions = torch.arange(q.shape[2])
+        alone.append(attend_with_positions(q, k, v, scheme, positions, positions, Mask(causal=True)))
+    for order in ((0, 1), (1, 0)):
+        q, k, v = (torch.cat([texts[i][part] for i in order], dim=2) for part in range(3))
+        sizes = [texts[i][0].shape[2] for i in order]
+        positions = torch.cat([torch.arange(size) for size in sizes])
+        text = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
+        same = (text[:, None] == text)[None, None]
+        packed = attend_with_positions(q, k, v, scheme, positions, positions, Mask(True, same))
+        torch.testing.assert_close(packed, torch.cat([alone[i] for i in order], dim=2), atol=2e-5, rtol=1e-4)
+
+
+def test_left_padding_changes_nothing() -> None:
+    for name in SCHEMES:
+        scheme = lively(name)
+        q, k, v = (heads(1, 4, 6, 8, seed=i) for i in range(3))
+        plain = attend_with_positions(q, k, v, scheme, torch.arange(6), torch.arange(6), Mask(causal=True))
+        padded = [torch.cat((heads(1, 4, 3, 8, seed=9), part), dim=2) for part in (q, k, v)]
+        positions = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4, 5]])
+        keys = torch.tensor([False] * 3 + [True] * 6).view(1, 1, 1, 9)
+        found = attend_with_positions(*padded, scheme, positions, positions, Mask(True, keys))
+        torch.testing.assert_close(found[:, :, 3:], plain, atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_against_softmax_written_out() -> None:
+    q, k, v = (heads(2, 3, 5, 8, seed=i) for i in range(3))
+    bias = heads(1, 3, 5, 5, seed=4)
+    scores = q @ k.mT * 8**-0.5 + bias + torch.full((5, 5), float("-inf")).triu(1)
+    torch.testing.assert_close(attend(q, k, v, Mask(causal=True), bias), scores.softmax(-1) @ v)
+    last = attend(q[:, :, 3:], k, v, Mask(causal=True), bias[:, :, 3:])
+    torch.testing.assert_close(last, (scores.softmax(-1) @ v)[:, :, 3:])
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_compiled_rotations_are_the_same(layout: Any) -> None:
+    rope, x, positions = Rotary(8, rotary_dim=4, layout=layout), heads(1, 2, 5, 8), torch.arange(5)
+
+    def both() -> tuple[Tensor, Tensor]:
+        leaf = x.clone().requires_grad_()
+        out = rope.rotate(leaf, leaf, positions, positions)[0]
+        return out.detach(), torch.autograd.grad(out.pow(3).sum(), leaf)[0]
+
+    eager = both()
+    original: Callable[..., Any] = torch.compile
+    torch.compile = lambda f, **options: original(f, backend="aot_eager", **options)  # type: ignore[assignment]
+    try:
+        compile_rotations()
+        compiled = both()
+    finally:
+        torch.compile = original  # type: ignore[assignment]
+        compile_rotations(False)
+    traced = torch.compile(lambda t: rope.rotate(t, t, positions, positions)[0], backend="aot_eager", fullgraph=True)
+    for a, b in zip(compiled, eager, strict=True):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(traced(x), eager[0])
