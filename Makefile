@@ -36,7 +36,7 @@ multi30k: $(BIN)/locant
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
 
-# An environment of its own, with the peers. Nothing else should run meanwhile; takes about ten minutes.
+# An environment of its own, with the peers. Nothing else should run meanwhile; takes about half an hour.
 .venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt torch
@@ -44,9 +44,10 @@ multi30k: $(BIN)/locant
 	@touch $@
 
 bench-positions: .venv-bench/bin/locant
+	.venv-bench/bin/python benchmarks/positions/precision.py
+	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
-	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 
 clean:
 	rm -rf demo $(VENV) .venv-bench

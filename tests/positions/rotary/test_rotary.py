@@ -74,6 +74,15 @@ def test_gradients(layout: Any) -> None:
     assert torch.autograd.gradcheck(lambda t: rotate_pairs(t, sine, cosine, layout), (x,))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_double_precision_stays(layout: Any) -> None:
+    x = heads(1, 2, 3, 6).double()
+    q, _ = Rotary(6, layout=layout).rotate(x, x, torch.arange(3), torch.arange(3))
+    assert q.dtype == torch.float64
+    assert q[..., 1, :].norm().item() == pytest.approx(x[..., 1, :].norm().item(), rel=1e-7)
+    assert torch.equal(q[..., 0, :], x[..., 0, :]), "no angle, no rounding"
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     q_position=st.integers(0, 2**30),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from locant.positions.angles import Frequencies, PositionTable, require_integer
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.rotary.rotation import RotaryLayout, rotate_pairs
+from locant.positions.rotary.rotation import RotaryLayout, Turn
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme
 
@@ -43,7 +43,7 @@ class Rotary(PositionScheme):
         head_dim: Features of one head, ``D``.
         base: Base of the wavelengths, ``rope_theta`` in Hugging Face.
         rotary_dim: Number of leading features that are rotated, even; all when ``None``.
-        layout: ``half`` or ``interleaved``, see :func:`locant.positions.rotary.rotation.rotate_pairs`.
+        layout: ``half`` or ``interleaved``, see :func:`locant.positions.rotate_pairs`.
         scaling: A frequency scaling, or its options with its name as ``kind``.
 
     Raises:
@@ -75,7 +75,7 @@ class Rotary(PositionScheme):
             head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=layout, scaling=scaling or Unscaled()
         )
         self._tables: dict[int, PositionTable] = {}
-        self._latest: tuple[Tensor, int, list[int], tuple[Tensor, Tensor]] | None = None
+        self._latest: tuple[Tensor, int, list[int], Turn] | None = None
 
     @classmethod
     def from_config(cls, config: RotaryConfig) -> Self:
@@ -113,10 +113,9 @@ class Rotary(PositionScheme):
         Where frequencies depend on the length, they are those of each row's last query.
         """
         lengths = self._lengths(q_positions)
-        of_queries = self._broadcast(q_positions, lengths)
-        of_keys = of_queries if k_positions is q_positions else self._broadcast(k_positions, lengths)
-        layout = self.config.layout
-        return rotate_pairs(q, *of_queries, layout), rotate_pairs(k, *of_keys, layout)
+        turn_queries = self._turn(q_positions, lengths)
+        turn_keys = turn_queries if k_positions is q_positions else self._turn(k_positions, lengths)
+        return turn_queries(q), turn_keys(k)
 
     def sine_cosine(self, positions: Tensor, *, length: int = 1) -> tuple[Tensor, Tensor]:
         """Return sine and cosine of the angles, times the attention scale, for a text of the given length.
@@ -144,10 +143,10 @@ class Rotary(PositionScheme):
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1
         return lengths[:1] if same else lengths
 
-    def _broadcast(self, positions: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
-        """Return sine and cosine in a shape that broadcasts with heads, for texts of the given lengths.
+    def _turn(self, positions: Tensor, lengths: list[int]) -> Turn:
+        """Return the rotation of positions in texts of the given lengths, which broadcasts over heads.
 
-        The latest ones are kept: the layers of a model ask for the same tensor of positions one after the other.
+        The latest one is kept: the layers of a model ask for the same tensor of positions one after the other.
         """
         remembers = not (torch.compiler.is_compiling() or positions.is_inference())
         if remembers and self._latest is not None:
@@ -162,9 +161,10 @@ class Rotary(PositionScheme):
             sine, cosine = (torch.stack(part) for part in zip(*rows, strict=True))
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
+        turn = Turn.by(sine, cosine, self.config.layout)
         if remembers:
-            self._latest = positions, positions._version, lengths, (sine, cosine)
-        return sine, cosine
+            self._latest = positions, positions._version, lengths, turn
+        return turn
 
 
 class _Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -32,6 +33,46 @@ def compile_rotations(enabled: bool = True) -> None:
     _compiled.clear()
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Angles to rotate by, prepared for a layout; the layers of a model share them.
+
+    Attributes:
+        layout: Which features form a pair.
+        first: For ``half`` the cosines ``[..., L, 1, n]``; for ``interleaved`` the complex numbers ``[..., L, n]`` of
+            size one whose angles these are.
+        second: For ``half`` the sines ``[..., L, 2, n]``, negated for the first half of the features.
+    """
+
+    layout: RotaryLayout
+    first: Tensor
+    second: Tensor | None = None
+
+    @classmethod
+    def by(cls, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Turn:
+        """Prepare a rotation by angles with the given sines and cosines ``[..., L, n]``, float32."""
+        if layout == "interleaved":
+            return cls(layout, torch.complex(cosine, sine))
+        return cls(layout, cosine.unsqueeze(-2), torch.stack((-sine, sine), dim=-2))
+
+    def backwards(self) -> Turn:
+        """Return the rotation by the opposite angles."""
+        if self.second is None:
+            return Turn(self.layout, self.first.conj().resolve_conj())
+        return Turn(self.layout, self.first, -self.second)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Rotate ``x [B, H, L, D]`` as :func:`rotate_pairs` does."""
+        turn = self._double() if x.dtype == torch.float64 else self
+        if torch.compiler.is_compiling():
+            return _turned(x, turn)
+        return _Rotation.apply(x, turn)  # type: ignore[no-untyped-call]
+
+    def _double(self) -> Turn:
+        first = self.first.to(torch.complex128 if self.first.is_complex() else torch.float64)
+        return Turn(self.layout, first, None if self.second is None else self.second.double())
+
+
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
     """Rotate the pairs of the leading features of ``x``; the others pass.
 
@@ -50,65 +91,52 @@ def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) 
     Returns:
         The rotated features in the shape and dtype of ``x``; the arithmetic is float32 (float64 for float64).
     """
-    if torch.compiler.is_compiling():
-        return _fused(x, sine, cosine) if layout == "half" else _rotated(x, sine, cosine, layout)
-    return _Rotation.apply(x, sine, cosine, layout)  # type: ignore[no-untyped-call]
+    return Turn.by(sine.float(), cosine.float(), layout)(x)
 
 
 class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
-        ctx.save_for_backward(sine, cosine)
-        ctx.layout = layout
-        return _turn(x, sine, cosine, layout)
+    def forward(ctx: Any, x: Tensor, turn: Turn) -> Tensor:
+        ctx.turn = turn
+        return _turned(x, turn)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        sine, cosine = ctx.saved_tensors
-        return _turn(gradients[0], -sine, cosine, ctx.layout), None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _turned(gradients[0], ctx.turn.backwards()), None
 
 
-def _turn(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
-    if not _compiles or layout == "interleaved":
-        return _rotated(x, sine, cosine, layout)
+def _turned(x: Tensor, turn: Turn) -> Tensor:
+    pairs = turn.first.shape[-1]
+    if 2 * pairs < x.shape[-1]:
+        return torch.cat((_turned(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
+    if turn.second is None:
+        numbers = torch.view_as_complex(x.to(turn.first.real.dtype).reshape(*x.shape[:-1], pairs, 2))
+        return torch.view_as_real(numbers * turn.first).flatten(-2).to(x.dtype)
+    if torch.compiler.is_compiling():
+        return _fused(x, turn.first, turn.second)
+    if not _compiles:
+        return _in_blocks(x, turn.first, turn.second)
     # One function for each size of heads: a size that is only known at run time would not be vectorised.
-    size = x.shape[-1]
-    if size not in _compiled:
-        _compiled[size] = torch.compile(_fused)
-    return _compiled[size](x, sine, cosine)
+    if pairs not in _compiled:
+        _compiled[pairs] = torch.compile(_fused)
+    return _compiled[pairs](x, turn.first, turn.second)
 
 
-def _rotated(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
-    pairs = sine.shape[-1]
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    sine, cosine = sine.to(dtype), cosine.to(dtype)
-    if layout == "interleaved":
-        turned = _multiplied(x[..., : 2 * pairs], sine, cosine)
-        return turned if turned.shape == x.shape else torch.cat((turned, x[..., 2 * pairs :]), dim=-1)
+def _fused(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotate halves in a form that a compiler turns into one vectorised pass: both halves are one axis of size two."""
+    halves = x.to(cosine.dtype).reshape(*x.shape[:-1], 2, -1)
+    return (halves * cosine + halves.flip(-2) * sine).flatten(-2).to(x.dtype)
+
+
+def _in_blocks(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     result = torch.empty_like(x)
-    result[..., 2 * pairs :] = x[..., 2 * pairs :]
+    pairs = cosine.shape[-1]
     step = max(1, _ELEMENTS_AT_ONCE // max(1, x[:, :1].numel()))
     for start in range(0, x.shape[1], step):
-        part = x[:, start : start + step, :, : 2 * pairs].to(dtype)
+        part, turned = x[:, start : start + step].to(cosine.dtype), result[:, start : start + step]
         a, b = part[..., :pairs], part[..., pairs:]
-        turned = result[:, start : start + step, :, : 2 * pairs]
-        turned[..., :pairs] = (a * cosine).addcmul_(b, sine, value=-1)
-        turned[..., pairs:] = (a * sine).addcmul_(b, cosine)
+        turned[..., :pairs] = (a * cosine[..., 0, :]).addcmul_(b, sine[..., 0, :])
+        turned[..., pairs:] = (b * cosine[..., 0, :]).addcmul_(a, sine[..., 1, :])
     return result
-
-
-def _multiplied(x: Tensor, sine: Tensor, cosine: Tensor) -> Tensor:
-    """Rotate neighbours as the complex numbers that they are."""
-    numbers = torch.view_as_complex(x.to(sine.dtype).reshape(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
-
-
-def _fused(x: Tensor, sine: Tensor, cosine: Tensor) -> Tensor:
-    """Rotate halves in a form that a compiler turns into one vectorised pass: both halves are one axis of size two."""
-    pairs = sine.shape[-1]
-    halves = x[..., : 2 * pairs].to(sine.dtype).reshape(*x.shape[:-1], 2, pairs)
-    signed = torch.stack((-sine, sine), dim=-2)
-    turned = (halves * cosine.unsqueeze(-2) + halves.flip(-2) * signed).flatten(-2).to(x.dtype)
-    return turned if turned.shape == x.shape else torch.cat((turned, x[..., 2 * pairs :]), dim=-1)
