@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
 
 import locant.positions.attention as attention
 from locant.positions import (
@@ -21,6 +22,8 @@ from locant.positions import (
     build_scheme,
     compile_rotations,
 )
+from locant.positions.flex import flex_attend
+from locant.positions.relative import RelativeBias
 
 OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 4}, "rerope": {"window": 4}}
 
@@ -56,6 +59,28 @@ def test_blocks_change_neither_results_nor_gradients(name: str, causal: bool, mo
     monkeypatch.setattr(attention, "_SCORES_AT_ONCE", 2 * 4 * 13 * 3)
     for a, b in zip(outputs(), whole, strict=True):
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "fire", "sandwich"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_flex_kernel_gives_the_same(name: str, causal: bool) -> None:
+    """FlexAttention as it runs on a CPU, uncompiled and forward only, against the bias written out."""
+    scheme = lively(name, causal=causal).requires_grad_(False)
+    assert isinstance(scheme, RelativeBias)
+    q, k, v = heads(2, 4, 7, 16), heads(2, 4, 12, 16, seed=1), heads(2, 4, 12, 16, seed=2)
+    for k_positions in (torch.arange(12), torch.stack((torch.arange(12), torch.arange(12) + 3))):
+        q_positions = k_positions[..., 5:]
+        expected = attend_with_positions(q, k, v, scheme, q_positions, k_positions, Mask(causal))
+        found = flex_attend(q, k, v, scheme, q_positions, k_positions, Mask(causal), attention=flex_attention)
+        assert found is not None
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_a_bias_that_is_not_relative_has_no_row() -> None:
+    scheme, positions = build_scheme("fire", AttentionShape(32, 4, causal=True), {"threshold": 5.0}), torch.arange(9)
+    q = heads(1, 4, 9, 16)
+    assert flex_attend(q, q, q, scheme, positions, positions, Mask(True)) is None  # type: ignore[arg-type]
 
 
 @settings(max_examples=15, deadline=None)

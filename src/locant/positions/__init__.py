@@ -4,7 +4,8 @@ This room needs torch alone.
 """
 
 from locant.positions.angles import Frequencies, PositionTable
-from locant.positions.attention import Mask, attend, attend_with_positions
+from locant.positions.attention import attend, attend_with_positions
+from locant.positions.attention_mask import Mask
 from locant.positions.embeddings.index import Binary, Index, NormalisedIndex
 from locant.positions.embeddings.learned import Learned
 from locant.positions.embeddings.sinusoidal import Sinusoidal, sinusoid_frequencies, sinusoid_table

@@ -106,6 +106,21 @@ class RelativeBias(PositionScheme, ABC):
             ``[H, n]``, in float32 or float64.
         """
 
+    def row(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+        """Return the bias of every relative position from the lowest to the highest that occurs.
+
+        Args:
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``, at least one.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``, at least one.
+
+        Returns:
+            The biases ``[H, n]`` and the relative position of the first, or ``None`` where the bias depends on more
+            than the relative position.
+        """
+        lowest = int(k_positions.min()) - int(q_positions.max())
+        highest = int(k_positions.max()) - int(q_positions.min())
+        return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
+
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias of every pair; arguments as in :meth:`PositionScheme.score_bias`.
 

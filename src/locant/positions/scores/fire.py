@@ -94,10 +94,18 @@ class FIRE(RelativeBias):
         """Return the bias of positions not beyond ``L``; shapes as in :meth:`RelativeBias.bias`."""
         return self._interpolate(offsets.abs(), self.threshold)
 
+    def _is_relative(self, q_positions: Tensor, k_positions: Tensor) -> bool:
+        """Return whether no position is beyond ``L``."""
+        farthest = [int(positions.max()) for positions in (q_positions, k_positions) if positions.numel()]
+        return bool(max(farthest, default=0) <= self.threshold)
+
+    def row(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+        """Return the bias of every relative position, or ``None`` beyond ``L``; as in :meth:`RelativeBias.row`."""
+        return super().row(q_positions, k_positions) if self._is_relative(q_positions, k_positions) else None
+
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias of every pair; as in :meth:`RelativeBias.score_bias`."""
-        farthest = [int(positions.max()) for positions in (q_positions, k_positions) if positions.numel()]
-        if max(farthest, default=0) <= self.threshold:
+        if self._is_relative(q_positions, k_positions):
             return super().score_bias(q, k, q_positions, k_positions)
         pairs_of_a_query = max(1, relative_positions(q_positions[..., :1], k_positions).numel())
         blocks = [
