@@ -140,3 +140,11 @@ def test_the_table_is_complete_and_fits(scaling: FrequencyScaling, dim: int, bas
     assert [pair.index for band in explanation.bands for pair in band] == list(range(dim // 2))
     assert sum(explanation.counts.values()) == dim // 2
     assert all(pair.ratio <= 1 + 1e-12 for pair in explanation.pairs)
+
+
+def test_llama_3_1_is_declared_for_more_than_its_factor_gives() -> None:
+    """Its config.json: 131,072 positions, factor 8 of 8,192."""
+    config = RotaryConfig(
+        head_dim=128, base=500000.0, scaling=Llama3(original_length=8192, factor=8.0), max_length=131072
+    )
+    assert any("declared for 131072 tokens, more than the factor makes" in note for note in config.explain().notes)

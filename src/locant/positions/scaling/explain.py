@@ -213,6 +213,11 @@ def _notes(explanation: Explanation, scaling: FrequencyScaling, max_length: int 
             f"max_length is {max_length}{same}, although the scaling reaches {target} tokens: what takes its limit "
             "from max_length stops there."
         )
+    if max_length is not None and target is not None and max_length > target:
+        yield (
+            f"The model is declared for {max_length} tokens, more than the factor makes of the original length: its "
+            "publisher trained it on for them."
+        )
     declared = target or max_length
     if declared is not None and reach is not None and reach > declared:
         yield f"{reach} tokens are beyond {declared}, the longest text that is declared."
