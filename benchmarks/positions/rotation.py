@@ -24,7 +24,7 @@ def engines(length: int, dim: int, dtype: torch.dtype) -> Iterator[tuple[str, Ro
     positions = torch.arange(length)
     for layout in ("half", "interleaved"):
         rope = Rotary(dim, layout=layout)
-        for compiled in (False, True) if layout == "half" else (False,):
+        for compiled in (False, True):
             compile_rotations(compiled)
             name = f"Locant, {layout}{', compiled' if compiled else ''}"
             yield name, lambda q, k, rope=rope: rope.rotate(q, k, positions, positions)
@@ -90,7 +90,6 @@ def main() -> None:
             print(f"B={batch} H={heads} L={length} D={dim} {kind}: a copy takes {1000 * copy:.2f} ms\n")
             print("| engine | forward | forward and backward |")
             print("| --- | --- | --- |")
-            torch._dynamo.reset()
             for name, rotate in engines(length, dim, dtype):
                 leaves = q.clone().requires_grad_(), k.clone().requires_grad_()
                 forward = median_ratio(

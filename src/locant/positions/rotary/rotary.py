@@ -74,7 +74,8 @@ class Rotary(PositionScheme):
         self.config = RotaryConfig(
             head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=layout, scaling=scaling or Unscaled()
         )
-        self._tables: dict[int, PositionTable] = {}
+        # The first is made here, because decimal arithmetic cannot be traced by torch.compile.
+        self._tables = {0: self._table(1)}
         self._latest: tuple[Tensor, int, list[int], Turn] | None = None
 
     @classmethod
@@ -129,10 +130,13 @@ class Rotary(PositionScheme):
         """
         kind = self.config.scaling.length_class(length)
         if kind not in self._tables:
-            frequencies = Frequencies(self.config.frequencies(length))
-            self._tables[kind] = PositionTable(_Rows(frequencies, self.config.attention_scale(length)))
+            self._tables[kind] = self._table(length)
         sine, cosine = self._tables[kind](positions).chunk(2, dim=-1)
         return sine, cosine
+
+    def _table(self, length: int) -> PositionTable:
+        frequencies = Frequencies(self.config.frequencies(length))
+        return PositionTable(_Rows(frequencies, self.config.attention_scale(length)))
 
     def _lengths(self, q_positions: Tensor) -> list[int]:
         """Return the length of each row's text up to its last query, or of all when they are the same."""
