@@ -19,7 +19,7 @@ import pytest
 
 import locant
 
-ROOMS = ["cli", "app", "figures", "training", "decoding", "text", "transformer", "positions"]
+ROOMS = ["cli", "app", "figures", "training", "extension", "interop", "decoding", "text", "transformer", "positions"]
 SHELVES = {"recipes"}
 GROUND = {"errors", "settings", "files", "version", "runtime"}
 APART = {"positions": {"errors"}, "figures": {"errors"}}

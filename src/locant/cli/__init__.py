@@ -16,8 +16,12 @@ COMMANDS = {
     "translate": "translate arguments, a file or standard input",
     "evaluate": "measure BLEU and chrF on a test set",
     "report": "write a web page about a run",
+    "export": "write a model for Hugging Face or CTranslate2",
+    "import": "make a model folder of a Marian (OPUS-MT) model",
     "recipes": "list the built-in recipes",
     "corpora": "list the texts of the built-in corpus",
+    "figures": "draw positional schemes",
+    "inspect": "say what the rotary positions of a model mean and what is wrong with them",
     "positions": "list the positional schemes and what they can do, or describe one",
 }
 

@@ -140,7 +140,7 @@ def _unique(probe: Probe) -> Wish:
     if distinct == 1:
         return Wish(WISHES[0], "no", distinct, unit, "all positions look alike")
     what = "distances" if probe.touches_attention else "positions"
-    reason = f"{distinct} of {length} {what} differ; from {first_twin} on some look alike"
+    reason = f"{distinct:,} of {length:,} {what} differ; from {first_twin:,} on some look alike"
     return Wish(WISHES[0], "partly", distinct, unit, reason)
 
 
@@ -211,10 +211,11 @@ def _bounded(probe: Probe, longer: Probe | None) -> Wish:
     unit = f"times as large at {long:,} tokens as at {short:,}, or as rotations can make it"
     growth = far / max(near, probe.turned) if near else 1.0
     if growth <= _STEADY:
-        return Wish(WISHES[3], "yes", growth, unit, f"stays within {max(near, far):.3g}")
+        return Wish(WISHES[3], "yes", growth, unit, f"stays within {_short(max(near, far))}")
     if growth < _FAST:
-        return Wish(WISHES[3], "partly", growth, unit, f"grows slowly: {near:.3g} at {short:,}, {far:.3g} at {long:,}")
-    return Wish(WISHES[3], "no", growth, unit, f"grows: {near:.3g} at {short:,} tokens, {far:.3g} at {long:,}")
+        reason = f"grows slowly: {_short(near)} at {short:,}, {_short(far)} at {long:,}"
+        return Wish(WISHES[3], "partly", growth, unit, reason)
+    return Wish(WISHES[3], "no", growth, unit, f"grows: {_short(near)} at {short:,} tokens, {_short(far)} at {long:,}")
 
 
 def _deterministic(probe: Probe) -> Wish:
@@ -231,3 +232,8 @@ def _deterministic(probe: Probe) -> Wish:
     if training:
         return Wish(WISHES[4], "partly", training, unit, "two passes differ while training; in evaluation they agree")
     return Wish(WISHES[4], "yes", 0.0, unit, "two passes agree")
+
+
+def _short(number: float) -> str:
+    """Return a number in three digits, or as a whole one when it has more."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

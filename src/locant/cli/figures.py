@@ -1,0 +1,68 @@
+"""``locant figures``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from locant.errors import UsageError
+
+_EPILOG = """examples:
+  locant figures --all -o figures
+  locant figures heatmap --scheme binary --d-model 16 --length 32 -o figures
+  locant figures heatmap --d-model 512 --length 128 -o figures --format pdf
+  locant figures                                  (lists the figures)"""
+
+_OPTIONS = ("scheme", "dialect", "d_model", "length", "base")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; without any they are listed")
+    parser.add_argument("--all", action="store_true", help="draw all, and a page index.html that explains them")
+    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="where to write")
+    parser.add_argument("--format", default="png", metavar="NAME", help="png, svg or pdf (default png)")
+    parser.add_argument("--scheme", metavar="NAME", help="scheme at the input embedding (default sinusoidal)")
+    parser.add_argument("--dialect", metavar="NAME", help="of sinusoids: paper, concatenated or tensor2tensor")
+    parser.add_argument("--d-model", type=int, metavar="N", help="width of the code")
+    parser.add_argument("--length", type=int, metavar="N", help="number of positions")
+    parser.add_argument("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw figures, or list them."""
+    from locant.app.gallery import write_figures, write_gallery
+
+    given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
+    if not options.names and not options.all:
+        _list()
+        return 0
+    if options.all and (options.names or given):
+        raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
+    if options.output is None:
+        raise UsageError("Say where to write the figures: --output FOLDER.")
+
+    def wrote(path: Path) -> None:
+        print(f"Wrote {path}.", flush=True)
+
+    if options.all:
+        write_gallery(options.output, image_format=options.format, wrote=wrote)
+    else:
+        write_figures(options.names, options.output, options=given, image_format=options.format, wrote=wrote)
+    return 0
+
+
+def _list() -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from locant.app.gallery import ENTRIES
+    from locant.app.gallery.texts import TEXTS
+
+    table = Table("figure", "shows", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for name, entry in ENTRIES.items():
+        table.add_row(name, TEXTS[name].title, " ".join("--" + option.replace("_", "-") for option in entry.options))
+    Console(highlight=False).print(table)

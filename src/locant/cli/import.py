@@ -1,0 +1,27 @@
+"""``locant import``."""  # noqa: N999
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_EPILOG = """examples:
+  locant import opus-mt-en-de --output runs/opus-en-de
+  locant translate runs/opus-en-de "Two dogs play." """
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="Marian model in Hugging Face's format")
+    parser.add_argument("--output", "-o", type=Path, required=True, metavar="RUN", help="new model folder to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import a model."""
+    from locant.interop import import_marian
+
+    notes = import_marian(options.folder, options.output)
+    print(f"{options.output} is written.", *notes, sep="\n")
+    return 0

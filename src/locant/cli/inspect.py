@@ -1,0 +1,143 @@
+"""``locant inspect``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from locant.extension import Diagnosis, Inspection
+    from locant.positions.rotary.config import RotaryConfig
+
+_EPILOG = """examples:
+  locant inspect models/Qwen2.5-7B
+  locant inspect model.gguf --as hf5
+  vllm serve models/Qwen2.5-7B --hf-overrides "$(locant inspect models/Qwen2.5-7B --as vllm)"
+
+Exit code: 0, or 1 where a finding is an error or --as cannot say it, or 2 where MODEL cannot be read."""
+
+_ENGINES = ("vllm", "llamacpp", "hf5", "hf4", "ctranslate2")
+_COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_FATES = {"kept": "green", "blended": "yellow", "interpolated": "cyan", "extrapolated": "red", "still": "dim"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("model", type=Path, metavar="MODEL", help="folder with config.json, that file, or a GGUF file")
+    parser.add_argument("--as", dest="engine", choices=_ENGINES, help="print the equivalent setting of an engine")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the rotary configuration of a model means, and what is wrong with it."""
+    from locant.errors import LocantError
+    from locant.extension import inspect_model, say_for
+
+    inspection = inspect_model(options.model)
+    said, refused = None, ""
+    if options.engine:
+        try:
+            said = say_for(inspection, options.engine)
+        except LocantError as error:
+            refused = str(error)
+    if options.json:
+        _print_json(inspection, options.engine, said, refused)
+    elif options.engine:
+        _print_equivalent(inspection, said, refused)
+    else:
+        _print_all(inspection)
+    return 1 if inspection.has_errors or refused else 0
+
+
+def _print_json(inspection: Inspection, engine: str | None, said: Any, refused: str) -> None:
+    import json
+
+    from locant.extension.data import as_data
+
+    data = as_data(inspection)
+    if engine:
+        data["equivalent"] = {"engine": engine, "setting": said, "error": refused or None}
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _print_equivalent(inspection: Inspection, said: Any, refused: str) -> None:
+    """Print the setting alone on standard output, so that it can be passed on, and the rest on standard error."""
+    import json
+
+    for diagnosis in inspection.diagnoses:
+        if diagnosis.severity != "note":
+            print(_printable(f"locant: {diagnosis.severity}: {diagnosis.message}"), file=sys.stderr)
+    if refused:
+        print(_printable(f"locant: error: {refused}"), file=sys.stderr)
+    else:
+        print(said if isinstance(said, str) else json.dumps(said, indent=2))
+
+
+def _print_all(inspection: Inspection) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    words = "GGUF" if inspection.kind == "gguf" else "config.json"
+    console.print(_printable(f"{inspection.path}: {words}, model type {inspection.model_type or 'not stated'}"))
+    reading = inspection.reading
+    for layer, config in ({} if reading is None else reading.configs).items():
+        _print_layer(console, layer, config, inspection)
+    for layer, axes in ({} if reading is None else reading.multimodal).items():
+        console.print(f"\n{_printable(layer)} layers have several axes, of {axes['sections']} pairs")
+    console.print()
+    if not inspection.diagnoses:
+        console.print("Nothing was found wrong.", style="green")
+    for diagnosis in inspection.diagnoses:
+        _print_diagnosis(console, diagnosis)
+
+
+def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
+    from rich.text import Text
+
+    from locant.extension.differences import describe
+
+    explanation = config.explain()
+    assert config.rotary_dim is not None
+    declared = inspection.declared_length
+    console.print(f"\n{_printable(layer)} layers", style="bold")
+    console.print(
+        f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
+        f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
+    )
+    console.print(describe(config))
+    table = Text(str(explanation))
+    for fate, colour in _FATES.items():
+        table.highlight_words([f" {fate} "], colour)
+    console.print(table)
+    if explanation.trained_length is not None:
+        console.print()
+        console.print(_incomplete(explanation.incomplete_pairs, explanation.trained_length))
+
+
+def _incomplete(pairs: tuple[int, ...], length: int) -> str:
+    if not pairs:
+        return f"Every pair completes a turn within the trained {length} tokens."
+    return f"Pairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens."
+
+
+def _print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
+    from textwrap import fill
+
+    from rich.text import Text
+
+    text = Text(fill(_printable(f"{diagnosis.severity}: {diagnosis.message}"), console.width))
+    text.stylize(_COLOURS[diagnosis.severity], 0, len(diagnosis.severity))
+    console.print(text)
+    remedy = fill(_printable(diagnosis.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
+    console.print(remedy, style="dim")
+
+
+def _printable(text: str) -> str:
+    """Return text with nothing in it that a terminal would obey."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)

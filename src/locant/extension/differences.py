@@ -1,0 +1,150 @@
+"""Where engines read the same config.json differently, or the same text in two ways.
+
+The facts are those of the dialects (:mod:`locant.positions.dialects`), whose modules name their sources. Two more are
+vLLM's: the length of Gemma 3 is taken as already extended (``_get_and_verify_max_len``), and models with a separate
+rotated part of the head get DeepSeek's YaRN, which heeds mscale (``deepseek_v2.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.extension.diagnosis import UNREADABLE, Diagnosis
+from locant.positions.dialects import Reading, read_vllm
+from locant.positions.dialects.reading import paper_attention_scale, with_base_for_ntk
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling import DynamicNTK, Llama3, LongRoPE, YaRN
+
+
+def diagnose_differences(content: Mapping[str, Any], model_type: str | None, reading: Reading) -> Iterator[Diagnosis]:
+    """Yield what depends on the engine that reads a config.json, and on how it generates.
+
+    Args:
+        content: The object in config.json.
+        model_type: That of its text part.
+        reading: What it says in Hugging Face's words.
+    """
+    for config in reading.configs.values():
+        yield from _cached_keys(config)
+        yield from _other_converters(config)
+    try:
+        vllm = read_vllm({}, content)
+    except ConfigError as error:
+        yield Diagnosis("warning", f"vLLM: {error}", "Correct the entry, or do not serve the model with vLLM.")
+        return
+    for layer, config in reading.configs.items():
+        yield from _vllm(config, vllm.configs[layer], model_type)
+
+
+def diagnose_unread(content: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    """Yield what vLLM makes of a config.json that Hugging Face's words have no meaning for."""
+    try:
+        vllm = read_vllm({}, content)
+    except UNREADABLE:
+        return
+    said = "; ".join(f"{layer} layers: {describe(config)}" for layer, config in vllm.configs.items())
+    yield Diagnosis("warning", f"vLLM reads it all the same. {said}.", "Say it in words that all engines have.")
+
+
+def describe(config: RotaryConfig) -> str:
+    """Return the scaling of a configuration, its fields and attention scale in a few words."""
+    options = {key: value for key, value in config.scaling.as_options().items() if value is not None}
+    fields = ", ".join(f"{name} {_short(value)}" for name, value in options.items() if name != "name")
+    scale = config.attention_scale(getattr(config.scaling, "target_length", None) or config.max_length)
+    return f"scaling {config.scaling.name}{f' ({fields})' if fields else ''}, attention scale {scale:.6g}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"of {len(value)} numbers from {value[0]:g} to {value[-1]:g}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cached_keys(config: RotaryConfig) -> Iterator[Diagnosis]:
+    scaling = config.scaling
+    if isinstance(scaling, DynamicNTK) and scaling.target_length is None:
+        assert scaling.original_length is not None
+        reach = round(scaling.factor * scaling.original_length)
+        fixed = with_base_for_ntk(replace(config, scaling=replace(scaling, target_length=reach), max_length=None))
+        yield Diagnosis(
+            "warning",
+            f"transformers computes the frequencies of 'dynamic' for the length of each forward pass, and cached keys "
+            f"keep older ones: beyond {scaling.original_length} tokens, generating gives other scores than reading "
+            "the same text.",
+            f"Fix the length: rope_theta {fixed.base:.10g} without rope_scaling is the same for {reach} tokens. Or "
+            "generate with use_cache=False.",
+        )
+    if isinstance(scaling, LongRoPE) and scaling.final_length is None:
+        yield Diagnosis(
+            "warning",
+            f"transformers changes from the short to the long factors when a text exceeds {scaling.original_length} "
+            "tokens, and cached keys keep the short ones: generating across that border gives other scores than "
+            "reading the same text.",
+            "Decide before the first token: for longer texts, state the long factors as both lists.",
+        )
+
+
+def _other_converters(config: RotaryConfig) -> Iterator[Diagnosis]:
+    scaling = config.scaling
+    if isinstance(scaling, Llama3):
+        yield Diagnosis(
+            "note",
+            f"transformers: {describe(config)}. CTranslate2 after its own converter: no scaling, because the converter "
+            "leaves out factor and original length.",
+            "Set the attributes that --as ctranslate2 prints in the converted layers.",
+        )
+    if isinstance(scaling, YaRN) and not scaling.truncate:
+        rounded = replace(config, scaling=replace(scaling, truncate=True))
+        pairs = zip(config.explain().pairs, rounded.explain().pairs, strict=True)
+        exact, whole = max(pairs, key=lambda pair: abs(math.log(pair[0].ratio / pair[1].ratio)))
+        if exact.ratio == whole.ratio:
+            return
+        yield Diagnosis(
+            "warning",
+            f"transformers: pair {exact.index} is slowed by {1 / exact.ratio:.4g}. llama.cpp, which always rounds the "
+            f"corners of YaRN's ramp: by {1 / whole.ratio:.4g}; no other pair differs more.",
+            "Compare the scores of the two at long texts; neither the files nor the flags of llama.cpp can say it.",
+        )
+
+
+def _vllm(config: RotaryConfig, served: RotaryConfig, model_type: str | None) -> Iterator[Diagnosis]:
+    scaling = config.scaling
+    if isinstance(scaling, DynamicNTK):
+        yield Diagnosis(
+            "warning",
+            f"transformers: {describe(config)}, which follows the length of the text. vLLM: {describe(served)}, for "
+            "texts of all lengths.",
+            "Measure with the engine that serves the model, or fix the length for both.",
+        )
+    elif isinstance(scaling, LongRoPE) and scaling.original_length != config.max_length:
+        yield Diagnosis(
+            "warning",
+            f"transformers: short factors up to {scaling.original_length} tokens, long ones beyond. vLLM, and "
+            "llama.cpp by its context: long factors for all texts once --max-model-len exceeds that, which it does by "
+            "default.",
+            f"Start vLLM with --max-model-len {scaling.original_length} where texts are short.",
+        )
+    elif config.max_length and served.max_length != config.max_length and "gemma3" not in (model_type or ""):
+        yield Diagnosis(
+            "warning",
+            f"transformers: declared for {config.max_length} tokens. vLLM: serves {served.max_length} by default, "
+            f"which it derives from the factor of the scaling '{scaling.name}'.",
+            f"Start vLLM with --max-model-len {config.max_length}, if that is the length the model was made for.",
+        )
+    if isinstance(scaling, YaRN) and not _is_deepseek_yarn(scaling, model_type):
+        usual = paper_attention_scale(scaling)
+        if abs(scaling.attention_scale() / usual - 1) > 1e-6:
+            yield Diagnosis(
+                "warning",
+                f"transformers: attention scale {scaling.attention_scale():.6g}. vLLM up to 0.25, which ignores "
+                f"attention_factor: {usual:.6g}.",
+                f"State attn_factor {scaling.attention_scale() / usual:.6g} as well in --hf-overrides (--as vllm).",
+            )
+
+
+def _is_deepseek_yarn(scaling: YaRN, model_type: str | None) -> bool:
+    return scaling.mscale_all_dim is not None and (model_type or "").startswith(("deepseek", "kimi"))

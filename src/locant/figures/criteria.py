@@ -1,0 +1,58 @@
+"""The wishes for a position code, held against every scheme."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from locant.figures.drawn import Drawn, new_figure, settle
+from locant.figures.style import FAINT, INK, drawing
+
+# Fill and sign of every verdict; the signs alone suffice.
+_VERDICTS = {"yes": ("#c5e1f2", "✓"), "partly": ("#fbe6b3", "~"), "no": ("#f6c7a8", "✗")}
+_CELL, _ROW = 2.05, 0.5
+
+
+def criteria(
+    schemes: Sequence[str], wishes: Sequence[str], verdicts: Sequence[Sequence[str]], reasons: Sequence[Sequence[str]]
+) -> Drawn:
+    """Draw a table: one row a scheme, one column a wish, with the verdict and its reason.
+
+    Args:
+        schemes: Names of the rows.
+        wishes: Names of the columns.
+        verdicts: ``yes``, ``partly`` or ``no`` for each scheme and wish.
+        reasons: A few words for each.
+
+    Returns:
+        The figure, and ``verdicts`` ``[schemes, wishes]``.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    with drawing():
+        from matplotlib.patches import Rectangle
+
+        width, height = _CELL * len(wishes), _ROW * len(schemes)
+        figure = new_figure(width + 2.0, height + 1.0)
+        axes = figure.subplots()
+        axes.set_axis_off()
+        axes.set_xlim(-1.6, width)
+        axes.set_ylim(height, -0.55)
+        for column, wish in enumerate(wishes):
+            axes.text(column * _CELL + 0.08, -0.22, wish, fontweight="bold", fontsize=10, va="center")
+        for row, scheme in enumerate(schemes):
+            top = row * _ROW
+            axes.text(-0.12, top + _ROW / 2, scheme, ha="right", va="center", fontsize=10.5)
+            for column, (verdict, reason) in enumerate(zip(verdicts[row], reasons[row], strict=True)):
+                fill, sign = _VERDICTS[verdict]
+                left = column * _CELL
+                axes.add_patch(Rectangle((left, top), _CELL, _ROW, facecolor=fill, edgecolor="white", linewidth=2))
+                axes.text(left + 0.16, top + _ROW / 2, sign, ha="center", va="center", fontsize=13, color=INK)
+                words = textwrap.fill(reason, 29)
+                axes.text(left + 0.34, top + _ROW / 2, words, va="center", fontsize=7.5, color=INK, linespacing=1.15)
+        axes.text(0, height + 0.2, "✓ yes    ~ partly    ✗ no", fontsize=9.5, color=FAINT, va="center")
+        settle(figure)
+    return Drawn(figure, {"verdicts": np.array(verdicts)})

@@ -1,0 +1,185 @@
+"""A Locant model as a folder that Hugging Face's ``MarianMTModel`` loads.
+
+Marian in Hugging Face (``transformers/models/marian/modeling_marian.py``) is the paper's Transformer: post-norm, one
+matrix for all embeddings or one for each side, embeddings times ``sqrt(E)``, sinusoids in the concatenated dialect.
+What a Locant model has beyond that is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from locant.decoding import DecodingSettings
+from locant.decoding.model_folder import ModelFolder, load_model_folder
+from locant.errors import ConfigError
+from locant.files import replacing_folder, write_json, write_tensors
+from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
+from locant.interop.folders import require_new_folder
+from locant.interop.marian_weights import concatenated_order, to_marian
+from locant.positions.embeddings.sinusoidal import Sinusoidal
+from locant.text.tokenizer import BOS, EOS, PAD
+from locant.transformer import TransformerConfig
+from locant.version import __version__
+
+_TARGET_TOKENIZER = "target_tokenizer"
+
+
+def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
+    """Write a model folder as a Marian model and its tokenizer.
+
+    The logits are those of Locant but for rounding, and so are greedy translations; the ids of a text are the same.
+
+    Args:
+        run: A Locant model folder or finished run.
+        folder: Where to write; must not exist, or be empty.
+
+    Returns:
+        Sentences about what a user should know: what plain ``transformers`` does in another way than Locant.
+
+    Raises:
+        ConfigError: Marian cannot express the model or its tokenizer; the message says why.
+        CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    run, folder = Path(run), Path(folder)
+    require_new_folder(folder)
+    found = load_model_folder(run, device="cpu")
+    config = found.model.config
+    scheme = _require_marian(config, found.model.encoder.scheme(0))
+    reorder = scheme.dialect == "paper"
+    order = concatenated_order(config.d_model) if reorder else None
+    tokenizers = {".": fast_tokenizer(found.tokenizers.source)}
+    if not found.tokenizers.joint:
+        tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(found.tokenizers.target)
+    with replacing_folder(folder) as temporary:
+        write_json(temporary / "config.json", _config(found, reorder=reorder))
+        write_json(temporary / "generation_config.json", _generation_config(found.decoding))
+        write_tensors(temporary / "model.safetensors", to_marian(found.model.state_dict(), config, order))
+        for place, content in tokenizers.items():
+            write_json(temporary / place / "tokenizer.json", content)
+            write_json(temporary / place / "tokenizer_config.json", _tokenizer_config(found.decoding))
+    return _notes(found, reorder=reorder)
+
+
+def _require_marian(config: TransformerConfig, scheme: object) -> Sinusoidal:
+    """Return the model's sinusoid, or raise ConfigError unless Marian can express the model."""
+    if config.norm != "post":
+        raise ConfigError(
+            "Marian in Hugging Face has post-norm layers, but this model is pre-norm. Export it to ctranslate2, which "
+            "has both, or train a model with model.norm=post."
+        )
+    if config.feed_forward not in ("relu", "gelu", "silu"):
+        raise ConfigError(
+            f"Marian in Hugging Face has no gated feed-forward, but this model's is {config.feed_forward}. Export it "
+            "to ctranslate2, which has them, or train a model with model.feed_forward=relu, gelu or silu."
+        )
+    if not isinstance(scheme, Sinusoidal):
+        raise ConfigError(
+            f"Marian in Hugging Face has sinusoidal positions alone, but this model's are '{config.position}'. "
+            "Train a model with model.position=sinusoidal."
+        )
+    wrong = {
+        "dialect": scheme.dialect == "tensor2tensor",
+        "base": scheme.base != 10000,
+        "start": scheme.start != 0,
+        "combine": scheme.combine != "add",
+        "features": scheme.features != config.d_model,
+    }
+    for option in (name for name, is_wrong in wrong.items() if is_wrong):
+        raise ConfigError(
+            f"Marian in Hugging Face adds sinusoids of base 10000 from position 0 to all features, but this model has "
+            f"model.position_options.{option}={getattr(scheme, option)}. Train a model without that option."
+        )
+    return scheme
+
+
+def _config(found: ModelFolder, *, reorder: bool) -> dict[str, Any]:
+    config = found.model.config
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "vocab_size": config.source_vocab_size,
+        "decoder_vocab_size": config.target_vocab_size,
+        "share_encoder_decoder_embeddings": config.share_embeddings,
+        "tie_word_embeddings": config.tie_output,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "activation_function": config.feed_forward,
+        "scale_embedding": True,
+        "max_position_embeddings": longest_sequence(found.decoding),
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.feed_forward_dropout,
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+        "is_encoder_decoder": True,
+        "dtype": "float32",
+        "locant": {
+            "version": __version__,
+            "position_dialect": "concatenated",
+            "trained_position_dialect": "paper" if reorder else "concatenated",
+            "source_language": found.source_language,
+            "target_language": found.target_language,
+        },
+    }
+
+
+def _generation_config(decoding: DecodingSettings) -> dict[str, Any]:
+    return {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "suppress_tokens": [PAD, BOS],
+        "max_length": longest_sequence(decoding),
+        "num_beams": decoding.beam,
+        **({"length_penalty": decoding.length_penalty} if decoding.beam > 1 else {}),
+    }
+
+
+def longest_sequence(decoding: DecodingSettings) -> int:
+    """Return the positions of the longest source or target, end mark or begin mark included."""
+    return 1 + max(decoding.max_source_length, decoding.max_target_length(decoding.max_source_length))
+
+
+def _tokenizer_config(decoding: DecodingSettings) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **SPECIAL_TOKENS,
+        "model_max_length": decoding.max_source_length + 1,
+        "padding_side": "right",
+        "split_special_tokens": True,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+
+
+def _notes(found: ModelFolder, *, reorder: bool) -> list[str]:
+    notes = []
+    if reorder:
+        notes.append("The features were put in the order of Marian's sinusoid (the paper's was interleaved).")
+    if not found.tokenizers.joint:
+        notes.append(
+            "The languages have a vocabulary each: the folder's tokenizer is for the source, "
+            f"{_TARGET_TOKENIZER}/ decodes translations."
+        )
+    notes.append(
+        "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
+        "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules."
+    )
+    notes.append(
+        f"Translations may have {longest_sequence(found.decoding)} tokens; Locant's limit grows with the source "
+        f"({found.decoding.max_length_ratio:g} per token and {found.decoding.max_length_extra} more)."
+    )
+    if takes_spelled_bytes(found.tokenizers.source):
+        notes.append("A text that spells out the name of a byte piece, such as <0x41>, is tokenised in another way.")
+    return notes

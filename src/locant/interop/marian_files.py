@@ -1,0 +1,99 @@
+"""Reading the files of a Marian folder in Hugging Face's format, without running code from it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from locant.errors import CheckpointError, ConfigError
+from locant.files import read_json
+from locant.settings import Settings
+
+
+class MarianConfig(Settings):
+    """What matters of Marian's ``config.json``, with the defaults of ``transformers``, which leaves them out."""
+
+    vocab_size: int = 58101
+    decoder_vocab_size: int | None = None
+    max_position_embeddings: int = 1024
+    encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    encoder_attention_heads: int = 16
+    decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    decoder_attention_heads: int = 16
+    activation_function: str = "gelu"
+    d_model: int = 1024
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    decoder_start_token_id: int = 58100
+    scale_embedding: bool = False
+    pad_token_id: int = 58100
+    eos_token_id: int = 0
+    share_encoder_decoder_embeddings: bool = True
+
+    @property
+    def target_size(self) -> int:
+        """Rows of the target embedding; those of the source are ``vocab_size``."""
+        own = None if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
+        return own or self.vocab_size
+
+
+def read_config(folder: Path) -> MarianConfig:
+    """Read ``config.json``.
+
+    Raises:
+        CheckpointError: The folder or the file is missing, or it is not JSON.
+        ConfigError: It describes another kind of model, or a value is of the wrong type.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}.")
+    path = folder / "config.json"
+    data = read_json(path)
+    kind = data.get("model_type") if isinstance(data, dict) else None
+    if kind != "marian":
+        raise ConfigError(f"{path} describes a model of type {kind!r}; only 'marian' can be imported.")
+    config = MarianConfig.parse({key: data[key] for key in MarianConfig.model_fields if key in data}, str(path))
+    special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
+    size = min(config.vocab_size, config.target_size)
+    if not all(0 <= index < size for index in special):
+        raise ConfigError(
+            f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
+            f"{size} pieces; got {special}."
+        )
+    return config
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read ``model.safetensors`` or, where there is none, ``pytorch_model.bin``, as float32.
+
+    Raises:
+        CheckpointError: Neither is there, or the file is damaged or holds more than tensors.
+    """
+    path = folder / "model.safetensors"
+    try:
+        if path.is_file():
+            weights = load_file(path)
+        else:
+            path = folder / "pytorch_model.bin"
+            if not path.is_file():
+                raise CheckpointError(f"{folder} holds neither model.safetensors nor pytorch_model.bin.")
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"The weights {path} are damaged, or hold more than tensors: {first}") from None
+    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise CheckpointError(f"The weights {path} are not tensors by name.")
+    return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def read_optional(path: Path, key: str) -> object:
+    """Return the value of a key of a JSON file, or ``None`` where file or key are missing."""
+    data = read_json(path) if path.is_file() else None
+    return data.get(key) if isinstance(data, dict) else None

@@ -1,0 +1,200 @@
+"""A Marian (OPUS-MT) model in Hugging Face's format as a Locant model folder."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from locant.decoding import DecodingSettings
+from locant.decoding.model_folder import save_model_folder
+from locant.errors import CheckpointError, ConfigError
+from locant.files import replacing_folder
+from locant.interop.folders import require_new_folder
+from locant.interop.marian_files import MarianConfig, read_config, read_optional, read_weights
+from locant.interop.marian_tokenizer import Special, read_sides
+from locant.interop.marian_weights import from_marian, modules
+from locant.interop.output_bias import fold_bias
+from locant.positions.embeddings.sinusoidal import sinusoid_table
+from locant.text.tokenizer import TokenizerPair
+from locant.transformer import Transformer, TransformerConfig
+
+_FEED_FORWARDS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+_SOURCE, _TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+_SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def import_marian(folder: Path | str, run: Path | str) -> list[str]:
+    """Write a Marian model as a Locant model folder with the same logits.
+
+    Args:
+        folder: Holds ``config.json``, ``model.safetensors`` or ``pytorch_model.bin``, ``source.spm``, ``target.spm``
+            and ``vocab.json``; no code in it is run.
+        run: The model folder to write; must not exist, or be empty.
+
+    Returns:
+        Sentences about what a user should know.
+
+    Raises:
+        ConfigError: The folder holds another kind of model, or one that Locant cannot express; the message says why.
+        CheckpointError: A file is missing or damaged, or the files do not fit each other, or ``run`` is taken.
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    folder, run = Path(folder), Path(run)
+    require_new_folder(run)
+    marian = read_config(folder)
+    _require_locant(marian)
+    special = Special(marian.pad_token_id, marian.decoder_start_token_id, marian.eos_token_id)
+    source, target = read_sides(folder, special, marian.vocab_size, marian.target_size)
+    weights = read_weights(folder)
+    try:
+        model = build_model(weights, marian, source.rows, target.rows)
+    except KeyError as error:
+        raise CheckpointError(f"The weights in {folder} lack the tensor {error}.") from None
+    decoding, notes = _decoding(folder, marian)
+    with replacing_folder(run) as temporary:
+        save_model_folder(
+            temporary,
+            model,
+            TokenizerPair(source.tokenizer, target.tokenizer),
+            decoding,
+            source_language=_language(folder, "source_lang"),
+            target_language=_language(folder, "target_lang"),
+        )
+    if special.pad == special.start:
+        notes.append(
+            "Padding and the decoder's start share a row in Marian and have one each in Locant: logits are the same, "
+            "but log-probabilities count that row twice."
+        )
+    if bool((weights.get(_BIAS, torch.zeros(1)) != 0).any()):
+        notes.append(
+            "The bias of the logits was folded into the output matrix, which is now apart from the embeddings."
+        )
+    return notes
+
+
+def build_model(
+    weights: dict[str, Tensor], marian: MarianConfig, source_rows: list[int], target_rows: list[int]
+) -> Transformer:
+    """Return the Locant model of Marian's weights.
+
+    Args:
+        weights: Tensors by Marian's names, float32.
+        marian: The configuration.
+        source_rows: Marian's id of each of Locant's source ids.
+        target_rows: Likewise of the target.
+
+    Raises:
+        KeyError: A tensor is missing.
+        ConfigError: A tensor is of no module that Locant knows, or Locant cannot express the model.
+        CheckpointError: A tensor has another shape than the configuration says.
+    """
+    source = _first(weights, _SOURCE, _SHARED, *((_TARGET, _OUTPUT) if marian.share_encoder_decoder_embeddings else ()))
+    target = _first(weights, _TARGET, _SHARED, _OUTPUT)
+    output = _first(weights, _OUTPUT, _TARGET, _SHARED)
+    for name, matrix, size in (
+        ("source embedding", source, marian.vocab_size),
+        ("target embedding", target, marian.target_size),
+        ("output", output, marian.target_size),
+    ):
+        if matrix.shape != (size, marian.d_model):
+            raise CheckpointError(
+                f"The {name} is {' x '.join(map(str, matrix.shape))}, but config.json says {size} x {marian.d_model}."
+            )
+    # Locant multiplies embeddings by sqrt(E) whatever the model.
+    scale = 1.0 if marian.scale_embedding else math.sqrt(marian.d_model)
+    source, target, output = source[source_rows] / scale, target[target_rows] / scale, output[target_rows]
+    bias = weights.get(_BIAS, torch.zeros(marian.target_size)).flatten()[target_rows]
+    has_bias = bool((bias != 0).any())
+    config = TransformerConfig.parse(
+        {
+            "source_vocab_size": len(source),
+            "target_vocab_size": len(target),
+            "encoder_layers": marian.encoder_layers,
+            "decoder_layers": marian.decoder_layers,
+            "d_model": marian.d_model,
+            "d_ff": marian.encoder_ffn_dim,
+            "heads": marian.encoder_attention_heads,
+            "dropout": marian.dropout,
+            "attention_dropout": marian.attention_dropout,
+            "feed_forward_dropout": marian.activation_dropout,
+            "feed_forward": _FEED_FORWARDS[marian.activation_function],
+            "position_options": {"dialect": "concatenated"},
+            "share_embeddings": torch.equal(source, target),
+            "tie_output": not has_bias and torch.equal(target, output),
+        },
+        "config.json",
+    )
+    _require_known(weights, config)
+    state = from_marian(weights, config)
+    if has_bias:
+        norm = f"decoder.layers.{config.decoder_layers - 1}.residuals.2.norm"
+        gain, shift = state[f"{norm}.weight"], state[f"{norm}.bias"]
+        output, state[f"{norm}.bias"] = fold_bias(output, bias, gain, shift)
+    state |= {"source_embedding.weight": source, "target_embedding.weight": target, "output.weight": output}
+    model = Transformer(config).eval()
+    for name, own in model.state_dict().items():
+        if own.shape != state[name].shape:
+            raise CheckpointError(
+                f"The weights of {name} are {' x '.join(map(str, state[name].shape))}, but config.json says "
+                f"{' x '.join(map(str, own.shape))}."
+            )
+    model.load_state_dict(state)
+    return model
+
+
+def _require_locant(marian: MarianConfig) -> None:
+    """Raise ConfigError unless Locant can express the model."""
+    if marian.activation_function not in _FEED_FORWARDS:
+        raise ConfigError(
+            f"The model's activation is '{marian.activation_function}', which Locant's feed-forward does not have. "
+            f"Models with {', '.join(_FEED_FORWARDS)} can be imported."
+        )
+    for what, encoder, decoder in (
+        ("attention_heads", marian.encoder_attention_heads, marian.decoder_attention_heads),
+        ("ffn_dim", marian.encoder_ffn_dim, marian.decoder_ffn_dim),
+    ):
+        if encoder != decoder:
+            raise ConfigError(
+                f"The model has encoder_{what} {encoder} but decoder_{what} {decoder}; Locant has one number for both."
+            )
+
+
+def _require_known(weights: dict[str, Tensor], config: TransformerConfig) -> None:
+    """Raise ConfigError where the weights hold more than Marian's modules, or another table of positions."""
+    names = {f"{name}.{part}" for module in modules(config) for name in module.marian for part in ("weight", "bias")}
+    unknown = sorted(weights.keys() - names - {_SOURCE, _TARGET, _SHARED, _OUTPUT, _BIAS, *_TABLES})
+    if unknown:
+        raise ConfigError(f"The weights hold '{unknown[0]}', which no part of a Marian model in Hugging Face has.")
+    for name in _TABLES:
+        table = weights.get(name)
+        if table is not None:
+            expected = sinusoid_table(torch.arange(len(table)), config.d_model, dialect="concatenated")
+            if table.shape != expected.shape or not torch.allclose(table, expected, atol=2e-3):
+                raise ConfigError(f"'{name}' is not Marian's sinusoid, so its positions cannot be imported.")
+
+
+def _first(weights: dict[str, Tensor], *names: str) -> Tensor:
+    """Return the tensor of the first name that is there; tied matrices are stored under one of several."""
+    return weights[next((name for name in names if name in weights), names[0])]
+
+
+def _decoding(folder: Path, marian: MarianConfig) -> tuple[DecodingSettings, list[str]]:
+    """Return how to translate by default, and what was not taken over."""
+    found = read_optional(folder / "generation_config.json", "num_beams") or read_optional(
+        folder / "config.json", "num_beams"
+    )
+    beam = found if isinstance(found, int) and found > 0 else DecodingSettings().beam
+    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - 1)
+    return settings, [
+        f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
+        "of transformers is another formula."
+    ]
+
+
+def _language(folder: Path, key: str) -> str | None:
+    value = read_optional(folder / "tokenizer_config.json", key)
+    return value if isinstance(value, str) else None

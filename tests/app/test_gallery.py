@@ -1,0 +1,367 @@
+"""What the figures draw, read from the artists in them and compared with numbers from elsewhere."""
+
+import base64
+import cmath
+import math
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from locant.app.gallery import ENTRIES, FORMATS, catalogue, draw, render_page, write_figures
+from locant.app.gallery.attention import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
+from locant.app.gallery.codes import INPUT_SCHEMES
+from locant.app.gallery.texts import TEXTS
+from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
+from locant.figures import Drawn
+from locant.positions.properties import check_scheme
+
+FEW = ("none", "sinusoidal", "learned", "index", "binary")
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, Drawn]:
+    """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
+        return {name: draw(name) for name in ENTRIES}
+
+
+def panels(figure: Any) -> dict[str, Any]:
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+
+
+def image_in(axes: Any) -> np.ndarray:
+    return np.asarray(axes.images[0].get_array())
+
+
+def line_in(axes: Any, number: int) -> np.ndarray:
+    return np.asarray(axes.lines[number].get_xydata())
+
+
+def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
+    """The formula of section 3.5 of Vaswani et al. 2017, feature by feature."""
+    table = np.empty((length, width))
+    for position in range(length):
+        for feature in range(width):
+            angle = position / base ** (2 * (feature // 2) / width)
+            table[position, feature] = math.cos(angle) if feature % 2 else math.sin(angle)
+    return table
+
+
+@pytest.mark.parametrize(("length", "width", "base"), [(50, 128, None), (16, 32, None), (20, 8, 500.0)])
+def test_heatmap_of_the_paper(length: int, width: int, base: float | None) -> None:
+    given = {"length": length, "d_model": width} | ({} if base is None else {"base": base})
+    axes = draw("heatmap", given).figure.axes[0]
+    np.testing.assert_allclose(image_in(axes), sinusoids(length, width, base or 10000.0), atol=4e-8)
+    assert axes.get_aspect() == 1  # square cells
+
+
+def test_the_paper_s_own_size() -> None:
+    drawn = draw("heatmap", {"length": 128, "d_model": 512})
+    assert image_in(drawn.figure.axes[0]).shape == (128, 512)
+    assert drawn.data["table"][127, 510] == pytest.approx(float(mpmath.sin(127 / mpmath.mpf(10000) ** (510 / 512))))
+
+
+def test_heatmap_of_the_dialects() -> None:
+    paper = sinusoids(16, 32)
+    concatenated = image_in(draw("heatmap", {"length": 16, "d_model": 32, "dialect": "concatenated"}).figure.axes[0])
+    np.testing.assert_allclose(concatenated, np.hstack((paper[:, ::2], paper[:, 1::2])), atol=4e-8)
+    authors = image_in(draw("heatmap", {"length": 16, "d_model": 32, "dialect": "tensor2tensor"}).figure.axes[0])
+    angles = np.arange(16)[:, None] / 10000 ** (np.arange(16) / 15)
+    np.testing.assert_allclose(authors, np.hstack((np.sin(angles), np.cos(angles))), atol=4e-8)
+
+
+def test_heatmap_of_numbers_and_digits() -> None:
+    def of(scheme: str) -> np.ndarray:
+        return image_in(draw("heatmap", {"scheme": scheme, "length": 16, "d_model": 32}).figure.axes[0])
+
+    assert of("index")[:, 0].tolist() == list(range(16))
+    assert not of("index")[:, 1:].any()
+    np.testing.assert_allclose(of("normalised-index")[:, 0], np.arange(16) / 15, rtol=1e-7)
+    assert ["".join(f"{bit:.0f}" for bit in row[3::-1]) for row in of("binary")] == [f"{p:04b}" for p in range(16)]
+    learned = of("learned")
+    assert 0.8 < learned.std() * math.sqrt(32) < 1.2
+
+
+def test_heatmaps_show_every_input_scheme(drawn: dict[str, Drawn]) -> None:
+    shown = panels(drawn["heatmaps"].figure)
+    titles = {title.split(",")[0] for title in shown}
+    assert titles == set(INPUT_SCHEMES)
+    assert titles >= {"sinusoidal", "learned", "index", "normalised-index", "binary"}
+    np.testing.assert_allclose(image_in(shown["sinusoidal, paper"]), sinusoids(16, 32), atol=4e-8)
+    assert "initial values" in next(title for title in shown if title.startswith("learned"))
+
+
+def test_waves(drawn: dict[str, Drawn]) -> None:
+    figure = drawn["waves"].figure
+    assert len(figure.axes) == 8
+    for pair, axes in enumerate(figure.axes):
+        rate = 10000 ** (-2 * pair / 16)
+        for number, wave in enumerate((np.sin, np.cos)):
+            curve = line_in(axes, number)
+            np.testing.assert_allclose(curve[:, 1], wave(curve[:, 0] * rate), atol=1e-12)
+        assert line_in(axes, 3)[0] == pytest.approx((20, math.sin(20 * rate)), abs=4e-8)
+        assert line_in(axes, 4)[0] == pytest.approx((20, math.cos(20 * rate)), abs=4e-8)
+    texts = [text.get_text() for text in figure.axes[2].texts]
+    assert texts == ["sin +0.909", "cos \N{MINUS SIGN}0.416"]  # pair 2 turns by 2 radians in 20 tokens
+
+
+def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
+    drawn = draw("waves", {"d_model": 512})
+    assert drawn.data["pairs"].tolist() == [0, 36, 73, 109, 146, 182, 219, 255]
+    np.testing.assert_allclose(drawn.data["wavelengths"], 2 * np.pi * 10000 ** (drawn.data["pairs"] / 256))
+
+
+def test_dot_products(drawn: dict[str, Drawn]) -> None:
+    shown = panels(drawn["dot-products"].figure)
+    apart = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
+    curve = next(axes for title, axes in shown.items() if title.startswith("From position 0"))
+    curves = {line.get_label(): line.get_ydata() for line in curve.lines}
+    for width, rise in ((20, 5), (64, 6), (512, 44)):
+        rates = 10000.0 ** (-np.arange(width // 2) / (width // 2))
+        row = np.cos(np.arange(100)[:, None] * rates).mean(1)
+        np.testing.assert_allclose(image_in(shown[f"d = {width}"]), row[apart], atol=1e-6)
+        np.testing.assert_allclose(curves[f"d = {width}, first rise at distance {rise}"], row, atol=1e-6)
+        assert np.flatnonzero(np.diff(row) > 0)[0] + 1 == rise
+        marks = [line for line in curve.lines if line.get_marker() == "o" and line.get_xdata()[0] == rise]
+        assert len(marks) == 1
+
+
+def test_clocks(drawn: dict[str, Drawn]) -> None:
+    axes = drawn["clocks"].figure.axes[0]
+    segments = np.array(axes.collections[0].get_segments()).reshape(13, 4, 2, 2)
+    hands = (segments[:, :, 1] - segments[:, :, 0]) / 0.4
+    for position in range(13):
+        for column, rate in enumerate((0.001, 0.01, 0.1, 1.0)):  # the slowest at the left
+            across, down = hands[position, column]
+            assert (across, -down) == pytest.approx((math.sin(position * rate), math.cos(position * rate)), abs=1e-6)
+    digits = [text.get_text() for text in axes.texts if re.fullmatch("[0-9]", text.get_text())]
+    boxed = "".join(f"{p:02d}" for p in range(13)) + "".join(f"{p:04b}" for p in range(13))
+    assert boxed in "".join(digits)
+
+
+def test_circle(drawn: dict[str, Drawn]) -> None:
+    axes = drawn["circle"].figure.axes[0]
+    points = {
+        tuple(line.get_xydata()[0].round(6))
+        for line in axes.lines
+        if line.get_markersize() == 6 and len(line.get_xdata()) == 1
+    }
+    assert points >= {(round(math.sin(p), 6), round(math.cos(p), 6)) for p in range(7)}
+    rings = [line.get_xydata()[0] for line in axes.lines if line.get_markersize() == 12]
+    np.testing.assert_allclose(rings, [(math.sin(p + 2), math.cos(p + 2)) for p in (0, 1, 3)], atol=1e-6)
+    arcs = [line.get_xydata() for line in axes.lines if len(line.get_xdata()) == 60]
+    swept = [np.unwrap(np.arctan2(arc[:, 0], arc[:, 1])) for arc in arcs]
+    np.testing.assert_allclose([angle[-1] - angle[0] for angle in swept], [2.0] * 3)
+    expected = [[math.cos(2), math.sin(2)], [-math.sin(2), math.cos(2)]]
+    np.testing.assert_allclose(drawn["circle"].data["matrix"], expected, atol=1e-9)
+    assert axes.get_aspect() == 1
+
+
+def test_distance(drawn: dict[str, Drawn]) -> None:
+    near, far = drawn["distance"].figure.axes
+    rates = 10000.0 ** (-np.arange(64) / 64)
+    for number in (0, 1):  # around positions 500 and 1,000,000
+        curve = line_in(near, number)
+        assert curve[[0, -1], 0].tolist() == [-125, 125]
+        np.testing.assert_allclose(curve[:, 1], np.cos(np.outer(curve[:, 0], rates)).mean(1), atol=1e-6)
+        np.testing.assert_allclose(curve[:, 1], curve[::-1, 1], atol=1e-6)
+    bound = line_in(far, 0)
+    assert bound[0].tolist() == [0, 32.5]  # |S_j| = j at distance 0, the mean of 1 .. 64
+    for distance in (1, 17, 250):
+        sums = [abs(sum(cmath.exp(1j * distance * rate) for rate in rates[:j])) for j in range(1, 65)]
+        assert bound[distance, 1] == pytest.approx(sum(sums) / 64, rel=1e-9)
+
+
+def markers(axes: Any) -> dict[int, float]:
+    points = [tuple(point) for line in axes.lines if line.get_linestyle() == "None" for point in line.get_xydata()]
+    assert len(points) == HEAD_DIM // 2
+    return dict(points)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("linear", {}),
+        ("yarn", {}),
+        ("llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+    ],
+)
+def test_spectrum_is_that_of_transformers(drawn: dict[str, Drawn], name: str, options: dict[str, float]) -> None:
+    transformers = pytest.importorskip("transformers")
+    rope = pytest.importorskip("transformers.modeling_rope_utils")
+    parameters = {"rope_type": name, "rope_theta": 10000.0, "factor": 32.0, "original_max_position_embeddings": TRAINED}
+    config = transformers.LlamaConfig(
+        hidden_size=2 * HEAD_DIM,
+        num_attention_heads=2,
+        head_dim=HEAD_DIM,
+        max_position_embeddings=TARGET,
+        rope_parameters={**parameters, **options},
+    )
+    frequencies, _ = rope.ROPE_INIT_FUNCTIONS[name](config, torch.device("cpu"))
+    shown = markers(panels(drawn["spectrum"].figure)[name])
+    np.testing.assert_allclose([shown[pair] for pair in range(48)], 2 * np.pi / frequencies.double(), rtol=5e-6)
+
+
+def test_spectrum(drawn: dict[str, Drawn]) -> None:
+    shown = panels(drawn["spectrum"].figure)
+    plain = 2 * np.pi * 10000.0 ** (np.arange(48) / 48)
+    slower = 2 * np.pi * (10000.0 * 32 ** (96 / 94)) ** (np.arange(48) / 48)
+    published = {0: 1.03, 11: 2.86, 24: 30.01, 47: 64.81}  # Phi-3-mini-128k-instruct, long_factor
+    assert len(LONG_FACTORS) == 48
+    for name, expected in (("none", plain), ("ntk", slower)):
+        points = markers(shown[name])
+        np.testing.assert_allclose([points[pair] for pair in range(48)], expected, rtol=1e-9)
+    points = markers(shown["longrope"])
+    assert all(points[pair] == pytest.approx(plain[pair] * factor) for pair, factor in published.items())
+    assert (plain <= TRAINED).sum() == 34
+    legend = next(axes.get_legend() for axes in drawn["spectrum"].figure.axes if axes.get_legend())
+    assert legend.get_title().get_text().startswith("34 of 48 pairs make a turn")
+
+    def notes(name: str) -> str:
+        return " ".join(text.get_text() for text in shown[name].texts)
+
+    assert notes("none") == "new angles from token 4,096"
+    # The first token that turns a slow pair farther than the trained length did.
+    short = plain > TRAINED
+    first = next(p for p in range(TRAINED, TARGET) if (p / slower[short] >= TRAINED / plain[short]).any())
+    assert notes("ntk") == f"new angles from token {first:,}"
+    assert all(notes(name) == "no angle is new" for name in ("linear", "ntk-by-parts", "llama3"))
+    assert notes("yarn").endswith(f"attention scale {0.1 * math.log(32) + 1:.3f}")
+    assert notes("longrope").endswith(f"attention scale {math.sqrt(1 + math.log(32) / math.log(4096)):.3f}")
+    # Pairs that training turned fully stay out of danger; unscaled, exactly the others are in it.
+    assert drawn["spectrum"].data["fates none"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
+
+
+def test_bias(drawn: dict[str, Drawn]) -> None:
+    shown = panels(drawn["bias"].figure)
+    assert [title for title in shown if "fixed" in title] == ["ALiBi (fixed)", "Sandwich (fixed)"]
+    distances = np.arange(200)
+    rates = 10000.0 ** (-np.arange(64) / 64)
+    for head in range(8):
+        alibi = line_in(shown["ALiBi (fixed)"], head)
+        np.testing.assert_allclose(alibi[:, 1], -distances / 2 ** (head + 1))  # slopes 1/2 .. 1/256
+        sandwich = line_in(shown["Sandwich (fixed)"], head)
+        np.testing.assert_allclose(sandwich[:, 1], np.cos(np.outer(distances, rates)).sum(1) / (head + 1), atol=1e-6)
+        kerple = line_in(shown["KERPLE (initial values)"], head)[:, 1]
+        assert kerple[0] == 0
+        # -r1 log(1 + r2 k): the steps towards k = 1, 3, 7 tell r1 and r2.
+        r1, r2 = _kerple(kerple)
+        assert 0.01 <= r1 <= 2
+        assert 0.01 <= r2 <= 1
+        np.testing.assert_allclose(kerple, -r1 * np.log1p(r2 * distances), rtol=1e-3, atol=1e-4)
+    assert len([line for line in shown["FIRE (initial values)"].lines if len(line.get_xdata()) == 200]) == 8
+
+
+def _kerple(values: np.ndarray) -> tuple[float, float]:
+    """Solve for the two parameters from the values at 1 and 199, by bisection."""
+    low, high = 1e-6, 10.0
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        ratio = math.log1p(middle) / math.log1p(199 * middle)
+        low, high = (middle, high) if ratio < values[1] / values[199] else (low, middle)
+    return -values[199] / math.log1p(199 * low), low
+
+
+def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, Drawn]) -> None:
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    offsets = -torch.arange(200)
+    buckets = t5.T5Attention._relative_position_bucket(offsets, bidirectional=False, num_buckets=32, max_distance=128)
+    values = image_in(panels(drawn["bias"].figure)["T5 (initial values)"])
+    assert values.shape == (8, 200)
+    for bucket in range(32):
+        inside = values[:, (buckets == bucket).numpy()]
+        assert (inside == inside[:, :1]).all()
+    assert len(np.unique(values, axis=1).T) == 32
+
+
+def test_criteria(drawn: dict[str, Drawn]) -> None:
+    verdicts = dict(zip(FEW, drawn["criteria"].data["verdicts"].tolist(), strict=True))
+    assert verdicts["sinusoidal"] == ["yes"] * 5
+    assert verdicts["none"][0] == "no"
+    assert verdicts["index"][3] == "no"  # grows without bound
+    assert verdicts["learned"][1:3] == ["no", "no"]  # no structure, and the table ends
+    assert verdicts["binary"][1] == "no"
+    axes = drawn["criteria"].figure.axes[0]
+    fills = [to_hex(patch.get_facecolor()) for patch in axes.patches]
+    signs = [text.get_text() for text in axes.texts if text.get_text() in ("✓", "~", "✗")]
+    said = [verdict for row in verdicts.values() for verdict in row]
+    assert signs == [{"yes": "✓", "partly": "~", "no": "✗"}[verdict] for verdict in said]
+    assert len(set(zip(fills, signs, strict=True))) == len(set(signs))
+
+
+def test_the_page_is_complete_in_itself(drawn: dict[str, Drawn]) -> None:
+    page = render_page(drawn)
+    assert re.findall(r'<h2 id="([^"]+)">', page) == list(ENTRIES) == list(TEXTS)
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
+    assert "img-src data:" in page
+    images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:")]
+    assert len(images) == len(ENTRIES)
+    for picture in images:
+        assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"))) > 20
+        links = re.findall(rb'(?:href|src)="([^"]*)"', picture)
+        assert all(link.startswith((b"#", b"data:")) for link in links)
+
+
+@pytest.mark.parametrize("image_format", FORMATS)
+def test_files(tmp_path: Path, image_format: str) -> None:
+    wrote: list[Path] = []
+    write_figures(["circle"], tmp_path / "new", image_format=image_format, wrote=wrote.append)
+    file = tmp_path / "new" / f"circle.{image_format}"
+    assert wrote == list((tmp_path / "new").iterdir()) == [file]
+    before = file.read_bytes()
+    assert before.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[image_format])
+    assert len(before) > 5000
+    write_figures(["circle"], tmp_path / "new", image_format=image_format)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "said"),
+    [
+        ("clock", {}, UsageError, r"'clock'\. Did you mean 'clocks'\?"),
+        ("circle", {"length": 3}, UsageError, "'circle' does not take --length. It has no options"),
+        ("clocks", {"scheme": "binary"}, UsageError, "does not take --scheme. It takes --d-model, --length, --base"),
+        ("heatmap", {"length": 4097}, UsageError, "--length of the figure 'heatmap' must be 2 to 4,096; got 4,097"),
+        ("waves", {"d_model": 0}, UsageError, "--d-model of the figure 'waves' must be 2 to 4,096; got 0"),
+        ("waves", {"d_model": 7}, ConfigError, "need an even width"),
+        ("waves", {"base": math.nan}, UsageError, "--base must be above 1"),
+        ("waves", {"base": math.inf}, UsageError, "--base must be above 1"),
+        ("heatmap", {"scheme": "sinusodial"}, ConfigError, "Did you mean 'sinusoidal'"),
+        ("heatmap", {"scheme": "rotary"}, ConfigError, "'rotary' adds nothing to the input embeddings"),
+        ("heatmap", {"dialect": "tensor2tensors"}, ConfigError, "Did you mean 'tensor2tensor'"),
+        ("heatmap", {"scheme": "binary", "base": 100.0}, ConfigError, "'binary' has no option 'base'"),
+        ("heatmap", {"scheme": "binary", "d_model": 4}, DataError, "outside the 16 known positions"),
+    ],
+)
+def test_mistakes(tmp_path: Path, name: str, options: dict[str, Any], error: type[LocantError], said: str) -> None:
+    with pytest.raises(error, match=said):
+        write_figures([name], tmp_path / "none", options=options)
+    assert not (tmp_path / "none").exists()
+
+
+def test_mistakes_about_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"'pngs'\. Did you mean 'png'"):
+        write_figures(["circle"], tmp_path / "none", image_format="pngs")
+    with pytest.raises(UsageError, match="Unknown figure"):
+        write_figures(["circle", "spiral"], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        write_figures(["circle"], tmp_path / "file")
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: dict[str, Drawn], package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"locant\[report\]"):
+        render_page(drawn) if package == "jinja2" else draw("waves")

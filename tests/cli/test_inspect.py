@@ -1,0 +1,120 @@
+"""``locant inspect`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.cli import main
+
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def _model(folder: Path, **entries: Any) -> str:
+    content = {"model_type": "llama", "head_dim": 128, "rope_theta": 500000.0, "max_position_embeddings": 131072}
+    (folder / "config.json").write_text(json.dumps(content | entries), encoding="utf-8")
+    return str(folder)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_everything_about_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["inspect", _model(tmp_path, rope_scaling=_LLAMA3)]) == 0
+    out = capsys.readouterr().out
+    assert "config.json, model type llama" in out
+    assert "head of 128 features, 128 rotated (100%), layout half, declared for 131072 tokens" in out
+    assert "scaling llama3 (factor 8, target_length 65536, original_length 8192), attention scale 1" in out
+    # A pair turns once within 8192 tokens where 2 pi base^(2i/128) is at most 8192: up to pair 34.
+    assert math.floor(64 * math.log(8192 / (2 * math.pi)) / math.log(500000)) == 34
+    assert "Pairs 35 to 63 never complete a turn within the trained 8192 tokens." in out
+    assert "29-34 blended" in _words(out)
+    assert "note: transformers: scaling llama3" in _words(out)
+    assert max(map(len, out.splitlines()[1:])) <= 120
+
+
+def test_nothing_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", _model(tmp_path)]) == 0
+    assert "Nothing was found wrong." in capsys.readouterr().out
+
+
+def test_an_error_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _model(tmp_path, rope_scaling=_LLAMA3 | {"original_max_position_embeddings": None})
+    assert main(["inspect", model]) == 1
+    out = _words(capsys.readouterr().out)
+    assert "error: original_max_position_embeddings is missing in rope_scaling of config.json." in out
+    assert main(["inspect", model, "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert (data["layers"], data["findings"][0]["severity"]) == ({}, "error")
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", _model(tmp_path, rope_scaling=_LLAMA3), "--json", "--as", "llamacpp"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    layer = data["layers"]["all"]
+    assert [(band["first_pair"], band["last_pair"], band["fate"]) for band in layer["bands"]] == [
+        (0, 28, "kept"),
+        (29, 34, "blended"),
+        (35, 63, "interpolated"),
+    ]
+    assert layer["incomplete_pairs"] == list(range(35, 64))
+    assert layer["frequencies"][0] == 1.0
+    assert layer["frequencies"][63] == pytest.approx(500000.0 ** (-126 / 128) / 8)
+    assert (data["declared_length"], data["model_type"], data["kind"]) == (131072, "llama", "huggingface")
+    assert data["equivalent"]["setting"] is None
+    assert "cannot say the scaling 'llama3'" in data["equivalent"]["error"]
+
+
+def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _model(tmp_path, rope_scaling={"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 8192})
+    assert main(["inspect", model, "--as", "vllm"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["rope_scaling"]["factor"] == 16
+    assert captured.err == ""
+    assert main(["inspect", model, "--as", "llamacpp"]) == 0
+    assert capsys.readouterr().out.startswith("--rope-freq-base 500000.0 --ctx-size 131072 --rope-scaling yarn")
+    assert main(["inspect", model, "--as", "hf5"]) == 0
+    assert json.loads(capsys.readouterr().out)["rope_parameters"]["original_max_position_embeddings"] == 8192
+    assert main(["inspect", model, "--as", "ctranslate2"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "locant: error: CTranslate2 4.8 cannot say the scaling 'yarn'" in captured.err
+
+
+def test_bad_usage_has_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path)]) == 2
+    assert "holds no config.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["inspect", str(tmp_path), "--as", "vlm"])
+    assert caught.value.code == 2
+
+
+def test_a_terminal_obeys_nothing_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;title\x07[bold]novel[/bold]\r"
+    main(["inspect", _model(tmp_path, model_type=evil)])
+    main(["inspect", _model(tmp_path, model_type="llama", rope_scaling={"type": evil}), "--as", "hf5"])
+    captured = capsys.readouterr()
+    assert not set("\x1b\x07\r") & set(captured.out + captured.err)
+    assert "[bold]novel[/bold]" in captured.out
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys; from locant.cli import _parser; _parser(['inspect']); print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"

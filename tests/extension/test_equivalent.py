@@ -1,0 +1,99 @@
+"""What is said for an engine is read back by that engine's dialect with the same frequencies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from published_models import GEMMA_3, MODELS
+
+from locant.cli.inspect import _ENGINES
+from locant.errors import LocantError, UsageError
+from locant.extension import ENGINES, Inspection, inspect_model, say_for
+from locant.positions.dialects import read_ctranslate2, read_huggingface, read_llamacpp, read_vllm
+from locant.positions.rotary.config import RotaryConfig
+
+_ROTARY = ("rope_theta", "rope_scaling", "rotary_emb_base", "rotary_pct", "original_max_position_embeddings")
+
+
+def _inspected(tmp_path: Path, content: dict[str, Any]) -> Inspection:
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    return inspect_model(tmp_path)
+
+
+def _same(read: RotaryConfig, meant: RotaryConfig) -> bool:
+    length = meant.max_length
+    return read.frequencies(length) == meant.frequencies(length) and read.attention_scale(length) == pytest.approx(
+        meant.attention_scale(length)
+    )
+
+
+@pytest.mark.parametrize("engine", ["hf5", "hf4"])
+@pytest.mark.parametrize("name", MODELS)
+def test_merged_into_config_json_it_means_the_same(name: str, engine: str, tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, MODELS[name])
+    assert inspection.reading is not None
+    said = say_for(inspection, engine)
+    assert isinstance(said, dict)
+    bare = {key: value for key, value in MODELS[name].items() if key not in _ROTARY}
+    assert _same(read_huggingface(bare | said).config, inspection.reading.config)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
+    if name == "LLaMA-2-7B-32K":
+        pytest.skip("has no original length, which vLLM needs; refused below")
+    inspection = _inspected(tmp_path, MODELS[name])
+    assert inspection.reading is not None
+    said = say_for(inspection, "vllm")
+    assert isinstance(said, str)
+    assert _same(read_vllm(said, MODELS[name]).config, inspection.reading.config)
+
+
+@pytest.mark.parametrize("name", ["Llama 2 7B", "Code Llama 7B", "LLaMA-2-7B-32K", "Qwen2.5 7B with YaRN"])
+def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, MODELS[name])
+    assert inspection.reading is not None
+    said = say_for(inspection, "llamacpp")
+    assert isinstance(said, str)
+    assert _same(read_llamacpp(said, RotaryConfig(head_dim=128)).config, inspection.reading.config)
+
+
+@pytest.mark.parametrize("name", ["Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K", "Phi-3 mini 128k"])
+def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, MODELS[name])
+    assert inspection.reading is not None
+    said = say_for(inspection, "ctranslate2")
+    assert isinstance(said, dict)
+    assert _same(read_ctranslate2(said).config, inspection.reading.config)
+
+
+@pytest.mark.parametrize(
+    ("content", "engine", "message"),
+    [
+        (MODELS["Llama 3.1 8B"], "llamacpp", "cannot say the scaling 'llama3'"),
+        (MODELS["gpt-oss 20B"], "llamacpp", "truncate false"),
+        (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot say the scaling 'yarn'"),
+        (MODELS["LLaMA-2-7B-32K"], "vllm", "needs original_length"),
+        (GEMMA_3, "vllm", "cannot say different rotary positions"),
+        (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "vllm", "static"),
+        (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "yarm"}}, "hf5", "before it is right: Unknown rope_type"),
+        (
+            MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+            "hf5",
+            r"several axes \(sections 16, 24, 24\)",
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_an_error(content: dict[str, Any], engine: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(LocantError, match=message) as caught:
+        say_for(_inspected(tmp_path, content), engine)
+    assert caught.value.exit_code == 1
+
+
+def test_engines(tmp_path: Path) -> None:
+    assert tuple(ENGINES) == _ENGINES
+    with pytest.raises(UsageError, match="Did you mean 'vllm'"):
+        say_for(_inspected(tmp_path, MODELS["Llama 2 7B"]), "vlm")

@@ -1,0 +1,96 @@
+"""Exported folders, run by CTranslate2."""
+
+import ctranslate2
+import pytest
+import sentencepiece
+import torch
+from small_models import build, padded
+
+from locant.decoding import DecodingSettings, Translator
+from locant.errors import ConfigError
+from locant.interop import export_ctranslate2
+from locant.text.tokenizer import BOS, EOS, PAD
+
+SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka ka ka ka ka"]
+MODELS = {
+    "post": {},
+    "pre": {"norm": "pre", "tie_output": False},
+    "own vocabularies": {"share_embeddings": False},
+    "other dialect": {"position_options": {"dialect": "tensor2tensor", "start": 2}, "feed_forward": "gelu"},
+    "learned": {"position": "learned", "position_options": {"max_positions": 100}, "feed_forward": "silu"},
+    "glu": {"feed_forward": "glu"},
+    "reglu": {"feed_forward": "reglu", "norm": "pre"},
+    "geglu": {"feed_forward": "geglu"},
+    "swiglu": {"feed_forward": "swiglu"},
+}
+
+
+def load(folder) -> ctranslate2.Translator:
+    return ctranslate2.Translator(str(folder), device="cpu", intra_threads=1, compute_type="float32")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_greedy_tokens_and_scores_are_equal(name, joint, separate, tmp_path):
+    tokenizers = separate if name == "own vocabularies" else joint
+    model = build(tokenizers, **MODELS[name])
+    limit = {"max_length_ratio": 1e-9, "max_length_extra": 19}
+    translator = Translator(model, tokenizers, DecodingSettings(beam=1, **limit))
+    translator.save_pretrained(tmp_path / "run")
+    export_ctranslate2(tmp_path / "run", tmp_path / "other")
+
+    pieces = [tokenizers.source.pieces(sentence) for sentence in SENTENCES]
+    search = {"beam_size": 1, "max_decoding_length": 20, "return_scores": True, "length_penalty": 0}
+    found = load(tmp_path / "other").translate_batch(pieces, **search)
+    target = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "other" / "target.spm"))
+    texts = [target.decode_pieces(result.hypotheses[0]) for result in found]
+    assert texts == translator.translate(SENTENCES)
+
+    # Log-probabilities of given translations, token by token, among those tokens that may be written.
+    targets = [[BOS, *ids] for ids in tokenizers.target.encode(texts)]
+    scored = load(tmp_path / "other").score_batch(pieces, [tokenizers.target.pieces(text) for text in texts])
+    for row, (result, written) in enumerate(zip(scored, targets, strict=True)):
+        with torch.no_grad():
+            source, length = padded([[*tokenizers.source.encode(SENTENCES)[row], EOS]])
+            logits = model(source, length, torch.tensor([written]))
+        logits[..., [PAD, BOS]] = -torch.inf
+        expected = logits[0].log_softmax(-1)[range(len(written)), [*written[1:], EOS]]
+        torch.testing.assert_close(torch.tensor(result.log_probs), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_translations_of_a_trained_model_are_equal(beam, trained, joint, pairs, tmp_path):
+    translator = Translator(trained, joint, DecodingSettings(beam=beam, length_penalty=0))
+    translator.save_pretrained(tmp_path / "run")
+    export_ctranslate2(tmp_path / "run", tmp_path / "other")
+    sources = [source for source, _ in pairs[:40]]
+    pieces = [joint.source.pieces(source) for source in sources]
+    search = {"beam_size": beam, "length_penalty": 0, "return_scores": True}
+    found = load(tmp_path / "other").translate_batch(pieces, **search)
+    target = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "other" / "target.spm"))
+    texts = [target.decode_pieces(result.hypotheses[0]) for result in found]
+    own = [translations[0] for translations in translator.translate_n_best(sources)]
+    different = [row for row, text in enumerate(texts) if text != own[row].text]
+    assert len(set(texts)) > 30
+    assert len(different) <= (2 if beam > 1 else 0)
+    # CTranslate2 keeps its beam wide when a hypothesis ends, so it may find a better one, but no worse one.
+    assert all(found[row].scores[0] > own[row].score for row in different)
+
+
+def test_quantized_weights_are_smaller_and_reported(trained, joint, tmp_path):
+    Translator(trained, joint).save_pretrained(tmp_path / "run")
+    export_ctranslate2(tmp_path / "run", tmp_path / "full")
+    notes = export_ctranslate2(tmp_path / "run", tmp_path / "small", quantization="int8")
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("full", "small")]
+    positions = 2 * 4 * 32 * 1075  # two tables, which stay float32
+    assert sizes[1] - positions < 0.4 * (sizes[0] - positions)
+    assert any("int8" in note for note in notes)
+    assert load(tmp_path / "small").translate_batch([joint.source.pieces("kalo mir")])[0].hypotheses[0]
+
+
+def test_what_ctranslate2_cannot_express_is_refused(joint, tmp_path):
+    Translator(build(joint, position="rotary"), joint).save_pretrained(tmp_path / "run")
+    with pytest.raises(ConfigError, match="positions that are added"):
+        export_ctranslate2(tmp_path / "run", tmp_path / "other")
+    with pytest.raises(ConfigError, match="Did you mean 'int8'"):
+        export_ctranslate2(tmp_path / "run", tmp_path / "other", quantization="int9")
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,125 @@
+"""Exported folders, loaded by plain ``transformers``."""
+
+import json
+
+import pytest
+import torch
+from small_models import build
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
+from locant.decoding import DecodingSettings, Translator
+from locant.errors import CheckpointError, ConfigError
+from locant.interop import export_huggingface
+from locant.interop.marian_weights import concatenated_order
+from locant.positions import Sinusoidal
+from locant.text.tokenizer import BOS
+
+MODELS = {
+    "paper": (True, {}),
+    "concatenated": (True, {"position_options": {"dialect": "concatenated"}, "feed_forward": "gelu"}),
+    "untied output": (True, {"tie_output": False, "feed_forward": "silu"}),
+    "own embeddings": (True, {"share_embeddings": False}),
+    "own vocabularies": (False, {"share_embeddings": False}),
+    "nothing tied": (False, {"share_embeddings": False, "tie_output": False, "encoder_layers": 1}),
+}
+SENTENCES = ["kalo mir", "Tenbu shi gra no", "</s> zap", "üm", "ka ka ka ka ka ka ka ka"]
+
+
+def limited(max_length: int, **changes: object) -> DecodingSettings:
+    """Settings under which every translation may have so many tokens, as transformers counts."""
+    return DecodingSettings(max_length_ratio=1e-9, max_length_extra=max_length - 1, **changes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_ids_and_greedy_translations_are_equal(name, joint, separate, tmp_path):
+    shared, changes = MODELS[name]
+    tokenizers = joint if shared else separate
+    model = build(tokenizers, **changes)
+    translator = Translator(model, tokenizers, limited(30, beam=1))
+    translator.save_pretrained(tmp_path / "run")
+    export_huggingface(tmp_path / "run", tmp_path / "marian")
+
+    other = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian")
+    assert type(other).__name__ == "MarianMTModel"
+    source_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
+    place = "marian" if shared else "marian/target_tokenizer"
+    target_tokenizer = AutoTokenizer.from_pretrained(tmp_path / place)
+
+    batch = source_tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    assert source_tokenizer(SENTENCES)["input_ids"] == [[*ids, 3] for ids in tokenizers.source.encode(SENTENCES)]
+    target = torch.randint(4, tokenizers.target.vocab_size, (len(SENTENCES), 9))
+    target[:, 0] = BOS
+    with torch.no_grad():
+        expected = other(**batch, decoder_input_ids=target).logits
+        found = model(batch["input_ids"], batch["attention_mask"].sum(1), target)
+    assert (found - expected).abs().max() < 1e-4
+    assert expected.std() > 0.1
+
+    written = other.generate(**batch, num_beams=1, max_length=None, max_new_tokens=30)
+    assert target_tokenizer.batch_decode(written, skip_special_tokens=True) == translator.translate(SENTENCES)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_translations_of_a_trained_model_are_equal(beam, trained, joint, pairs, tmp_path):
+    translator = Translator(trained, joint, DecodingSettings(beam=beam, length_penalty=0))
+    translator.save_pretrained(tmp_path / "run")
+    export_huggingface(tmp_path / "run", tmp_path / "marian")
+    other = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
+    sources = [source for source, _ in pairs[:40]]
+    # The folder's own generation_config.json says how to search.
+    batch = tokenizer(sources, return_tensors="pt", padding=True)
+    written = other.generate(**batch, return_dict_in_generate=True, output_scores=True)
+    texts = tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
+    own = [translations[0] for translations in translator.translate_n_best(sources)]
+    different = [row for row, text in enumerate(texts) if text != own[row].text]
+    assert len(set(texts)) > 30
+    assert len(different) <= (2 if beam > 1 else 0)
+    # transformers keeps its beam wide when a hypothesis ends, so it may find a better one, but no worse one.
+    assert all(written.sequences_scores[row] > own[row].score for row in different)
+
+
+@pytest.mark.parametrize("dim", [2, 8, 34])
+def test_the_order_of_the_features_is_that_of_marians_table(dim):
+    table = MarianSinusoidalPositionalEmbedding(50, dim).create_weight()
+    paper = Sinusoidal(dim).encode(torch.arange(50))
+    torch.testing.assert_close(paper[:, concatenated_order(dim)], table)
+
+
+def test_the_dialect_is_recorded(joint, tmp_path):
+    Translator(build(joint), joint, DecodingSettings(), source_language="eo").save_pretrained(tmp_path / "run")
+    notes = export_huggingface(tmp_path / "run", tmp_path / "marian")
+    recorded = json.loads((tmp_path / "marian" / "config.json").read_text())["locant"]
+    assert (recorded["trained_position_dialect"], recorded["position_dialect"]) == ("paper", "concatenated")
+    assert recorded["source_language"] == "eo"
+    assert any("Beam search may give others" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"norm": "pre"}, "model.norm=post"),
+        ({"feed_forward": "swiglu"}, "no gated feed-forward"),
+        ({"position": "rotary"}, "sinusoidal positions alone"),
+        ({"position": "learned"}, "sinusoidal positions alone"),
+        ({"position_options": {"dialect": "tensor2tensor"}}, "dialect=tensor2tensor"),
+        ({"position_options": {"base": 500.0}}, "base=500"),
+        ({"position_options": {"start": 1}}, "start=1"),
+        ({"position_options": {"combine": "concatenate"}}, "combine=concatenate"),
+        ({"position_options": {"features": 16}}, "features=16"),
+    ],
+)
+def test_what_marian_cannot_express_is_refused(changes, reason, joint, tmp_path):
+    Translator(build(joint, **changes), joint).save_pretrained(tmp_path / "run")
+    with pytest.raises(ConfigError, match=reason):
+        export_huggingface(tmp_path / "run", tmp_path / "marian")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_folder_that_holds_something_is_left_alone(joint, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match="not empty"):
+        export_huggingface(tmp_path / "no run is looked for", tmp_path / "taken")
+    assert (tmp_path / "taken" / "file").read_text() == "mine"

@@ -1,0 +1,264 @@
+"""Imported models against ``MarianMTModel`` and ``MarianTokenizer``."""
+
+import io
+import json
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+from locant.decoding import Translator
+from locant.errors import CheckpointError, ConfigError
+from locant.interop import export_huggingface, import_marian
+from locant.interop.marian_tokenizer import Special, read_sides
+from locant.interop.output_bias import fold_bias
+from locant.text.tokenizer import BOS, EOS
+
+SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "☃☃ quidy ☃zap", "ﬁ kalo\u3000mir"]
+
+
+def sentencepiece_model(texts: list[str], algorithm: str) -> bytes:
+    """A model as OPUS-MT has them: SentencePiece's own ids and normalisation."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=model, vocab_size=60, model_type=algorithm, minloglevel=4
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer_files(request, pairs) -> dict[str, bytes]:
+    """The tokenizer files of a folder; vocab.json has an order of its own, and no row for two of the pieces."""
+    models = [sentencepiece_model([pair[side] for pair in pairs], request.param) for side in (0, 1)]
+    pieces = dict.fromkeys(
+        processor.id_to_piece(index)
+        for processor in (sentencepiece.SentencePieceProcessor(model_proto=model) for model in models)
+        for index in range(3, 60)
+    )
+    shuffled = random.Random(0).sample(list(pieces), len(pieces))
+    rows = ["</s>", "<unk>", *(piece for piece in shuffled if piece not in ("▁ka", "lo")), "<pad>"]
+    vocab = {piece: row for row, piece in enumerate(rows)}
+    return {"source.spm": models[0], "target.spm": models[1], "vocab.json": json.dumps(vocab).encode()}
+
+
+def marian_folder(
+    folder: Path, files: dict[str, bytes], *, bias: bool = False, pickled: bool = False, **changes: object
+) -> MarianMTModel:
+    """Write a random model, in which no parameter is 0 or 1, and its tokenizer."""
+    torch.manual_seed(0)
+    size = len(json.loads(files["vocab.json"]))
+    config = MarianConfig.from_dict(
+        {
+            "vocab_size": size,
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 40,
+            "decoder_ffn_dim": 40,
+            "pad_token_id": size - 1,
+            "decoder_start_token_id": size - 1,
+            "scale_embedding": True,
+            "max_position_embeddings": 64,
+            "init_std": 0.2,
+            **changes,
+        }
+    )
+    model = MarianMTModel(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "layer_norm" in name or "bias" in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        if bias:
+            model.final_logits_bias.copy_(3 * torch.randn(1, size))
+    model.save_pretrained(folder)
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return model
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation_function": "relu"},
+        {"activation_function": "gelu", "tie_word_embeddings": False},
+        {"activation_function": "swish", "share_encoder_decoder_embeddings": False},
+        {"scale_embedding": False},
+        {"bias": True, "pickled": True},
+        {"bias": True, "tie_word_embeddings": False, "share_encoder_decoder_embeddings": False},
+        {"pickled": True, "decoder_start_token_id": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_path):
+    other = marian_folder(tmp_path / "marian", tokenizer_files, **changes)
+    spm, vocab = ([str(tmp_path / "marian" / name) for name in names] for names in (tokenizer_files, ["vocab.json"]))
+    tokenizer = MarianTokenizer(*spm[:2], *vocab)
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+
+    config = other.config
+    special = Special(config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
+    source, target = read_sides(tmp_path / "marian", special, config.vocab_size, config.vocab_size)
+    ids = [[*found, EOS] for found in translator.tokenizers.source.encode(SENTENCES)]
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    assert [[source.rows[index] for index in row] for row in ids] == tokenizer(SENTENCES)["input_ids"]
+
+    lengths = batch["attention_mask"].sum(1)
+    rows = torch.zeros_like(batch["input_ids"])
+    for row, found in zip(rows, ids, strict=True):
+        row[: len(found)] = torch.tensor(found)
+    written = torch.randint(4, len(target.rows), (len(SENTENCES), 9))
+    written[:, 0] = BOS
+    marian_rows = torch.tensor(target.rows)
+    with torch.no_grad():
+        expected = other(**batch, decoder_input_ids=marian_rows[written]).logits[..., marian_rows]
+        found = translator.model(rows, lengths, written)
+    assert (found - expected).abs().max() < 1e-4
+    assert expected.std() > 0.1
+
+    search = {"num_beams": 1, "max_new_tokens": 20, "bad_words_ids": [[special.pad]], "forced_eos_token_id": None}
+    translations = tokenizer.batch_decode(other.generate(**batch, **search)[:, 1:], skip_special_tokens=True)
+    own = translator.translate(SENTENCES, beam=1, max_length_ratio=1e-9, max_length_extra=19)
+    assert [text.strip() for text in own] == translations  # MarianTokenizer strips.
+
+
+def test_a_bias_is_reported_and_the_output_untied(tokenizer_files, tmp_path):
+    marian_folder(tmp_path / "marian", tokenizer_files, bias=True)
+    notes = import_marian(tmp_path / "marian", tmp_path / "run")
+    assert any("bias of the logits" in note for note in notes)
+    config = Translator.from_pretrained(tmp_path / "run", device="cpu").model.config
+    assert not config.tie_output
+    assert config.position_options == {"dialect": "concatenated"}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    dim=st.integers(2, 64),
+    seed=st.integers(0, 10**6),
+    shift=st.sampled_from([0.0, 0.1, 1.0]),
+    offset=st.sampled_from([-1.0, 0.0, 1.0]),
+)
+def test_a_folded_bias_gives_the_same_logits(dim, seed, shift, offset):
+    draw = torch.Generator().manual_seed(seed)
+    norm = torch.nn.LayerNorm(dim, dtype=torch.float64)
+    weight, bias, x = (torch.randn(shape, generator=draw) for shape in ((7, dim), (7,), (5, dim)))
+    gain = 0.5 + torch.rand(dim, generator=draw)
+    beta = shift * torch.randn(dim, generator=draw) + offset
+    folded, moved = fold_bias(weight, bias, gain, beta)
+    plain = torch.nn.functional.layer_norm(x.double(), (dim,), eps=norm.eps)
+    expected = (plain * gain + beta) @ weight.double().T + bias
+    torch.testing.assert_close((plain * gain + moved) @ folded.double().T, expected, atol=2e-4, rtol=0)
+
+
+def test_a_bias_that_cannot_be_folded_is_refused():
+    gain, shift = torch.ones(8), torch.zeros(8)
+    gain[:2], shift[:2] = 1e-6, torch.tensor([0.1, -0.1])
+    with pytest.raises(ConfigError, match="gains so close to 0"):
+        fold_bias(torch.ones(3, 8), torch.ones(3), gain, shift)
+    with pytest.raises(ConfigError, match="gains so close to 0"):
+        fold_bias(torch.ones(3, 8), torch.ones(3), torch.zeros(8), shift)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"activation_function": "gelu_new"}, "activation is 'gelu_new'"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads 4 but decoder_attention_heads 2"),
+        ({"decoder_ffn_dim": 48}, "encoder_ffn_dim 40 but decoder_ffn_dim 48"),
+    ],
+)
+def test_what_locant_cannot_express_is_refused(changes, reason, tokenizer_files, tmp_path):
+    marian_folder(tmp_path / "marian", tokenizer_files, **changes)
+    with pytest.raises(ConfigError, match=reason):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_for_several_target_languages_is_refused(tokenizer_files, tmp_path):
+    vocab = json.loads(tokenizer_files["vocab.json"])
+    files = tokenizer_files | {"vocab.json": json.dumps({**vocab, ">>fra<<": len(vocab)}).encode()}
+    marian_folder(tmp_path / "marian", files)
+    with pytest.raises(ConfigError, match=">>fra<<"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+
+
+def test_missing_and_damaged_files_are_named(tokenizer_files, tmp_path):
+    folder = tmp_path / "marian"
+    with pytest.raises(CheckpointError, match="There is no folder"):
+        import_marian(folder, tmp_path / "run")
+    marian_folder(folder, tokenizer_files)
+    (folder / "source.spm").rename(folder / "kept.spm")
+    with pytest.raises(CheckpointError, match=r"lacks source\.spm"):
+        import_marian(folder, tmp_path / "run")
+    (folder / "source.spm").write_bytes(b"\xff not a model")
+    with pytest.raises(CheckpointError, match=r"source\.spm is damaged"):
+        import_marian(folder, tmp_path / "run")
+    (folder / "kept.spm").replace(folder / "source.spm")
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:1000])
+    with pytest.raises(CheckpointError, match="damaged"):
+        import_marian(folder, tmp_path / "run")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
+        import_marian(folder, tmp_path / "run")
+    (folder / "vocab.json").write_text('{"<unk>": 0}')
+    with pytest.raises(CheckpointError, match="does not name each of the"):
+        import_marian(folder, tmp_path / "run")
+    (folder / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ConfigError, match="type 't5'"):
+        import_marian(folder, tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["marian"]
+
+
+class Code:
+    """What a stranger's pickle could hold."""
+
+    def __reduce__(self):
+        return Path.touch, (Path(self.path),)
+
+
+def test_code_in_a_pickle_is_not_run(tokenizer_files, tmp_path):
+    marian_folder(tmp_path / "marian", tokenizer_files, pickled=True)
+    code = Code()
+    code.path = str(tmp_path / "executed")
+    (tmp_path / "marian" / "pytorch_model.bin").write_bytes(pickle.dumps(code, protocol=2))
+    with pytest.raises(CheckpointError, match="damaged, or hold more than tensors"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_weights_that_do_not_fit_are_refused(tokenizer_files, tmp_path):
+    model = marian_folder(tmp_path / "marian", tokenizer_files, pickled=True)
+    path = tmp_path / "marian" / "pytorch_model.bin"
+    state = model.state_dict()
+    torch.save({**state, "model.encoder.layer_norm.weight": torch.ones(32)}, path)
+    with pytest.raises(ConfigError, match=r"hold 'model\.encoder\.layer_norm\.weight'"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+    torch.save({**state, "model.encoder.embed_positions.weight": torch.ones(64, 32)}, path)
+    with pytest.raises(ConfigError, match="is not Marian's sinusoid"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+    torch.save({**state, "model.decoder.layers.0.fc1.bias": torch.ones(41)}, path)
+    with pytest.raises(CheckpointError, match="are 41, but config"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+    torch.save({name: value for name, value in state.items() if not name.endswith("layers.0.fc2.bias")}, path)
+    with pytest.raises(CheckpointError, match=r"lack the tensor 'model\.encoder\.layers\.0\.fc2\.bias'"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
+
+
+def test_an_imported_tokenizer_is_not_exported_to_hugging_face(tokenizer_files, tmp_path):
+    marian_folder(tmp_path / "marian", tokenizer_files)
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    with pytest.raises(ConfigError, match="normalises text by itself"):
+        export_huggingface(tmp_path / "run", tmp_path / "again")
