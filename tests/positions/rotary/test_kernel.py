@@ -79,11 +79,14 @@ def test_bfloat16_is_rounded_once_and_to_even() -> None:
 
 
 def test_not_a_number_and_infinity_stay() -> None:
-    x = torch.zeros(1, 1, 1, 4).bfloat16()
-    x[..., 0], x[..., 1] = float("nan"), float("inf")
-    found, _ = Rotary(4).rotate(x, x, torch.tensor([0]), torch.tensor([0]))
-    assert found[0, 0, 0, 0].isnan()
-    assert found[0, 0, 0, 1] == float("inf")
+    """Every bfloat16 that is not a number stays one, beside anything, and so does what infinities become."""
+    bits = torch.arange(2**16).to(torch.uint16).view(torch.bfloat16)
+    every = bits[bits.isnan()]
+    x = torch.stack((every, torch.full_like(every, 0.5)), dim=-1)[None, None]
+    still = torch.zeros(len(every), dtype=torch.long)
+    assert Rotary(2).rotate(x, x, still + 5, still)[0].isnan().all()
+    infinite = torch.tensor([[[[float("inf"), 1.0]]]]).bfloat16()
+    assert Rotary(2).rotate(infinite, infinite, still[:1], still[:1])[0][..., 0] == float("inf")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -165,7 +165,7 @@ class Rotary(PositionScheme):
             sine, cosine = (torch.stack(part) for part in zip(*rows, strict=True))
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        turn = Turn.by(sine, cosine, self.config.layout)
+        turn = Turn(cosine, sine, self.config.layout)
         if remembers:
             self._latest = positions, positions._version, lengths, turn
         return turn

@@ -46,37 +46,21 @@ def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 @dataclass(frozen=True)
 class Turn:
-    """Angles to rotate by, prepared for a layout; the layers of a model share them.
+    """Angles to rotate by; the layers of a model share them.
 
     Attributes:
+        cosine: Cosines ``[..., L, n]``, float32 or float64.
+        sine: Sines, likewise.
         layout: Which features form a pair.
-        first: For ``half`` the cosines ``[..., L, 1, n]``; for ``interleaved`` the complex numbers ``[..., L, n]`` of
-            size one whose angles these are.
-        second: For ``half`` the sines ``[..., L, 2, n]``, negated for the first half of the features.
     """
 
+    cosine: Tensor
+    sine: Tensor
     layout: RotaryLayout
-    first: Tensor
-    second: Tensor | None = None
-
-    @classmethod
-    def by(cls, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Turn:
-        """Prepare a rotation by angles with the given sines and cosines ``[..., L, n]``, float32."""
-        if layout == "interleaved":
-            return cls(layout, torch.complex(cosine, sine))
-        return cls(layout, cosine.unsqueeze(-2), torch.stack((-sine, sine), dim=-2))
-
-    def cosine_and_sine(self) -> tuple[Tensor, Tensor]:
-        """Return the cosines and sines ``[..., L, n]``; views for ``half``, copies for ``interleaved``."""
-        if self.second is None:
-            return self.first.real.contiguous(), self.first.imag.contiguous()
-        return self.first[..., 0, :], self.second[..., 1, :]
 
     def backwards(self) -> Turn:
         """Return the rotation by the opposite angles."""
-        if self.second is None:
-            return Turn(self.layout, self.first.conj().resolve_conj())
-        return Turn(self.layout, self.first, -self.second)
+        return Turn(self.cosine, -self.sine, self.layout)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Rotate ``x [B, H, L, D]`` as :func:`rotate_pairs` does."""
@@ -86,8 +70,7 @@ class Turn:
         return _Rotation.apply(x, turn)  # type: ignore[no-untyped-call]
 
     def _double(self) -> Turn:
-        first = self.first.to(torch.complex128 if self.first.is_complex() else torch.float64)
-        return Turn(self.layout, first, None if self.second is None else self.second.double())
+        return Turn(self.cosine.double(), self.sine.double(), self.layout)
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -108,7 +91,7 @@ def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) 
     Returns:
         The rotated features in the shape and dtype of ``x``; the arithmetic is float32 (float64 for float64).
     """
-    return Turn.by(sine.float(), cosine.float(), layout)(x)
+    return Turn(cosine.float(), sine.float(), layout)(x)
 
 
 class _Rotation(torch.autograd.Function):
@@ -125,25 +108,27 @@ class _Rotation(torch.autograd.Function):
 
 
 def _turned(x: Tensor, turn: Turn) -> Tensor:
-    pairs = turn.first.shape[-1]
+    pairs = turn.cosine.shape[-1]
     if _compiles and kernel.serves(x) and not torch.compiler.is_compiling():
-        return kernel.rotate(x, *turn.cosine_and_sine(), interleaved=turn.layout == "interleaved")
+        return kernel.rotate(x, turn.cosine, turn.sine, interleaved=turn.layout == "interleaved")
     if 2 * pairs < x.shape[-1]:
         return torch.cat((_turned(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
-    if turn.second is None:
-        numbers = torch.view_as_complex(x.to(turn.first.real.dtype).reshape(*x.shape[:-1], pairs, 2))
-        return torch.view_as_real(numbers * turn.first).flatten(-2).to(x.dtype)
+    if turn.layout == "interleaved":
+        numbers = torch.view_as_complex(x.to(turn.cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
+        return torch.view_as_real(numbers * torch.complex(turn.cosine, turn.sine)).flatten(-2).to(x.dtype)
     if torch.compiler.is_compiling():
-        return _fused(x, turn.first, turn.second)
+        return _fused(x, turn.cosine, turn.sine)
     if _compiles and x.device.type != "cpu":
-        return _compiled()(x, turn.first, turn.second)
-    return _in_blocks(x, turn.first, turn.second)
+        return _compiled()(x, turn.cosine, turn.sine)
+    return _in_blocks(x, turn.cosine, turn.sine)
 
 
 def _fused(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Rotate halves in a form that a compiler turns into one vectorised pass: both halves are one axis of size two."""
     halves = x.to(cosine.dtype).reshape(*x.shape[:-1], 2, -1)
-    return (halves * cosine + halves.flip(-2) * sine).flatten(-2).to(x.dtype)
+    return (
+        (halves * cosine.unsqueeze(-2) + halves.flip(-2) * torch.stack((-sine, sine), dim=-2)).flatten(-2).to(x.dtype)
+    )
 
 
 def _in_blocks(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -153,6 +138,6 @@ def _in_blocks(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     for start in range(0, x.shape[1], step):
         part, turned = x[:, start : start + step].to(cosine.dtype), result[:, start : start + step]
         a, b = part[..., :pairs], part[..., pairs:]
-        turned[..., :pairs] = (a * cosine[..., 0, :]).addcmul_(b, sine[..., 0, :])
-        turned[..., pairs:] = (b * cosine[..., 0, :]).addcmul_(a, sine[..., 1, :])
+        turned[..., :pairs] = (a * cosine).addcmul_(b, sine, value=-1)
+        turned[..., pairs:] = (b * cosine).addcmul_(a, sine)
     return result
