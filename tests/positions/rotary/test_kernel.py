@@ -143,3 +143,11 @@ def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):
         compile_rotations()
     assert not list((tmp_path / "locant").glob("*.so"))
+
+
+def test_a_cache_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    kernel.load_kernel.cache_clear()
+    with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
+        compile_rotations()

@@ -29,14 +29,19 @@ def load_kernel() -> ctypes.CDLL:
     """Build the kernel, unless a build for this source and processor is in the user's cache, and load it.
 
     Raises:
-        ConfigError: There is no C++ compiler, or it fails.
+        ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
     """
     source = resources.files("locant.positions.rotary").joinpath("kernel.cpp").read_bytes()
     built_for = hashlib.sha256(source + repr((_FLAGS, _VARIANTS, _processor())).encode()).hexdigest()[:16]
     library = _cache_folder() / f"rotation-{built_for}.so"
-    if not library.exists():
-        _build(source, library)
-    return ctypes.CDLL(str(library))
+    try:
+        if not library.exists():
+            _build(source, library)
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise ConfigError(
+            f"The compiled rotation cannot be kept in {library.parent} or loaded from it: {error}"
+        ) from error
 
 
 def serves(x: Tensor) -> bool:
