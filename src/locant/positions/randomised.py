@@ -10,6 +10,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
+from locant.positions.extent import extent_of
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
@@ -113,16 +114,16 @@ class Randomised(PositionScheme):
         require_integer(positions)
         if not positions.numel():
             return positions
-        low, high = (int(end) for end in positions.aminmax())
-        if low < 0:
-            raise DataError(f"Randomised positions count from 0; got {low}.")
+        extent = extent_of(positions)
+        if extent.low < 0:
+            raise DataError(f"Randomised positions count from 0; got {extent.low}.")
         if not self.training:
-            self._require(high + 1, self._evaluation_length, "evaluation_length")
+            self._require(extent.high + 1, self._evaluation_length, "evaluation_length")
             generator = torch.Generator().manual_seed(self.seed)
             chosen = torch.randperm(self._range, generator=generator)[: self._evaluation_length].sort().values
         else:
-            if self._training_draw is None or high >= len(self._training_draw):
-                self.draw(high + 1)
+            if self._training_draw is None or extent.high >= len(self._training_draw):
+                self.draw(extent.high + 1)
             assert self._training_draw is not None
             chosen = self._training_draw
         return chosen.to(positions.device)[positions.long()]
@@ -130,7 +131,7 @@ class Randomised(PositionScheme):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Draw anew in training, then let the wrapped scheme act; shapes as in :meth:`PositionScheme.embed`."""
         if self.training and positions.numel():
-            self.draw(int(positions.max()) + 1)
+            self.draw(extent_of(positions).high + 1)
         return self.scheme.embed(x, self.drawn(positions))
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
+from locant.positions.extent import extent_of
 from locant.positions.scheme import PositionScheme
 from locant.positions.scores.lookup import distinct
 
@@ -37,7 +38,7 @@ def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
 
 def _is_run(positions: Tensor) -> bool:
     """Return whether positions are ``n, n + 1, n + 2, ...`` for all rows of a batch."""
-    return positions.dim() == 1 and positions.numel() > 0 and bool((positions.long().diff() == 1).all())
+    return positions.dim() == 1 and positions.numel() > 0 and extent_of(positions).is_run
 
 
 def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -117,8 +118,8 @@ class RelativeBias(PositionScheme, ABC):
             The biases ``[H, n]`` and the relative position of the first, or ``None`` where the bias depends on more
             than the relative position.
         """
-        lowest = int(k_positions.min()) - int(q_positions.max())
-        highest = int(k_positions.max()) - int(q_positions.min())
+        queries, keys = extent_of(q_positions), extent_of(k_positions)
+        lowest, highest = keys.low - queries.high, keys.high - queries.low
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:

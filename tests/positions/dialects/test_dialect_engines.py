@@ -27,6 +27,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import DynamicNTK, Linear, Llama3, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
 
 _MODEL = {"model_type": "llama", "head_dim": 32, "rope_theta": 10000.0, "max_position_embeddings": 2048}
+_LINEAR = {"rope_type": "linear", "factor": 8.0}
 _YARN = YaRN(factor=4.0, original_length=2048)
 _LONGROPE = LongRoPE(short_factors=[1, 1], long_factors=[1, 2], original_length=8, factor=2)
 
@@ -162,6 +163,8 @@ def test_vllm_takes_the_attention_scale_in_the_words_of_all_releases() -> None:
             _MODEL,
             "extrapolation_factor 0.5",
         ),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 0.0}}, _MODEL, "must be at least 1; got 0"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": -4, "attn_factor": 1.0}}, _MODEL, "at least 1; got -4"),
     ],
 )
 def test_wrong_overrides_of_vllm_are_refused(overrides: Any, config: Any, message: str) -> None:
@@ -172,8 +175,25 @@ def test_wrong_overrides_of_vllm_are_refused(overrides: Any, config: Any, messag
 def test_vllm_ignoring_attention_factor_is_a_finding() -> None:
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.0}
     findings = read_vllm({"rope_scaling": rope}, _MODEL).findings
-    assert "ignore attention_factor" in findings[0].message
-    assert "1.13863" in findings[0].remedy  # 0.1 ln 4 + 1
+    assert "ignores attention_factor and mscale: 1.13863" in findings[0].message  # 0.1 ln 4 + 1
+    assert "attn_factor 0.878249 " in findings[0].remedy  # its inverse
+    assert not read_vllm({"rope_scaling": rope | {"attn_factor": 1 / (0.1 * math.log(4) + 1)}}, _MODEL).findings
+
+
+@pytest.mark.parametrize(("model_type", "warned"), [("deepseek_v3", False), ("kimi_k2", False), ("llama", True)])
+def test_vllm_heeds_mscale_in_deepseeks_family_alone(model_type: str, warned: bool) -> None:
+    scores = {"mscale": 1.0, "mscale_all_dim": 1.0}
+    rope = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, **scores}
+    config = {"model_type": model_type, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_scaling": rope}
+    findings = [finding for finding in read_vllm({}, config).findings if finding.severity == "warning"]
+    assert bool(findings) is warned
+
+
+def test_vllm_takes_gemma_3s_length_as_extended_already() -> None:
+    configs = read_vllm({}, {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": _LINEAR})
+    assert configs.configs["full_attention"].scaling == Linear(factor=8.0)
+    assert {config.max_length for config in configs.configs.values()} == {131072}
+    assert read_vllm({}, _MODEL | {"rope_scaling": _LINEAR}).config.max_length == 8 * 2048
 
 
 def test_deepseek_2_keeps_a_tenth_of_mscale_in_gguf() -> None:

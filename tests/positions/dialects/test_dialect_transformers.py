@@ -7,7 +7,8 @@ import importlib
 from typing import Any
 
 import pytest
-from published_models import GEMMA_3, MODELS
+from huggingface_peer import assert_same_frequencies
+from published_models import MODELS
 from rotary_examples import PAIRS
 
 from locant.positions.dialects import families, read_huggingface, write_huggingface
@@ -18,40 +19,13 @@ pytest.importorskip("transformers")
 
 import torch
 from transformers import CONFIG_MAPPING
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-
-def _assert_same_frequencies(
-    theirs: Any, ours: RotaryConfig, layer: str | None = None, length: int | None = None
-) -> None:
-    """Compare with the frequencies and the attention scale that transformers makes of its configuration object."""
-    theirs.standardize_rope_params()
-    rope = theirs.rope_parameters[layer] if layer else theirs.rope_parameters
-    assert rope["rope_theta"] == pytest.approx(ours.base)
-    options = {"layer_type": layer} if layer else {}
-    if rope["rope_type"] == "default":
-        head_dim = getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
-        dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
-        frequencies, scale = 1 / rope["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim), 1.0
-    else:
-        frequencies, scale = ROPE_INIT_FUNCTIONS[rope["rope_type"]](theirs, "cpu", seq_len=length, **options)
-    expected = torch.tensor([float(frequency) for frequency in ours.frequencies(length)], dtype=torch.float64)
-    torch.testing.assert_close(frequencies.double(), expected, rtol=1e-6, atol=0)
-    assert scale == pytest.approx(ours.attention_scale(length), rel=1e-6)
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("length", [None, 100_000])
-def test_published_models_have_the_frequencies_of_transformers(model: str, length: int | None) -> None:
+def test_published_models_have_the_frequencies_of_transformers_in_long_texts(model: str) -> None:
     entries = copy.deepcopy({key: value for key, value in MODELS[model].items() if key != "model_type"})
     theirs = CONFIG_MAPPING[MODELS[model]["model_type"]](**entries)
-    _assert_same_frequencies(theirs, read_huggingface(MODELS[model]).config, length=length)
-
-
-def test_gemma_3_has_the_frequencies_of_transformers() -> None:
-    theirs = CONFIG_MAPPING["gemma3"](text_config=copy.deepcopy(GEMMA_3["text_config"])).text_config
-    for layer, config in read_huggingface(GEMMA_3).configs.items():
-        _assert_same_frequencies(theirs, config, layer)
+    assert_same_frequencies(theirs, read_huggingface(MODELS[model]).config, length=100_000)
 
 
 _EXTENSION = {"original_length": 2048, "factor": 4.0}
@@ -84,13 +58,13 @@ def test_transformers_takes_what_is_written(scaling: FrequencyScaling, version: 
             if scaling.name != "ntk"
             else RotaryConfig(head_dim=2 * PAIRS, base=theirs.rope_parameters["rope_theta"])
         )
-        _assert_same_frequencies(theirs, expected, length=length)
+        assert_same_frequencies(theirs, expected, length=length)
 
 
 def test_transformers_takes_a_partly_rotated_head() -> None:
     config = RotaryConfig(head_dim=98, rotary_dim=54)
     theirs = CONFIG_MAPPING["llama"](**write_huggingface(config))
-    _assert_same_frequencies(theirs, config)
+    assert_same_frequencies(theirs, config)
 
 
 @pytest.mark.parametrize(

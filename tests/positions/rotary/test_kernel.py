@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from locant import compiler
+from locant.compiler import load_library
 from locant.errors import ConfigError
 from locant.positions import MultimodalRotary, Rotary, compile_rotations
 from locant.positions.rotary import kernel
@@ -23,11 +25,11 @@ LAYOUTS = ["half", "interleaved"]
 def _compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        kernel.load_kernel.cache_clear()
+        load_library.cache_clear()
         compile_rotations()
         yield
         compile_rotations(False)
-        kernel.load_kernel.cache_clear()
+        load_library.cache_clear()
 
 
 def heads(*shape: int, seed: int = 0) -> Tensor:
@@ -120,11 +122,11 @@ def test_other_schemes_and_dtypes() -> None:
 
 def test_a_build_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kernel.load_kernel.cache_clear()
+    load_library.cache_clear()
     kernel.load_kernel()
     (library,) = (tmp_path / "locant").iterdir()
-    monkeypatch.setattr(kernel, "_build", None)
-    kernel.load_kernel.cache_clear()
+    monkeypatch.setattr(compiler, "_build", None)
+    load_library.cache_clear()
     kernel.load_kernel()
     assert library.name.startswith("rotation-")
 
@@ -134,9 +136,9 @@ def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.Monke
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)
-    kernel.load_kernel.cache_clear()
+    load_library.cache_clear()
     monkeypatch.setenv("CXX", str(broken))
-    with pytest.raises(ConfigError, match=r"could not build the rotation\. It said: out of order"):
+    with pytest.raises(ConfigError, match=r"could not build rotation.cpp\. It said: out of order"):
         compile_rotations()
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -148,6 +150,6 @@ def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_cache_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    kernel.load_kernel.cache_clear()
+    load_library.cache_clear()
     with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
         compile_rotations()

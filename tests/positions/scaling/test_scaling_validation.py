@@ -80,7 +80,7 @@ def test_without_the_trained_length(kind: type[FrequencyScaling]) -> None:
             "length; otherwise target_length should be 131072",
         ),
         (lambda: YaRN(original_length=8192, target_length=4096), "target_length 4096, .* below original_length 8192"),
-        (lambda: NTKByParts(factor=2, original_length=8, beta_slow=32), "beta_slow 32 and beta_fast 32"),
+        (lambda: NTKByParts(factor=2, original_length=8, beta_slow=33), "beta_slow 33 and beta_fast 32"),
         (lambda: NTKByParts(factor=2, original_length=8, beta_slow=0), "beta_slow .* above 0; got 0"),
         (lambda: NTKByParts(factor=2, original_length=8, truncate="no"), "truncate .* true or false; got 'no'"),
         (

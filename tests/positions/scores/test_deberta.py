@@ -1,8 +1,23 @@
 import math
-from typing import Any
 
 import pytest
 import torch
+from content_bias import (
+    PLACES,
+    SHIFTS,
+    SMALL_INTEGERS,
+    TEXTS,
+    D,
+    E,
+    H,
+    assert_decoding_gives_the_rows_of_a_full_pass,
+    assert_gradients,
+    assert_loads_and_computes_the_same,
+    assert_only_differences_count,
+    assert_takes_integers,
+    distance_of,
+    heads,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -10,8 +25,6 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.scheme import AttentionShape
 from locant.positions.scores.deberta import DeBERTa
-
-E, H, D = 12, 3, 4
 
 
 def built(dtype: torch.dtype = torch.float32, max_distance: int = 4, buckets: int = 0) -> DeBERTa:
@@ -21,10 +34,6 @@ def built(dtype: torch.dtype = torch.float32, max_distance: int = 4, buckets: in
     return scheme.to(dtype)
 
 
-def heads(length: int, batch: int = 2, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(batch, H, length, D, dtype=dtype)
-
-
 def formula(scheme: DeBERTa, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
     """Equations 3 and 4 with ``delta(i, j)`` in both terms, pair by pair, in float64."""
     projections = scheme.embeddings, scheme.key_projection, scheme.query_projection
@@ -32,7 +41,7 @@ def formula(scheme: DeBERTa, q: Tensor, k: Tensor, q_positions: Tensor, k_positi
     q, k, limit = q.detach().double(), k.detach().double(), len(p) // 2
     bias = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in bias.shape)).tolist():
-        distance = int(q_positions.expand(len(q), -1)[b, i]) - int(k_positions.expand(len(q), -1)[b, j])
+        distance = distance_of(q_positions, k_positions, len(q), (b, i, j))
         row = 0 if distance <= -limit else 2 * limit - 1 if distance >= limit else distance + limit
         own = slice(h * D, (h + 1) * D)
         both = q[b, h, i] @ (p[row] @ w_k)[own] + k[b, h, j] @ (p[row] @ w_q)[own]
@@ -44,11 +53,7 @@ def formula(scheme: DeBERTa, q: Tensor, k: Tensor, q_positions: Tensor, k_positi
     ("q_positions", "k_positions"),
     [
         (torch.arange(11), torch.arange(11)),
-        (torch.tensor([6]), torch.arange(7)),
-        (torch.arange(3), torch.arange(100, 106)),
-        (torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]]), torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]])),
-        (torch.tensor([[4], [9]]), torch.arange(10)),
-        (torch.tensor([3, 0, 7]), torch.tensor([[5, 5, 1], [2, 0, 9]])),
+        *PLACES,
         (torch.tensor([0, 2**40]), torch.tensor([-(2**40), 1, 2])),
     ],
 )
@@ -135,39 +140,22 @@ def test_logarithmic_buckets(max_distance: int, buckets: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(-(2**40), 2**40), st.lists(st.integers(-9, 9), min_size=1, max_size=6), st.sampled_from([0, 4]))
+@given(SHIFTS, TEXTS, st.sampled_from([0, 4]))
 def test_only_differences_of_positions_count(shift: int, places: list[int], buckets: int) -> None:
-    scheme, positions = built(max_distance=6, buckets=buckets), torch.tensor(places)
-    q, k = heads(len(places)), heads(len(places))
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert torch.equal(bias, scheme.score_bias(q, k, positions + shift, positions + shift))
+    assert_only_differences_count(built(max_distance=6, buckets=buckets), places, shift)
 
 
 def test_decoding_with_a_cache_gives_the_rows_of_a_full_pass() -> None:
-    scheme, positions = built(), torch.arange(9)
-    q, k = heads(9), heads(9)
-    full = scheme.score_bias(q, k, positions, positions)
-    for i in range(9):
-        step = scheme.score_bias(q[:, :, i : i + 1], k[:, :, : i + 1], positions[i : i + 1], positions[: i + 1])
-        torch.testing.assert_close(step, full[:, :, i : i + 1, : i + 1])
+    assert_decoding_gives_the_rows_of_a_full_pass(built(), 9)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
 def test_integer_dtypes(dtype: torch.dtype) -> None:
-    scheme, q, k = built(max_distance=80), heads(2), heads(4)
-    positions = torch.tensor([90, 1, 2, 3])
-    bias = scheme.score_bias(q, k, positions[1:3], positions)
-    assert torch.equal(bias, scheme.score_bias(q, k, positions[1:3].to(dtype), positions.to(dtype)))
+    assert_takes_integers(built(max_distance=80), dtype)
 
 
 def test_gradients() -> None:
-    scheme, positions = built(torch.float64, max_distance=2), torch.arange(3)
-    inputs = [heads(2, 1, torch.float64).requires_grad_(), heads(3, 1, torch.float64).requires_grad_()]
-
-    def bias(*arguments: Any) -> Tensor:
-        return scheme.score_bias(*arguments[:2], positions[1:], positions)
-
-    assert torch.autograd.gradcheck(bias, (*inputs, *scheme.parameters()))
+    assert_gradients(built(torch.float64, max_distance=2))
 
 
 def test_bfloat16_rounds_only_parameters_and_results() -> None:
@@ -191,12 +179,7 @@ def test_built_on_the_meta_device() -> None:
         "query_projection": (E, E),
         "key_projection": (E, E),
     }
-    other = built(max_distance=40, buckets=8)
-    scheme.load_state_dict(other.state_dict())
-    q, k, positions = heads(30), heads(30), torch.arange(30)
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert torch.equal(bias, other.score_bias(q, k, positions, positions))
-    assert scheme.per_layer
+    assert_loads_and_computes_the_same(scheme, built(max_distance=40, buckets=8), 30)
 
 
 def test_initial_scales() -> None:

@@ -1,17 +1,29 @@
 import math
-from typing import Any
 
 import pytest
 import torch
+from content_bias import (
+    PLACES,
+    SHIFTS,
+    SMALL_INTEGERS,
+    TEXTS,
+    D,
+    E,
+    H,
+    assert_decoding_gives_the_rows_of_a_full_pass,
+    assert_gradients,
+    assert_loads_and_computes_the_same,
+    assert_only_differences_count,
+    assert_takes_integers,
+    distance_of,
+    heads,
+)
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.scheme import AttentionShape
 from locant.positions.scores.transformer_xl import TransformerXL
-
-E, H, D = 12, 3, 4
 
 
 def built(seed: int = 0, dtype: torch.dtype = torch.float32) -> TransformerXL:
@@ -23,17 +35,13 @@ def built(seed: int = 0, dtype: torch.dtype = torch.float32) -> TransformerXL:
     return scheme.to(dtype)
 
 
-def heads(length: int, batch: int = 2, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(batch, H, length, D, dtype=dtype)
-
-
 def formula(scheme: TransformerXL, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
     """Terms (b), (c) and (d) of section 3.3, pair by pair, in float64."""
     u, v, w = (p.detach().double() for p in (scheme.content_bias, scheme.position_bias, scheme.projection))
     q, k = q.detach().double(), k.detach().double()
     bias = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in bias.shape)).tolist():
-        distance = int(q_positions.expand(len(q), -1)[b, i]) - int(k_positions.expand(len(q), -1)[b, j])
+        distance = distance_of(q_positions, k_positions, len(q), (b, i, j))
         angles = [distance / 10000 ** (2 * m / E) for m in range(E // 2)]
         sinusoid = torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
         r = sinusoid @ w[:, h * D : (h + 1) * D]
@@ -45,11 +53,7 @@ def formula(scheme: TransformerXL, q: Tensor, k: Tensor, q_positions: Tensor, k_
     ("q_positions", "k_positions"),
     [
         (torch.arange(5), torch.arange(5)),
-        (torch.tensor([6]), torch.arange(7)),
-        (torch.arange(3), torch.arange(100, 106)),
-        (torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]]), torch.tensor([[-2, -1, 0, 1], [0, 1, 2, 3]])),
-        (torch.tensor([[4], [9]]), torch.arange(10)),
-        (torch.tensor([3, 0, 7]), torch.tensor([[5, 5, 1], [2, 0, 9]])),
+        *PLACES,
         (torch.tensor([0, 1, 70_000, 3_000_000]), torch.tensor([1, 2_000_000])),
     ],
 )
@@ -88,39 +92,22 @@ def test_xlnet(attention: str, queries: int, keys: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(-(2**40), 2**40), st.lists(st.integers(-9, 9), min_size=1, max_size=6))
+@given(SHIFTS, TEXTS)
 def test_only_differences_of_positions_count(shift: int, places: list[int]) -> None:
-    scheme, positions = built(), torch.tensor(places)
-    q, k = heads(len(places)), heads(len(places))
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert torch.equal(bias, scheme.score_bias(q, k, positions + shift, positions + shift))
+    assert_only_differences_count(built(), places, shift)
 
 
 def test_decoding_with_a_cache_gives_the_rows_of_a_full_pass() -> None:
-    scheme, positions = built(), torch.arange(7)
-    q, k = heads(7), heads(7)
-    full = scheme.score_bias(q, k, positions, positions)
-    for i in range(7):
-        step = scheme.score_bias(q[:, :, i : i + 1], k[:, :, : i + 1], positions[i : i + 1], positions[: i + 1])
-        torch.testing.assert_close(step, full[:, :, i : i + 1, : i + 1])
+    assert_decoding_gives_the_rows_of_a_full_pass(built(), 7)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
 def test_integer_dtypes(dtype: torch.dtype) -> None:
-    scheme, q, k = built(), heads(2), heads(4)
-    positions = torch.tensor([90, 1, 2, 3])
-    bias = scheme.score_bias(q, k, positions[1:3], positions)
-    assert torch.equal(bias, scheme.score_bias(q, k, positions[1:3].to(dtype), positions.to(dtype)))
+    assert_takes_integers(built(), dtype)
 
 
 def test_gradients() -> None:
-    scheme, positions = built(dtype=torch.float64), torch.arange(3)
-    inputs = [heads(2, 1, torch.float64).requires_grad_(), heads(3, 1, torch.float64).requires_grad_()]
-
-    def bias(*arguments: Any) -> Tensor:
-        return scheme.score_bias(*arguments[:2], positions[1:], positions)
-
-    assert torch.autograd.gradcheck(bias, (*inputs, *scheme.parameters()))
+    assert_gradients(built(dtype=torch.float64))
 
 
 def test_bfloat16_rounds_only_parameters_and_results() -> None:
@@ -144,12 +131,7 @@ def test_built_on_the_meta_device() -> None:
         "projection": (E, H * D),
     }
     assert list(scheme.state_dict()) == ["content_bias", "position_bias", "projection"]
-    other = built()
-    scheme.load_state_dict(other.state_dict())
-    q, k, positions = heads(4), heads(4), torch.arange(4)
-    bias = scheme.score_bias(q, k, positions, positions)
-    assert torch.equal(bias, other.score_bias(q, k, positions, positions))
-    assert scheme.per_layer
+    assert_loads_and_computes_the_same(scheme, built(), 4)
 
 
 def test_errors() -> None:

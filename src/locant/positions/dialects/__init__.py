@@ -11,7 +11,8 @@ from locant.positions.dialects.huggingface import read_huggingface
 from locant.positions.dialects.huggingface_writer import write_huggingface
 from locant.positions.dialects.llamacpp import read_llamacpp, write_llamacpp
 from locant.positions.dialects.reading import Finding, Reading
-from locant.positions.dialects.vllm import derived_max_model_len, read_vllm, write_vllm
+from locant.positions.dialects.vllm import read_vllm
+from locant.positions.dialects.vllm_writer import derived_max_model_len, write_vllm
 
 __all__ = [
     "Finding",

@@ -21,7 +21,7 @@ _TEXT_PARTS = ("text_config", "llm_config", "language_config")
 _ROPE_KEYS = [
     *("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq", "global_rope_theta"),
     *("local_rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_dim", "rope_interleave", "qk_rope_head_dim"),
-    *("no_rope_layers", "no_rope_layer_interval"),
+    *("no_rope_layers", "no_rope_layer_interval", "rotary", "rope_interleaved"),
 ]
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
@@ -51,7 +51,8 @@ def read_huggingface(config: Mapping[str, Any]) -> Reading:
         (128, 'linear', 8.0)
     """
     findings: list[Finding] = []
-    top = Fields(_text_part(config), "config.json")
+    top = Fields(text_part(config), "config.json")
+    _refuse_other_positions(top)
     model_type = top.text("model_type") or Fields(config, "config.json").text("model_type")
     layout = families.layout_of(model_type, top.flag("rope_interleave"))
     if model_type not in families.INTERLEAVED | families.HALF:
@@ -63,7 +64,15 @@ def read_huggingface(config: Mapping[str, Any]) -> Reading:
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )
         )
-    if top.get("no_rope_layers") or top.get("no_rope_layer_interval"):
+    if top.flag("rope_interleaved") and layout == "half":
+        findings.append(
+            Finding(
+                "warning",
+                f"config.json has rope_interleaved true, but the class of '{model_type}' in transformers pairs halves.",
+                "Compare with the code that trained the model; weights may have to be permuted from one to the other.",
+            )
+        )
+    if any([top.get("no_rope_layers"), top.get("no_rope_layer_interval")]):
         findings.append(Finding("note", "Some layers of this model do not rotate at all.", "See no_rope_layers."))
     max_length = top.whole("max_position_embeddings") or top.whole("n_positions")
     original_length = top.whole("original_max_position_embeddings")
@@ -95,7 +104,12 @@ def read_huggingface(config: Mapping[str, Any]) -> Reading:
     return Reading(configs, tuple(findings), multimodal)
 
 
-def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole.
+
+    Raises:
+        ConfigError: An entry about rotary positions stands beside that part and contradicts it.
+    """
     for name in _TEXT_PARTS:
         part = config.get(name)
         if not isinstance(part, Mapping):
@@ -108,6 +122,14 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
                 )
         return part
     return config
+
+
+def _refuse_other_positions(top: Fields) -> None:
+    """Raise ConfigError for a model that has no rotary positions: GPT-J and Falcon can be told so."""
+    if top.flag("rotary") is False:
+        raise ConfigError("config.json has rotary false: the model is said to have no rotary positions.")
+    if top.flag("alibi"):
+        raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
 
 
 def _layers(top: Fields, model_type: str | None) -> dict[str, tuple[Fields, float | None]]:

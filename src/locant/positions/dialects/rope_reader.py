@@ -144,7 +144,7 @@ def _extension(rope: Fields, around: Surroundings, kind: str, original: int | No
 
 
 def _compare(where: str, kind: str, factor: float, original: int, declared: int, around: Surroundings) -> None:
-    reached = round(factor * original)
+    reached = factor * original
     if abs(factor * declared - original) <= 0.5:
         raise ConfigError(
             f"original_max_position_embeddings in {where} is {original}, which is factor {factor:g} times "
@@ -155,14 +155,16 @@ def _compare(where: str, kind: str, factor: float, original: int, declared: int,
         around.warn(
             f"original_max_position_embeddings and max_position_embeddings are both {original}, with factor "
             f"{factor:g} of the scaling '{kind}'.",
-            f"If {original} is the length trained before the extension, raise max_position_embeddings to {reached}; if "
-            f"it is the extended length, original_max_position_embeddings should be {round(original / factor)}.",
+            f"If {original} is the length trained before the extension, raise max_position_embeddings to "
+            f"{reached:.0f}; if it is the extended length, original_max_position_embeddings should be "
+            f"{original / factor:.0f}.",
         )
     elif declared < reached - 0.5 and kind != "llama3":
         around.warn(
-            f"factor {factor:g} makes {reached} of original_max_position_embeddings {original}, but "
+            f"factor {factor:g} makes {reached:.0f} of original_max_position_embeddings {original}, but "
             f"max_position_embeddings is {declared}. transformers uses the factor.",
-            f"Set factor to {declared / original:g} for {declared} tokens, or max_position_embeddings to {reached}.",
+            f"Set factor to {declared / original:g} for {declared} tokens, or max_position_embeddings to "
+            f"{reached:.0f}.",
         )
 
 

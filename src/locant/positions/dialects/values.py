@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from locant.errors import ConfigError, nearest
-from locant.positions.scaling.frequency import is_number
+from locant.positions.scaling.frequency import MOST_TOKENS, is_number
 
 
 class Fields:
@@ -44,6 +45,8 @@ class Fields:
             return None
         if not is_number(value) or value != int(value) or value < 1:
             raise self._wrong(name, value, "a positive whole number")
+        if value > MOST_TOKENS:
+            raise self._wrong(name, value, f"at most {MOST_TOKENS}")
         return int(value)
 
     def flag(self, name: str) -> bool | None:
@@ -104,7 +107,7 @@ class Fields:
                     raise ConfigError(f"'{close}' in {self.where} is not known. Did you mean '{name}'?")
 
     def _wrong(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {value!r}.")
+        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {reprlib.repr(value)}.")
 
 
 def agreed(first: float | None, second: float | None, message: str) -> float | None:

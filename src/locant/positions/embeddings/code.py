@@ -10,6 +10,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
+from locant.positions.extent import extent_of
 from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
 
 Combination = Literal["add", "concatenate"]
@@ -78,7 +79,7 @@ def require_positions(positions: Tensor, limit: int, remedy: str) -> None:
     """Raise DataError unless ``0 <= position < limit``; said before any device kernel indexes a table."""
     require_integer(positions)
     if positions.numel():
-        low, high = (int(end) for end in positions.aminmax())
-        if low < 0 or high >= limit:
-            wrong = high if high >= limit else low
+        extent = extent_of(positions)
+        if extent.low < 0 or extent.high >= limit:
+            wrong = extent.high if extent.high >= limit else extent.low
             raise DataError(f"Position {wrong} is outside the {limit} known positions (0 to {limit - 1}). {remedy}")

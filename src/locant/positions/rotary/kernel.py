@@ -1,47 +1,28 @@
-"""Builds, loads and calls the CPU kernel of the rotation, ``kernel.cpp``."""
+"""Builds, loads and calls the CPU kernel of the rotation, ``rotation.cpp``."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
-from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError
+from locant.compiler import load_library
 
-_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC")
-# Tried one after the other: for x86; for other processors; for compilers without OpenMP, on one thread.
-_VARIANTS = (("-fopenmp", "-mprefer-vector-width=512"), ("-fopenmp",), ())
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
+_Layout = ctypes.c_int64 * 15
 
 
-@lru_cache(maxsize=1)
 def load_kernel() -> ctypes.CDLL:
-    """Build the kernel, unless a build for this source and processor is in the user's cache, and load it.
+    """Build the kernel, unless that was done before, and load it.
 
     Raises:
         ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
     """
-    source = resources.files("locant.positions.rotary").joinpath("kernel.cpp").read_bytes()
-    built_for = hashlib.sha256(source + repr((_FLAGS, _VARIANTS, _processor())).encode()).hexdigest()[:16]
-    library = _cache_folder() / f"rotation-{built_for}.so"
-    try:
-        if not library.exists():
-            _build(source, library)
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise ConfigError(
-            f"The compiled rotation cannot be kept in {library.parent} or loaded from it: {error}"
-        ) from error
+    library = load_library("locant.positions.rotary", "rotation.cpp")
+    for name in _FUNCTIONS.values():
+        getattr(library, name).argtypes = [ctypes.c_void_p] * 4 + [_Layout, ctypes.c_int]
+    return library
 
 
 def serves(x: Tensor) -> bool:
@@ -66,43 +47,14 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor, *, interleaved: bool) -> Ten
         return out
     batch, heads, length, features = x.shape
     tables = [_batch_and_row_stride(table) for table in (cosine, sine)]
-    numbers = [batch, heads, length, features, cosine.shape[-1], *x.stride()[:3], *out.stride()[:3]]
-    layout = (ctypes.c_int64 * 15)(*numbers, *tables[0], *tables[1])
-    pointers = [ctypes.c_void_p(part.data_ptr()) for part in (x, out, cosine, sine)]
-    getattr(load_kernel(), _FUNCTIONS[x.dtype])(*pointers, layout, ctypes.c_int(interleaved))
+    layout = _Layout(
+        batch, heads, length, features, cosine.shape[-1], *x.stride()[:3], *out.stride()[:3], *tables[0], *tables[1]
+    )
+    function = getattr(load_library("locant.positions.rotary", "rotation.cpp"), _FUNCTIONS[x.dtype])
+    function(x.data_ptr(), out.data_ptr(), cosine.data_ptr(), sine.data_ptr(), layout, interleaved)
     return out
 
 
 def _batch_and_row_stride(table: Tensor) -> tuple[int, int]:
     shared = table.dim() == 2 or table.shape[0] == 1
     return (0 if shared else table.stride(0)), table.stride(-2)
-
-
-def _build(source: bytes, library: Path) -> None:
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
-    if compiler is None:
-        raise ConfigError("Compiled rotations need a C++ compiler, and neither c++, g++ nor clang++ was found.")
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        code, built = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
-        code.write_bytes(source)
-        for variant in _VARIANTS:
-            command = [compiler, *_FLAGS, *variant, str(code), "-o", str(built)]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
-            if run.returncode == 0:
-                # Two processes may build at once: the last one's file takes the place of an equal one.
-                built.replace(library)
-                return
-    said = (run.stderr.strip().splitlines() or ["nothing"])[0]
-    raise ConfigError(f"The C++ compiler {compiler} could not build the rotation. It said: {said}")
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "locant"
-
-
-def _processor() -> str:
-    """Return what a build for this processor depends on."""
-    info = Path("/proc/cpuinfo")
-    flags = [line for line in info.read_text().splitlines() if line.startswith("flags")][:1] if info.exists() else []
-    return f"{platform.machine()} {platform.processor()} {flags}"

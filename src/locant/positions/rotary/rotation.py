@@ -65,7 +65,7 @@ class Turn:
     def __call__(self, x: Tensor) -> Tensor:
         """Rotate ``x [B, H, L, D]`` as :func:`rotate_pairs` does."""
         turn = self._double() if x.dtype == torch.float64 else self
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
             return _turned(x, turn)
         return _Rotation.apply(x, turn)  # type: ignore[no-untyped-call]
 

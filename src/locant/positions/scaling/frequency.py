@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT
 
+MOST_TOKENS = (1 << 63) - 1
+"""Length of the longest text of which every position is a 64-bit integer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyScaling(ABC):
@@ -117,7 +120,13 @@ class Extension(FrequencyScaling):
         if self.factor is None:
             self._fill_in_factor()
         elif self.original_length is not None and self.target_length is None:
-            object.__setattr__(self, "target_length", round(self.factor * self.original_length))
+            reached = self.factor * self.original_length
+            if reached > MOST_TOKENS:
+                raise ConfigError(
+                    f"The scaling '{self.name}' has factor {self.factor:g}, which makes {reached:g} of original_length "
+                    f"{self.original_length}: beyond all positions, which are 64-bit integers."
+                )
+            object.__setattr__(self, "target_length", round(reached))
         elif self.original_length is not None:
             self._check_agreement()
 
@@ -182,8 +191,13 @@ def check_base(base: float) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is a finite number; True and False are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Tell whether a value is a finite number that a float can hold; True and False are not."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_number(scaling: str, field: str, value: float, *, minimum: float) -> None:
@@ -204,6 +218,8 @@ def check_length(scaling: str, field: str, value: int) -> None:
     """Raise ConfigError unless ``value`` is a positive whole number of tokens."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{field} of the scaling '{scaling}' must be a positive whole number; got {value!r}.")
+    if value > MOST_TOKENS:
+        raise ConfigError(f"{field} of the scaling '{scaling}' is beyond all positions, which are 64-bit integers.")
 
 
 def check_target(scaling: str, target_length: int, original_length: int) -> None:

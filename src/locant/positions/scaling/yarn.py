@@ -40,7 +40,7 @@ class NTKByParts(Extension):
         factor: ``target_length / original_length``, at least 1.
         target_length: Length in tokens that the model shall read.
         beta_fast: Turns from which on a pair keeps its frequency.
-        beta_slow: Turns up to which a pair is interpolated; below ``beta_fast``.
+        beta_slow: Turns up to which a pair is interpolated; at most ``beta_fast``.
         truncate: Whether the two indices are rounded outwards to whole pairs.
 
     Example:
@@ -62,10 +62,10 @@ class NTKByParts(Extension):
         super().__post_init__()
         check_positive(self.name, "beta_fast", self.beta_fast)
         check_positive(self.name, "beta_slow", self.beta_slow)
-        if self.beta_slow >= self.beta_fast:
+        if self.beta_slow > self.beta_fast:
             raise ConfigError(
                 f"The scaling '{self.name}' has beta_slow {self.beta_slow:g} and beta_fast {self.beta_fast:g}: "
-                "pairs are kept from beta_fast turns on and interpolated up to beta_slow, so beta_slow must be smaller."
+                "pairs are kept from beta_fast turns on and interpolated up to beta_slow, which must not be larger."
             )
         if not isinstance(self.truncate, bool):
             raise ConfigError(f"truncate of the scaling '{self.name}' must be true or false; got {self.truncate!r}.")
@@ -116,7 +116,7 @@ class YaRN(NTKByParts):
         factor: ``target_length / original_length``, at least 1.
         target_length: Length in tokens that the model shall read.
         beta_fast: Turns from which on a pair keeps its frequency.
-        beta_slow: Turns up to which a pair is interpolated; below ``beta_fast``.
+        beta_slow: Turns up to which a pair is interpolated; at most ``beta_fast``.
         truncate: Whether the two indices are rounded outwards to whole pairs.
         attention_factor: The attention scale itself, instead of the formula.
         mscale: Weight of the logarithm in the numerator.

@@ -1,0 +1,48 @@
+// What the kernels share: reading and writing float32 and bfloat16, and an exponential function that vectorises.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+struct BFloat16 {
+  uint16_t bits;
+};
+
+inline float widen(float value) { return value; }
+
+inline float widen(BFloat16 value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+inline void store(float value, float* to) { *to = value; }
+
+// Rounds to the nearest, ties to even. NaN stays NaN without a test: one that comes from a bfloat16, or from infinity,
+// has no bits that rounding could carry over.
+inline void store(float value, BFloat16* to) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  to->bits = static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// e^x to about 1e-7 within -87 <= x <= 88 (Cody and Waite's reduction, polynomial of the Cephes library); further out it
+// stays at the value of the nearer end.
+inline float exponential(float x) {
+  x = std::min(std::max(x, -87.0f), 88.0f);
+  const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  return (p * r * r + r + 1.0f) * scale;
+}

@@ -1,0 +1,49 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locant.positions import extent
+from locant.positions.embeddings.learned import Learned
+from locant.positions.extent import extent_of
+from locant.positions.scores.alibi import ALiBi
+
+
+@given(
+    st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5) | st.builds(lambda n: [n, n + 1], st.integers(0, 9))
+)
+def test_what_is_known_is_what_python_finds(places: list[int]) -> None:
+    found = extent_of(torch.tensor(places))
+    assert (found.low, found.high) == (min(places), max(places))
+    assert found.is_run is (places == list(range(places[0], places[0] + len(places))))
+    assert not extent_of(torch.tensor([places])).is_run
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_small_integers(dtype: torch.dtype) -> None:
+    assert extent_of(torch.tensor([1, 0], dtype=dtype)) == extent.Extent(0, 1, is_run=False)  # 0 - 1 is 255 in uint8
+    assert extent_of(torch.tensor([5, 6, 7], dtype=dtype)).is_run
+
+
+def test_memory_that_is_shared_with_numpy_is_read_anew() -> None:
+    positions = torch.arange(3)
+    shared = positions.numpy()
+    assert extent_of(positions).high == 2
+    shared[2] = 9
+    assert extent_of(positions) == extent.Extent(0, 9, is_run=False)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_layers_on_a_gpu_do_not_wait_for_it() -> None:
+    positions = torch.arange(8, device="cuda")
+    q = torch.zeros(1, 2, 8, 4, device="cuda")
+    learned, alibi = Learned(4, max_positions=8).cuda(), ALiBi(2)
+    learned.encode(positions)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        learned.encode(positions)
+        alibi.score_bias(q, q, positions, positions)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    positions += 1
+    assert extent_of(positions).high == 8
