@@ -63,6 +63,11 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def cache_folder() -> Path:
+    """Return the user's folder for what Locant can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "locant"
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors as safetensors; the path should be a temporary one, as from the functions above.
 

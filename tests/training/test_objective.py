@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,6 +9,17 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from locant.training import objective, projected_cross_entropy
+
+
+@pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
+def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run everything with the C++ kernel, and as on machines without a compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(objective, "_kernel", lambda: None)
+        elif objective._kernel() is None:
+            pytest.skip("needs a C++ compiler")
+        yield
 
 
 @settings(deadline=None, max_examples=30)

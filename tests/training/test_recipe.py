@@ -13,7 +13,7 @@ def test_every_builtin_recipe_is_valid_and_described(tmp_path):
     for name, description in builtin_recipes().items():
         recipe = load_recipe(name, text if name == "translator" else [])
         assert description.endswith("."), name
-        assert recipe.transformer_config(100, 100).d_model > 0
+        assert recipe.sized_model(100, 100).d_model > 0
         save_recipe(recipe, tmp_path / "r.yaml")
         assert load_recipe(tmp_path / "r.yaml") == recipe
 
@@ -21,7 +21,7 @@ def test_every_builtin_recipe_is_valid_and_described(tmp_path):
 def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
     changed = apply_overrides(recipe_data, ["training.steps=7", "model.norm=pre", "corpus.name='7'"])
     recipe = Recipe.parse(changed)
-    assert (recipe.training.steps, recipe.transformer_config(9, 9).norm, recipe.corpus.name) == (7, "pre", "7")
+    assert (recipe.training.steps, recipe.sized_model(9, 9).norm, recipe.corpus.name) == (7, "pre", "7")
     assert recipe_data["training"]["steps"] == 30
 
 

@@ -1,7 +1,21 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 
+from locant.transformer import dropout as module
 from locant.transformer.dropout import Dropout
+
+
+@pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
+def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run everything with the C++ kernel, and as on machines without a compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(module, "_kernel", lambda: None)
+        elif module._kernel() is None:
+            pytest.skip("needs a C++ compiler")
+        yield
 
 
 def test_rate_scale_and_mean() -> None:
@@ -63,3 +77,24 @@ def test_identity_where_nothing_is_dropped() -> None:
 def test_other_devices() -> None:
     assert Dropout(0.5)(torch.ones(3, 5, device="meta")).shape == (3, 5)
     assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
+
+
+@pytest.mark.parametrize("residual_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_residual_is_added_whole(dtype: torch.dtype, residual_dtype: torch.dtype) -> None:
+    x = torch.randn(7, 11).to(dtype).requires_grad_()
+    residual = torch.randn(11, 7).to(residual_dtype).T.requires_grad_()
+    dropout = Dropout(0.4)
+    torch.manual_seed(5)
+    alone = dropout(x)
+    torch.manual_seed(5)
+    both = dropout(x, residual)
+    # In bfloat16 the product and the sum are rounded one after the other, or once.
+    torch.testing.assert_close(both, residual + alone, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-2)
+    assert torch.equal(alone == 0, both == residual)
+    direction = torch.randn(7, 11).to(both.dtype)
+    expected = torch.autograd.grad(alone, x, direction.to(alone.dtype))[0]
+    found = torch.autograd.grad(both, (x, residual), direction)
+    assert [part.dtype for part in found] == [dtype, residual_dtype]
+    torch.testing.assert_close(found, (expected, direction.to(residual_dtype)))
+    torch.testing.assert_close(dropout.eval()(x, residual), x + residual)

@@ -11,23 +11,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BeforeValidator
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from locant.decoding.hub import local_folder
 from locant.decoding.settings import DecodingSettings
 from locant.errors import CheckpointError
 from locant.files import read_json, replacing_file, write_json, write_tensors
 from locant.runtime import choose_device
 from locant.settings import Settings
 from locant.text.tokenizer import TokenizerPair
-from locant.transformer import Transformer, TransformerConfig
+from locant.transformer import EncoderDecoder, EncoderDecoderConfig, ModelConfig, build_model, config_class
 from locant.version import __version__
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+
+def _parsed(model: Any) -> Any:
+    return config_class(model).model_validate(model) if isinstance(model, dict) else model
 
 
 class _Config(Settings):
@@ -35,7 +41,7 @@ class _Config(Settings):
 
     format: Literal["locant"] = "locant"
     version: str = __version__
-    model: TransformerConfig
+    model: Annotated[ModelConfig, BeforeValidator(_parsed)]
     decoding: DecodingSettings
     source_language: str | None = None
     target_language: str | None = None
@@ -46,6 +52,7 @@ class ModelFolder:
     """What a model folder holds.
 
     Attributes:
+        folder: Where it is.
         model: In evaluation mode, on the device asked for.
         tokenizers: Of the model's vocabularies.
         decoding: How the model translates by default.
@@ -53,7 +60,8 @@ class ModelFolder:
         target_language: Likewise.
     """
 
-    model: Transformer
+    folder: Path
+    model: EncoderDecoder[Any]
     tokenizers: TokenizerPair
     decoding: DecodingSettings
     source_language: str | None
@@ -62,7 +70,7 @@ class ModelFolder:
 
 def save_model_folder(
     folder: Path | str,
-    model: Transformer,
+    model: EncoderDecoder[Any],
     tokenizers: TokenizerPair,
     decoding: DecodingSettings,
     *,
@@ -93,18 +101,24 @@ def load_model_folder(
     """Read a model folder.
 
     Args:
-        folder: Written by :func:`save_model_folder`, or a finished run folder.
-        device: Where the model goes; ``auto`` is CUDA where there is one, else CPU.
+        folder: Written by :func:`save_model_folder`, or a finished run folder, or a model on the Hugging Face Hub
+            (``hf://user/model``).
+        device: Where the model goes; ``auto`` is CUDA where there is one, else CPU. On ``meta`` it has shapes alone,
+            and no weights are read.
         dtype: Type of the weights in memory.
 
     Raises:
         CheckpointError: The folder is missing, is no model folder, or a file of it is missing, damaged or does not fit
             the others.
         ConfigError: ``config.json`` holds an unknown key or a wrong value, or the device cannot be used.
+        LocantError: The Hub cannot be reached.
+        MissingExtraError: The package ``huggingface_hub`` is needed and not installed.
     """
-    folder = Path(folder)
+    folder = local_folder(folder)
     if not folder.is_dir():
-        raise CheckpointError(f"There is no model folder {folder}.")
+        raise CheckpointError(
+            f"There is no model folder {folder}. (A model on the Hugging Face Hub is named hf://user/model.)"
+        )
     if not (folder / _CONFIG).is_file():
         raise CheckpointError(
             f"{folder} is not a Locant model folder: it holds no {_CONFIG}. A run folder becomes one when training "
@@ -117,9 +131,14 @@ def load_model_folder(
     config = _Config.parse(data, str(folder / _CONFIG))
     tokenizers = TokenizerPair.load(folder)
     check_vocabularies(config.model, tokenizers)
-    model = Transformer(config.model)
-    _load_weights(model, folder / _WEIGHTS)
+    if target_device.type == "meta":
+        with target_device:
+            model = build_model(config.model)
+    else:
+        model = build_model(config.model)
+        _load_weights(model, folder / _WEIGHTS)
     return ModelFolder(
+        folder=folder,
         model=model.to(device=target_device, dtype=dtype).eval(),
         tokenizers=tokenizers,
         decoding=config.decoding,
@@ -128,7 +147,7 @@ def load_model_folder(
     )
 
 
-def check_vocabularies(config: TransformerConfig, tokenizers: TokenizerPair) -> None:
+def check_vocabularies(config: EncoderDecoderConfig, tokenizers: TokenizerPair) -> None:
     """Raise CheckpointError unless tokenizers and model have vocabularies of the same sizes."""
     sides = {
         "source": (tokenizers.source.vocab_size, config.source_vocab_size),
@@ -142,7 +161,7 @@ def check_vocabularies(config: TransformerConfig, tokenizers: TokenizerPair) -> 
             )
 
 
-def _distinct_tensors(model: Transformer) -> dict[str, Tensor]:
+def _distinct_tensors(model: EncoderDecoder[Any]) -> dict[str, Tensor]:
     """Return the tensors of the state under the first of their names; tied weights have several."""
     distinct: dict[int, str] = {}
     state = model.state_dict(keep_vars=True)
@@ -151,7 +170,7 @@ def _distinct_tensors(model: Transformer) -> dict[str, Tensor]:
     return {name: state[name] for name in distinct.values()}
 
 
-def _load_weights(model: Transformer, path: Path) -> None:
+def _load_weights(model: EncoderDecoder[Any], path: Path) -> None:
     try:
         weights = load_file(path)
     except FileNotFoundError:

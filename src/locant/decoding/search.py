@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor
 
+from locant.decoding.compiled import CompiledTransformer
 from locant.errors import LocantError
 from locant.text.tokenizer import BOS, EOS, PAD
-from locant.transformer import DecoderCache, Transformer
+from locant.transformer import EncoderDecoder
+
+SearchModel = EncoderDecoder[Any] | CompiledTransformer
+"""What a search runs on: a PyTorch model in evaluation mode, or one compiled for the CPU."""
 
 # Finished sentences are dropped when fewer than this share of the batch is left: dropping copies every cache, and
 # carrying a few finished sentences costs less than copying at each step.
@@ -57,7 +61,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 
 @torch.inference_mode()
 def greedy_search(
-    model: Transformer, source: Tensor, source_lengths: Tensor, max_lengths: Tensor, *, alpha: float = 0.6
+    model: SearchModel, source: Tensor, source_lengths: Tensor, max_lengths: Tensor, *, alpha: float = 0.6
 ) -> list[Hypothesis]:
     """Take the most probable token at every step.
 
@@ -76,7 +80,7 @@ def greedy_search(
     Raises:
         LocantError: The model's output is not a number.
     """
-    cache = model.start(model.encode(source, source_lengths), source_lengths)
+    state = _begin(model, source, source_lengths)
     steps = int(max_lengths.max())
     # Filled with end marks, so that a sentence ends where its tokens end, whether or not it wrote one.
     written = source.new_full((len(source), steps), EOS)
@@ -85,7 +89,7 @@ def greedy_search(
     done = torch.zeros_like(sentences, dtype=torch.bool)
     last = source.new_full((len(source), 1), BOS)
     for step in range(1, steps + 1):
-        gains, last = _top(_log_probabilities(model, last, cache), 1)
+        gains, last = state.best(last, 1)
         written[sentences, step - 1] = last.squeeze(1).masked_fill(done, EOS)
         totals.index_add_(0, sentences, gains.squeeze(1).masked_fill(done, 0))
         done = done | (last.squeeze(1) == EOS) | (max_lengths[sentences] <= step)
@@ -94,7 +98,7 @@ def greedy_search(
             break
         if going < _DENSE_ENOUGH * len(done):
             rows = (~done).nonzero().squeeze(1)
-            cache.select(rows)
+            state.select(rows)
             sentences, done, last = sentences[rows], done[rows], last[rows]
     return [
         _hypothesis(tokens, total, limit, alpha)
@@ -104,7 +108,7 @@ def greedy_search(
 
 @torch.inference_mode()
 def beam_search(
-    model: Transformer,
+    model: SearchModel,
     source: Tensor,
     source_lengths: Tensor,
     max_lengths: Tensor,
@@ -138,8 +142,8 @@ def beam_search(
     """
     device = source.device
     sentences = torch.arange(len(source), device=device)
-    cache = model.start(model.encode(source, source_lengths), source_lengths)
-    cache.select(sentences.repeat_interleave(beam))
+    state = _begin(model, source, source_lengths)
+    state.select(sentences.repeat_interleave(beam))
     steps = int(max_lengths.max())
 
     # Ended hypotheses of every sentence, [B, K + 1]; the last place takes what is not to be kept.
@@ -158,7 +162,7 @@ def beam_search(
     places = torch.arange(beam, device=device)
 
     for step in range(1, steps + 1):
-        gains, candidates = _top(_log_probabilities(model, last, cache), beam)
+        gains, candidates = state.best(last, beam)
         continued = (totals.view(-1, 1) + gains).view(len(sentences), -1)
         totals, picks = continued.topk(beam)
         totals = totals.masked_fill(places >= (beam - closed_count).unsqueeze(1), -torch.inf)
@@ -186,7 +190,7 @@ def beam_search(
             kept = (~done).nonzero().squeeze(1)
             rows, tokens, totals = rows[kept], tokens[kept], totals[kept]
             sentences, closed_count, limits = sentences[kept], closed_count[kept], limits[kept]
-        cache.select(rows.flatten(), same_sources=not sparse)
+        state.select(rows.flatten(), same_sources=not sparse)
         last = tokens[:, :, -1].reshape(-1, 1)
 
     order = ended_scores[:, :beam].topk(n_best).indices
@@ -201,15 +205,40 @@ def beam_search(
     return results
 
 
-def _log_probabilities(model: Transformer, last: Tensor, cache: DecoderCache) -> Tensor:
-    """Return the log-probabilities ``[R, V]``, in float32, of the token after ``last [R, 1]``.
+class _NextTokens(Protocol):
+    """Sentences that are being translated, row by row."""
 
-    Padding and begin mark are never output: theirs are -inf.
-    """
-    log_probabilities = model.step(last, cache)[:, -1].log_softmax(-1, dtype=torch.float32)
-    log_probabilities[:, PAD] = -torch.inf
-    log_probabilities[:, BOS] = -torch.inf
-    return log_probabilities
+    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and ids ``[R, k]`` of the best tokens after ``last [R, 1]``, largest first.
+
+        Padding and begin mark are never output.
+        """
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """Keep the given rows; see :meth:`locant.transformer.DecoderCache.select`."""
+
+
+class _ModelSteps:
+    """The steps of a PyTorch model."""
+
+    def __init__(self, model: EncoderDecoder[Any], source: Tensor, source_lengths: Tensor) -> None:
+        self._model = model
+        self._cache = model.start(model.encode(source, source_lengths), source_lengths)
+
+    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        log_probabilities = self._model.step(last, self._cache)[:, -1].log_softmax(-1, dtype=torch.float32)
+        log_probabilities[:, PAD] = -torch.inf
+        log_probabilities[:, BOS] = -torch.inf
+        return _top(log_probabilities, k)
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        self._cache.select(rows, same_sources=same_sources)
+
+
+def _begin(model: SearchModel, source: Tensor, source_lengths: Tensor) -> _NextTokens:
+    if isinstance(model, CompiledTransformer):
+        return model.begin(source, source_lengths)
+    return _ModelSteps(model, source, source_lengths)
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

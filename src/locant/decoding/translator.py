@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import torch
 
-from locant.decoding.model_folder import check_vocabularies, load_model_folder, save_model_folder
+from locant.decoding.compiled import CompiledTransformer
+from locant.decoding.hub import upload
+from locant.decoding.model_card import write_card
+from locant.decoding.model_folder import ModelFolder, check_vocabularies, load_model_folder, save_model_folder
 from locant.decoding.search import Hypothesis, beam_search, greedy_search
 from locant.decoding.settings import DecodingSettings
 from locant.errors import ConfigError, DataError
 from locant.text.tokenizer import EOS, PAD, TokenizerPair
-from locant.transformer import Transformer
+from locant.transformer import EncoderDecoder, require_transformer
 
 # Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
 _SHORTEST_COUNTED = 8
@@ -38,6 +42,7 @@ class Translator:
         settings: How to search by default.
         source_language: ISO 639 code, or ``None`` when it is not known.
         target_language: Likewise.
+        origin: The folder that the model came from; its records make the card of a saved model.
 
     Raises:
         CheckpointError: The tokenizers do not fit the model.
@@ -51,12 +56,13 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder[Any],
         tokenizers: TokenizerPair,
         settings: DecodingSettings | None = None,
         *,
         source_language: str | None = None,
         target_language: str | None = None,
+        origin: Path | None = None,
     ) -> None:
         check_vocabularies(model.config, tokenizers)
         self.model = model
@@ -64,23 +70,50 @@ class Translator:
         self.settings = settings or DecodingSettings()
         self.source_language = source_language
         self.target_language = target_language
+        self.origin = origin
+        self._compiled: CompiledTransformer | None = None
+
+    def compile(self, precision: str = "float32") -> None:
+        """Translate by Locant's C++ kernels on the CPU from now on, several times faster than by PyTorch.
+
+        Args:
+            precision: ``float32`` gives the same translations; ``int8`` is faster and may give others.
+
+        Raises:
+            ConfigError: The kernels cannot express the model or the precision, there is no C++ compiler, or the model
+                is not on the CPU.
+        """
+        device = self.model.target_embedding.weight.device
+        if device.type != "cpu":
+            raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
+        self._compiled = CompiledTransformer(require_transformer(self.model, "Compiled translation"), precision)
 
     @classmethod
     def from_pretrained(
         cls, folder: Path | str, *, device: str | torch.device = "auto", dtype: torch.dtype = torch.float32
-    ) -> Translator:
-        """Load a model folder; arguments and errors as in :func:`~locant.decoding.model_folder.load_model_folder`."""
-        found = load_model_folder(folder, device=device, dtype=dtype)
+    ) -> Self:
+        """Load a model folder, or a model on the Hub as ``hf://user/model``.
+
+        Arguments and errors are those of :func:`~locant.decoding.model_folder.load_model_folder`.
+        """
+        return cls._of_folder(load_model_folder(folder, device=device, dtype=dtype))
+
+    @classmethod
+    def _of_folder(cls, found: ModelFolder) -> Self:
         return cls(
             found.model,
             found.tokenizers,
             found.decoding,
             source_language=found.source_language,
             target_language=found.target_language,
+            origin=found.folder,
         )
 
     def save_pretrained(self, folder: Path | str) -> None:
-        """Write a model folder; errors as in :func:`~locant.decoding.model_folder.save_model_folder`."""
+        """Write a model folder with its card (see :mod:`locant.decoding.model_card`).
+
+        Errors are those of :func:`~locant.decoding.model_folder.save_model_folder`.
+        """
         save_model_folder(
             folder,
             self.model,
@@ -89,6 +122,35 @@ class Translator:
             source_language=self.source_language,
             target_language=self.target_language,
         )
+        write_card(Path(folder), self.origin)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        private: bool = False,
+        token: str | None = None,
+        message: str = "Model trained with Locant",
+    ) -> str:
+        """Publish the model folder with its card on the Hugging Face Hub; needs the extra ``hub``.
+
+        Args:
+            repository: ``user/model``; created where there is none.
+            private: Whether a new repository is private.
+            token: Access token; by default that of ``hf auth login`` or ``HF_TOKEN``.
+            message: What the commit says.
+
+        Returns:
+            The address of the repository.
+
+        Raises:
+            ConfigError: There is no token, or the Hub refuses the repository.
+            LocantError: The Hub cannot be reached.
+            MissingExtraError: The package ``huggingface_hub`` is not installed.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return upload(Path(folder), repository, private=private, token=token, message=message)
 
     @overload
     def translate(self, text: str, **overrides: Any) -> str: ...
@@ -166,13 +228,25 @@ class Translator:
                     "Split it into shorter sentences."
                 )
         results = [[Translation("", 0.0)] for _ in sources]
-        for batch in _batches([len(source) for source in sources], settings):
-            for index, found in zip(batch, self._search([sources[i] for i in batch], settings), strict=True):
-                texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-                results[index] = [
-                    Translation(text, hypothesis.score) for text, hypothesis in zip(texts, found, strict=True)
-                ]
+        for index, found in self._hypotheses(sources, settings):
+            texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
+            results[index] = [
+                Translation(text, hypothesis.score) for text, hypothesis in zip(texts, found, strict=True)
+            ]
         return results
+
+    def _hypotheses(
+        self, sources: list[list[int]], settings: DecodingSettings
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Yield the index of each source that has tokens, in any order, and its hypotheses, best first."""
+        for batch in _batches([len(source) for source in sources], settings):
+            yield from zip(batch, self._search([sources[index] for index in batch], settings), strict=True)
+
+    def _max_lengths(self, sources: list[list[int]], settings: DecodingSettings) -> list[int]:
+        """Return the most tokens that the translation of each source may have, its end mark included."""
+        known = self.model.max_positions
+        lengths = [settings.max_target_length(len(ids)) for ids in sources]
+        return [min(length, known or length) for length in lengths]
 
     def _search(self, sources: list[list[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
         """Search for translations of source ids, as one batch."""
@@ -181,17 +255,16 @@ class Translator:
         lengths = [len(source) + 1 for source in sources]
         source = torch.tensor([[*ids, EOS] + [PAD] * (max(lengths) - len(ids) - 1) for ids in sources], device=device)
         source_lengths = torch.tensor(lengths, device=device)
-        known = self.model.max_positions
-        targets = [settings.max_target_length(len(ids)) for ids in sources]
-        max_lengths = torch.tensor([min(length, known or length) for length in targets], device=device)
+        max_lengths = torch.tensor(self._max_lengths(sources, settings), device=device)
+        model = self._compiled or self.model
         training = self.model.training
         self.model.eval()
         try:
             if settings.beam == 1:
-                greedy = greedy_search(self.model, source, source_lengths, max_lengths, alpha=settings.length_penalty)
+                greedy = greedy_search(model, source, source_lengths, max_lengths, alpha=settings.length_penalty)
                 return [[hypothesis] for hypothesis in greedy]
             return beam_search(
-                self.model,
+                model,
                 source,
                 source_lengths,
                 max_lengths,

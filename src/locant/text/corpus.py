@@ -37,9 +37,11 @@ class _FileCorpus(Settings):
         target_language: Short code such as ``de``.
         valid_size: How many training pairs to hold out for validation when ``valid`` is not given; by default
             5 %, at most 1000.
+        licence: Licence of the text, for the model card: ``CC BY 4.0``, for instance.
     """
 
     name: str | None = None
+    licence: str | None = None
     folder: Path = Path()
     source_language: str | None = None
     target_language: str | None = None
@@ -155,6 +157,7 @@ class Corpus:
         train: Streamed from disk.
         valid: Given, or held out of the training text.
         test: None when the corpus has none.
+        licence: None when not known.
     """
 
     name: str
@@ -164,6 +167,7 @@ class Corpus:
     train: ParallelText
     valid: ParallelText
     test: ParallelText | None
+    licence: str | None = None
 
     @property
     def digest(self) -> str:
@@ -205,6 +209,7 @@ def load_corpus(settings: CorpusSettings) -> Corpus:
         train=train,
         valid=valid,
         test=test,
+        licence=settings.licence,
     )
 
 
@@ -229,6 +234,7 @@ def _load_bible(settings: BibleCorpus) -> Corpus:
         train=in_memory(splits.train),
         valid=in_memory(splits.valid),
         test=in_memory(splits.test),
+        licence="public domain",
     )
 
 

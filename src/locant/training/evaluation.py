@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from locant.decoding import Scores, Translator, bleu_tokenizer, score_translations
+from locant.decoding.model_card import weights_digest
 from locant.errors import CheckpointError, ConfigError, DataError
 from locant.files import read_json, write_json
 from locant.text import Pair, load_corpus
@@ -62,7 +63,8 @@ def evaluate_run(folder: Path, split: str | None = None, *, device: str = "auto"
             f"The corpus {corpus.name} has no test split; use --split valid, or give --source and --target."
         )
     result = _evaluate(translator, list(pairs), f"{corpus.name}, {split} split", overrides)
-    write_json(_evaluation_path(folder, split), asdict(result))
+    # Scores belong to weights, which may be trained on.
+    write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights_digest(folder)})
     return result
 
 
@@ -89,6 +91,7 @@ def load_run_evaluation(folder: Path) -> Evaluation:
         path = _evaluation_path(folder, split)
         if path.exists():
             data = read_json(path)
+            data.pop("weights", None)
             scores, copy_scores = Scores(**data.pop("scores")), Scores(**data.pop("copy_scores"))
             return Evaluation(scores=scores, copy_scores=copy_scores, **data)
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from locant.compiler import find_library
 
 # Rows of logits held at a time: enough for full-speed matrix products, few enough to stay near the caches.
 _CHUNK_ELEMENTS = 4_000_000
@@ -22,28 +26,27 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         need_hidden, need_weight = (trains and needed for needed in ctx.needs_input_grad[:2])
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(hidden.dtype)
-            loss = hidden.new_zeros((), dtype=torch.float32)
-            likelihood = hidden.new_zeros((), dtype=torch.float32)
+            sums = hidden.new_zeros(2, dtype=torch.float64)
             grad_hidden = torch.empty_like(hidden) if need_hidden else None
             grad_weight = torch.zeros_like(weight) if need_weight else None
             size = max(1, _CHUNK_ELEMENTS // vocabulary)
             for start in range(0, len(labels), size):
                 rows = slice(start, start + size)
-                h, y = hidden[rows], labels[rows].unsqueeze(1)
-                log_probabilities = torch.log_softmax((h @ matrix.T).float(), dim=-1)
-                nll = -log_probabilities.gather(1, y).sum()
-                likelihood += nll
-                loss += (1 - smoothing) * nll
-                if smoothing:
-                    loss -= smoothing / vocabulary * log_probabilities.sum()
-                if need_hidden or need_weight:
-                    gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
-                    gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
-                    gradient = gradient.to(hidden.dtype)
-                    if grad_hidden is not None:
-                        torch.mm(gradient, matrix, out=grad_hidden[rows])
-                    if grad_weight is not None:
+                h = hidden[rows]
+                logits = h @ matrix.T
+                losses, gradient = _cross_entropy(logits.float(), labels[rows], smoothing, trains)
+                sums += losses
+                if gradient is None:
+                    continue
+                gradient = gradient.to(hidden.dtype)
+                if grad_hidden is not None:
+                    torch.mm(gradient, matrix, out=grad_hidden[rows])
+                if grad_weight is not None:
+                    if gradient.dtype == grad_weight.dtype:
+                        grad_weight.addmm_(gradient.T, h)
+                    else:
                         grad_weight += gradient.T @ h
+        loss, likelihood = sums.float()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(likelihood)
         return loss, likelihood
@@ -59,6 +62,44 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the smoothed loss and the negative log-likelihood ``[2]``, and the gradient ``[R, V]`` of the former.
+
+    The logits ``[R, V]``, float32, are used up: what is returned lies in their place.
+    """
+    kernel = _kernel() if logits.device.type == "cpu" else None
+    if kernel:
+        sums = torch.zeros(2, dtype=torch.float64)
+        labels = labels.contiguous()
+        threads = torch.get_num_threads()
+        kernel(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, trains, sums.data_ptr(), threads)
+        return sums, logits if trains else None
+    y, vocabulary = labels.unsqueeze(1), logits.shape[1]
+    log_probabilities = torch.log_softmax(logits, dim=-1)
+    nll = -log_probabilities.gather(1, y).sum(dtype=torch.float64)
+    loss = (1 - smoothing) * nll
+    if smoothing:
+        loss -= smoothing / vocabulary * log_probabilities.sum(dtype=torch.float64)
+    if not trains:
+        return torch.stack((loss, nll)), None
+    gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
+    gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
+    return torch.stack((loss, nll)), gradient
+
+
+@cache
+def _kernel() -> Any:
+    library = find_library("locant.training", "cross_entropy.cpp")
+    if library is None:
+        return None
+    address, count = ctypes.c_void_p, ctypes.c_int64
+    library.locant_cross_entropy.argtypes = [
+        address, address, count, count, ctypes.c_float, ctypes.c_int, address, ctypes.c_int
+    ]  # fmt: skip
+    library.locant_cross_entropy.restype = None
+    return library.locant_cross_entropy
 
 
 def projected_cross_entropy(

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from locant.transformer import CrossAttention, Transformer, count_parameters
+from locant.transformer import CrossAttention, EncoderDecoder, Transformer, count_parameters
 
 _FSDP_FROM_PARAMETERS = 150_000_000
 
@@ -87,7 +87,7 @@ class Replica:
         mode: ``auto``, ``ddp`` or ``fsdp``; without torchrun the module runs as it is.
     """
 
-    def __init__(self, module: nn.Module, model: Transformer, mode: str) -> None:
+    def __init__(self, module: nn.Module, model: EncoderDecoder[Any], mode: str) -> None:
         self.model = model
         self.run: nn.Module = module
         self.sharded = False
@@ -105,8 +105,9 @@ class Replica:
                 # Keys and values of the source are computed before the layer itself runs.
                 fully_shard(attention)
                 register_fsdp_forward_method(attention, "keys_and_values")
-            for layer in (*model.encoder.layers, *model.decoder.layers):
-                fully_shard(layer)
+            if isinstance(model, Transformer):
+                for layer in (*model.encoder.layers, *model.decoder.layers):
+                    fully_shard(layer)
             fully_shard(module)
         else:
             self.run = DistributedDataParallel(module)

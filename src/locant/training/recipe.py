@@ -19,7 +19,7 @@ from locant.files import write_text
 from locant.settings import Settings
 from locant.text import BatchSettings, CleaningSettings, CorpusSettings, TokenizerSettings
 from locant.training.settings import TrainingSettings
-from locant.transformer import TransformerConfig, preset
+from locant.transformer import ModelConfig, TransformerConfig, parse_model_config
 
 
 class Recipe(Settings):
@@ -33,7 +33,8 @@ class Recipe(Settings):
         tokenizer: Subword vocabulary.
         max_tokens: Longest sentence to train on, in tokens with the end mark.
         batches: Size of the batches.
-        model: A ``preset`` and any field of :class:`~locant.transformer.TransformerConfig` but the vocabulary sizes.
+        model: A ``preset`` and any field of :class:`~locant.transformer.TransformerConfig` but the vocabulary sizes;
+            or ``architecture: rnn`` and fields of :class:`~locant.transformer.RNNConfig`.
         training: Objective, optimiser, schedule and budget.
         decoding: How the trained model translates by default.
     """
@@ -56,7 +57,13 @@ class Recipe(Settings):
                 f"max_tokens is {self.max_tokens}, so one sentence may exceed a whole batch of batches.tokens "
                 f"{self.batches.tokens}; raise the one or lower the other"
             )
-        limit = self.transformer_config(100, 100).position_options.get("max_positions")
+        model = self.sized_model(100, 100)
+        if self.training.compile and not isinstance(model, TransformerConfig):
+            raise ConfigError(
+                f"training.compile is for a Transformer; the architecture {model.architecture} runs step by step, so "
+                "leave it out"
+            )
+        limit = model.position_options.get("max_positions") if isinstance(model, TransformerConfig) else None
         if limit and limit < self.max_tokens:
             raise ConfigError(
                 f"max_tokens is {self.max_tokens}, but model.position_options.max_positions is {limit}; "
@@ -64,18 +71,17 @@ class Recipe(Settings):
             )
         return self
 
-    def transformer_config(self, source_vocab_size: int, target_vocab_size: int) -> TransformerConfig:
+    def sized_model(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
         """Return the model's configuration, given how large the vocabularies turned out."""
         fields = dict(self.model)
         for key in ("source_vocab_size", "target_vocab_size"):
             if key in fields:
                 raise ConfigError(f"model.{key} follows from the tokenizer; set tokenizer.vocab_size instead")
-        return preset(
-            fields.pop("preset", "small"),
-            **{"share_embeddings": self.tokenizer.joint, **fields},
-            source_vocab_size=source_vocab_size,
-            target_vocab_size=target_vocab_size,
-        )
+        defaults: dict[str, Any] = {"share_embeddings": self.tokenizer.joint}
+        if fields.get("architecture", "transformer") == "transformer":
+            defaults["preset"] = "small"
+        sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
+        return parse_model_config({**defaults, **fields, **sizes})
 
 
 def builtin_recipes() -> dict[str, str]:

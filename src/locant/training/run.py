@@ -31,7 +31,7 @@ from locant.training.checkpoint import checkpoint_folders, load_checkpoint
 from locant.training.monitor import Monitor, SilentMonitor
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, save_recipe
 from locant.training.trainer import Trainer, TrainingStep, Validate
-from locant.transformer import Transformer, count_parameters
+from locant.transformer import EncoderDecoder, build_model, count_parameters
 
 _PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
 
@@ -130,7 +130,7 @@ def _train(
         data = _prepare(recipe, corpus, folder, resume=resume)
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
-        model = Transformer(recipe.transformer_config(*sizes))
+        model = build_model(recipe.sized_model(*sizes))
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         decoding = recipe.decoding
         stream = BatchStream(
@@ -145,7 +145,7 @@ def _train(
             model,
             recipe.training,
             batches=stream.start,
-            validate=_validation(recipe, corpus, data),
+            validate=validation(recipe, corpus, data),
             publish=lambda trained: save_model_folder(
                 folder,
                 trained,
@@ -186,7 +186,7 @@ def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> P
     return mine[0] if mine else prepared(resume=True)
 
 
-def _validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
+def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     """Return the function that measures a model on the validation set."""
     plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
     lengths = [len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
@@ -196,7 +196,7 @@ def _validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     greedy = DecodingSettings(beam=1)
 
     @torch.inference_mode()
-    def measure(model: Transformer) -> tuple[float, float | None, float | None]:
+    def measure(model: EncoderDecoder[Any]) -> tuple[float, float | None, float | None]:
         device = model.target_embedding.weight.device
         step = TrainingStep(model, 0.0, torch.float32)
         total, tokens = 0.0, 0
@@ -213,7 +213,9 @@ def _validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     return measure
 
 
-def _record(recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: Transformer) -> dict[str, Any]:
+def _record(
+    recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]
+) -> dict[str, Any]:
     """Write what the run is made of, and return the content of ``data.json``."""
     source, target = data.train.source.lengths, data.train.target.lengths
     plan = plan_batches(source, target, recipe.batches, seed=recipe.seed, epoch=0)
@@ -221,6 +223,7 @@ def _record(recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, mo
     record = {
         "corpus": corpus.name,
         "description": corpus.description,
+        "licence": corpus.licence,
         "source_language": corpus.source_language,
         "target_language": corpus.target_language,
         "cleaning": data.report.to_dict(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +23,14 @@ from locant.training.monitor import MetricsLog, Monitor, StepReport, ValidationR
 from locant.training.objective import projected_cross_entropy
 from locant.training.schedule import learning_rate
 from locant.training.settings import TrainingSettings
-from locant.transformer import Transformer
+from locant.transformer import EncoderDecoder, Transformer, build_model
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
 # Steps of a time budget before the first estimate of how many steps it allows.
 _ESTIMATE_FROM = 10
 
-Validate = Callable[[Transformer], tuple[float, float | None, float | None]]
+Validate = Callable[[EncoderDecoder[Any]], tuple[float, float | None, float | None]]
 """Computes validation loss (nats a token), BLEU and chrF (or ``None``) of a model."""
 
 BatchesFrom = Callable[[int, int], Iterator[tuple[int, int, Batch]]]
@@ -39,7 +40,7 @@ BatchesFrom = Callable[[int, int], Iterator[tuple[int, int, Batch]]]
 class TrainingStep(nn.Module):
     """A batch's loss: what DDP and FSDP wrap."""
 
-    def __init__(self, model: Transformer, label_smoothing: float, precision: torch.dtype) -> None:
+    def __init__(self, model: EncoderDecoder[Any], label_smoothing: float, precision: torch.dtype) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
@@ -76,12 +77,12 @@ class Trainer:
     def __init__(
         self,
         run: Path,
-        model: Transformer,
+        model: EncoderDecoder[Any],
         settings: TrainingSettings,
         *,
         batches: BatchesFrom,
         validate: Validate,
-        publish: Callable[[Transformer], None],
+        publish: Callable[[EncoderDecoder[Any]], None],
         monitor: Monitor,
         device: torch.device,
     ) -> None:
@@ -89,10 +90,10 @@ class Trainer:
         self.batches, self.validate, self.publish, self.monitor = batches, validate, publish, monitor
         self.progress = Progress()
         self.model = model.to(device)
-        self.precision = _precision(settings, device)
+        self.precision = training_precision(settings, device)
         step = TrainingStep(self.model, settings.label_smoothing, self.precision)
         self.replica = parallel.Replica(step, self.model, settings.parallel)
-        if settings.compile:
+        if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
         self.optimizer = torch.optim.AdamW(
@@ -267,9 +268,9 @@ class Trainer:
 
         parallel.from_first_process(first_process)
 
-    def _with_weights(self, weights: dict[str, Tensor]) -> Transformer:
+    def _with_weights(self, weights: dict[str, Tensor]) -> EncoderDecoder[Any]:
         """Return a model of its own, on the device, with the given weights."""
-        model = Transformer(self.model.config)
+        model = build_model(self.model.config)
         model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         return model.to(self.device)
 
@@ -328,9 +329,10 @@ class Trainer:
     def _not_finite(self, step: int, found: str) -> str:
         folders = saved.checkpoint_folders(self.run)
         kept = f"The last good state is {folders[-1]}." if folders else "No checkpoint had been written yet."
+        norm = " or model.norm=pre" if isinstance(self.model, Transformer) else ""
         return (
             f"Training stopped at step {step}: {found}. {kept} "
-            "A lower training.learning_rate, a longer training.warmup_steps or model.norm=pre usually helps."
+            f"A lower training.learning_rate, a longer training.warmup_steps{norm} usually helps."
         )
 
     def _random_name(self, rank: int) -> str:
@@ -346,7 +348,8 @@ def _at_least_one_row(batch: Batch) -> Batch:
     return Batch(pad, one, pad, pad, one, source_tokens=0, target_tokens=0)
 
 
-def _precision(settings: TrainingSettings, device: torch.device) -> torch.dtype:
+def training_precision(settings: TrainingSettings, device: torch.device) -> torch.dtype:
+    """Return the type that products are computed in on a device."""
     if settings.precision == "auto":
         return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
     return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32

@@ -64,8 +64,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
         if self.pre:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+            return self.dropout(sublayer(self.norm(x)), x)
+        return self.norm(self.dropout(sublayer(x), x))
 
 
 class EncoderLayer(nn.Module):

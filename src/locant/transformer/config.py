@@ -9,19 +9,18 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError, nearest
 from locant.positions import AttentionShape, build_scheme
-from locant.settings import Settings
+from locant.transformer.encoder_decoder import EncoderDecoderConfig
 
 FeedForwardKind = Literal["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
 
 
-class TransformerConfig(Settings):
+class TransformerConfig(EncoderDecoderConfig):
     """Dimensions and choices of the encoder-decoder Transformer; the defaults are the paper's base model.
 
     Source of the names: Vaswani et al. 2017, Table 3 (``N``, ``d_model``, ``d_ff``, ``h``, ``P_drop``).
     """
 
-    source_vocab_size: int = Field(gt=0)
-    target_vocab_size: int = Field(gt=0)
+    architecture: Literal["transformer"] = "transformer"
     encoder_layers: int = Field(6, ge=1)
     decoder_layers: int = Field(6, ge=1)
     d_model: int = Field(512, ge=1)

@@ -7,14 +7,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from locant.positions import Mask, PositionScheme
-from locant.transformer.attention import CrossAttention, SelfAttention
-from locant.transformer.blocks import Decoder, Encoder, FeedForward
+from locant.positions import Mask
+from locant.transformer.blocks import Decoder, Encoder
 from locant.transformer.cache import DecoderCache
 from locant.transformer.config import TransformerConfig
+from locant.transformer.encoder_decoder import EncoderDecoder
+from locant.transformer.initial import draw_initial_weights
 
 
-class Transformer(nn.Module):
+class Transformer(EncoderDecoder[DecoderCache]):
     """Encoder-decoder Transformer over token ids.
 
     Rows are padded on the right; the source carries its lengths, and the target needs none, because a causal decoder
@@ -33,7 +34,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config: TransformerConfig = config
         self.target_embedding = nn.Embedding(config.target_vocab_size, config.d_model)
         if config.share_embeddings:
             self.source_embedding = self.target_embedding
@@ -51,27 +52,7 @@ class Transformer(nn.Module):
         """
         if self.config.tie_output:
             self.output.weight = self.target_embedding.weight
-        for module in self.modules():
-            if isinstance(module, nn.Linear) and module is not self.output:
-                nn.init.zeros_(module.bias)
-            match module:
-                case SelfAttention():
-                    _xavier_blocks(module.query_key_value.weight, 3)
-                    nn.init.xavier_uniform_(module.output.weight)
-                case CrossAttention():
-                    nn.init.xavier_uniform_(module.query.weight)
-                    _xavier_blocks(module.key_value.weight, 2)
-                    nn.init.xavier_uniform_(module.output.weight)
-                case FeedForward():
-                    _xavier_blocks(module.inner.weight, 2 if module.gated else 1)
-                    nn.init.xavier_uniform_(module.outer.weight)
-                case nn.LayerNorm() | PositionScheme():
-                    module.reset_parameters()
-                case nn.Embedding():
-                    # Times sqrt(E) at the input this has unit variance; untouched, it suits the tied output.
-                    nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
-        if not self.config.tie_output:
-            nn.init.xavier_uniform_(self.output.weight)
+        draw_initial_weights(self, self.config.d_model, self.output, tied=self.config.tie_output)
 
     def encode(self, source: Tensor, source_lengths: Tensor) -> Tensor:
         """Encode source ids.
@@ -100,19 +81,6 @@ class Transformer(nn.Module):
         cache = self.start(self.encode(source, source_lengths), source_lengths)
         return self.decoder(self._embed_target(target), cache, remember=False)
 
-    def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
-        """Return the logits of every next target token.
-
-        Args:
-            source: Integer ids ``[B, S]``, padded on the right.
-            source_lengths: Number of real tokens of each row, ``[B]``.
-            target: Integer ids ``[B, T]``, beginning with the begin-of-sentence id.
-
-        Returns:
-            Logits ``[B, T, V]``; row ``t`` scores the token after ``target[:, t]``.
-        """
-        return self.output(self.hidden(source, source_lengths, target))
-
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the positional scheme allows, or ``None``."""
@@ -125,9 +93,3 @@ class Transformer(nn.Module):
 def count_parameters(model: nn.Module) -> int:
     """Return the number of parameters, counting tied ones once."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _xavier_blocks(weight: Tensor, blocks: int) -> None:
-    """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in weight.chunk(blocks, dim=0):
-        nn.init.xavier_uniform_(block)

@@ -1,0 +1,159 @@
+"""Training or translating, Locant and its peers side by side: every engine alone in its process, in turns.
+
+    python run.py training --output training.json
+    python run.py translation --shapes small-8k base-32k --output translation.json
+
+Prints Markdown tables. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from shapes import LENGTH, SENTENCES, SHAPES
+from train_engine import ENGINES as TRAINERS
+from translate_engine import ENGINES as TRANSLATORS
+from translate_engine import variants
+
+from measure import machine, warn_when_busy
+
+HERE = Path(__file__).parent
+# What keeps glibc from returning freed memory, for engines that do not do it themselves.
+KEEP_MEMORY = {
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
+}
+PACKAGES = ["locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2"]
+Record = dict[str, Any]
+
+
+def measure(script: str, arguments: list[str], *, tuned: bool = False, threads: int | None = None) -> Record | None:
+    """Run an engine in a process of its own; ``None`` where it fails."""
+    environment = {**os.environ, **(KEEP_MEMORY if tuned else {})}
+    environment["OMP_NUM_THREADS"] = str(threads or os.cpu_count() or 1)
+    command = [sys.executable, str(HERE / script), *arguments]
+    done = subprocess.run(command, env=environment, cwd=HERE, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{' '.join(arguments)} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def in_turns(jobs: dict[str, dict[str, Any]], rounds: int) -> dict[str, list[Record]]:
+    """Run all jobs once a round, each round in another order."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    order = list(jobs)
+    for number in range(rounds):
+        random.Random(number).shuffle(order)
+        for name in order:
+            record = measure(**jobs[name])
+            if record:
+                found[name].append(record)
+    return {name: found[name] for name in jobs if found[name]}
+
+
+def table(found: dict[str, list[Record]], limit: float, ours: str) -> None:
+    """Print a row for every engine: medians over the rounds, and how many times faster ours is."""
+    speeds = {name: [record["tokens_per_second"] for record in records] for name, records in found.items()}
+    own = statistics.median(speeds[ours]) if ours in speeds else float("nan")
+    print("| engine | tokens/s | lowest to highest | Locant is faster by | GFLOP/s | of the limit | peak MB |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, records in found.items():
+        median = statistics.median(speeds[name])
+        flops = statistics.median(record["gigaflops"] for record in records)
+        peak = max(record["peak_megabytes"] for record in records)
+        print(
+            f"| {name} | {median:,.0f} | {min(speeds[name]):,.0f} to {max(speeds[name]):,.0f} | {own / median:.2f} | "
+            f"{flops:.0f} | {flops / limit:.0%} | {peak:,.0f} |"
+        )
+    print(flush=True)
+
+
+def training(shape: str, rounds: int, seconds: float, limit: float) -> dict[str, list[Record]]:
+    """Compare training; peers as they install and with freed memory kept."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for engine in TRAINERS:
+        arguments = [engine, shape, "--seconds", str(seconds)]
+        jobs[engine] = {"script": "train_engine.py", "arguments": arguments}
+        if engine != "locant":
+            jobs[f"{engine}, memory kept"] = {"script": "train_engine.py", "arguments": arguments, "tuned": True}
+    found = in_turns(jobs, rounds)
+    precision = next(iter(found.values()))[0]["precision"]
+    print(f"\n### Training {shape}, {SENTENCES} sentences of {LENGTH} tokens a side, {precision}\n")
+    table(found, limit, "locant")
+    return found
+
+
+def translation(
+    shape: str, batch: int, beam: int, rounds: int, seconds: float, limit: float
+) -> dict[str, list[Record]]:
+    """Compare translating; every engine in each of its ways, of which the best counts."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for engine in TRANSLATORS:
+        for variant in variants(engine):
+            options = [engine, variant, shape, "--batch", str(batch), "--beam", str(beam), "--seconds", str(seconds)]
+            for threads in (1, os.cpu_count() or 1) if batch == 1 and engine != "ctranslate2" else (os.cpu_count(),):
+                name = f"{engine} {variant}" + ("" if engine == "ctranslate2" else f", threads {threads}")
+                tuned = engine == "transformers"
+                jobs[name] = {
+                    "script": "translate_engine.py", "arguments": options, "tuned": tuned, "threads": threads
+                }  # fmt: skip
+    found = in_turns(jobs, rounds)
+    best = max(
+        (name for name in found if name.startswith("locant")),
+        key=lambda name: statistics.median(record["tokens_per_second"] for record in found[name]),
+    )
+    print(f"\n### Translating with {shape}, batch {batch}, {'greedy' if beam == 1 else f'beam {beam}'}\n")
+    table(found, limit, best)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["training", "translation"])
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    warn_when_busy()
+    limits = measure("limits.py", [])
+    assert limits
+    limit = max(value for name, value in limits.items() if name.startswith("matmul"))
+    packages = {}
+    for package in PACKAGES:
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:
+            packages[package] = None
+    print(f"{machine()}. {', '.join(f'{name} {number}' for name, number in packages.items())}.")
+    print(f"The machine's own limits: {', '.join(f'{name} {value:.0f}' for name, value in limits.items())}.")
+    records: dict[str, Any] = {"machine": machine(), "packages": packages, "limits": limits}
+    default = ["tiny-8k", "small-8k", "small-32k", "base-32k"]
+    for shape in arguments.shapes or (default if arguments.what == "training" else ["small-8k", "base-32k"]):
+        if arguments.what == "training":
+            records[shape] = training(shape, arguments.rounds, arguments.seconds, limit)
+            continue
+        for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
+            found = translation(shape, batch, beam, arguments.rounds, arguments.seconds, limit)
+            records[f"{shape} batch {batch} beam {beam}"] = found
+        if arguments.output:
+            arguments.output.write_text(json.dumps(records, indent=1))
+    if arguments.output:
+        arguments.output.write_text(json.dumps(records, indent=1))
+
+
+if __name__ == "__main__":
+    main()

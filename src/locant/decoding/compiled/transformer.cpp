@@ -1,0 +1,712 @@
+// Translation steps of an encoder-decoder Transformer on the CPU: the encoder, and one token of the decoder at a time.
+//
+// A step is one parallel region. Its threads share the columns of every matrix product and the rows of everything
+// else. Matrices are float32, or int8 with a scale for each output and for each row of input; all other arithmetic is
+// float32. Sentences are packed without padding. Beams share the keys and values of their sentence, and a beam that
+// changes its place changes an index, not a cache.
+//
+// Notation: M rows, E features of the model, F of the feed-forward, V vocabulary.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "elements.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#ifdef __AVX512VNNI__
+#include <immintrin.h>
+#endif
+
+namespace {
+
+constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
+constexpr int64_t kLanes = 16;
+
+typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t size) { resize(size); }
+  // Keeps nothing of what it held.
+  void resize(int64_t size) {
+    if (size <= size_) return;
+    const size_t bytes = (static_cast<size_t>(size) * sizeof(T) + 63) / 64 * 64;
+    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+    if (!data_) throw std::bad_alloc();
+    size_ = size;
+  }
+  void resize_to_zeros(int64_t size) {
+    resize(size);
+    std::memset(data_.get(), 0, size_ * sizeof(T));
+  }
+  T* get() const { return data_.get(); }
+  T& operator[](int64_t index) const { return data_.get()[index]; }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  std::unique_ptr<T, Free> data_;
+  int64_t size_ = 0;
+};
+
+struct Range {
+  int64_t begin, end;
+};
+
+struct Team {
+  int thread, threads;
+  void wait() const {
+    if (threads > 1) {
+#pragma omp barrier
+    }
+  }
+  Range share(int64_t size) const { return {size * thread / threads, size * (thread + 1) / threads}; }
+};
+
+// Rows of activations as a product reads them: float32, or bytes offset by 128 with a scale for each row.
+struct Rows {
+  float* values;
+  uint8_t* bytes;
+  float* scales;
+  int64_t width, stride;  // elements of a row, and from row to row in bytes (of `bytes`)
+
+  void quantize(int64_t row) const {
+    const float* from = values + row * width;
+    float largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < width; i++) largest = std::max(largest, std::fabs(from[i]));
+    const float scale = largest > 0 ? 127.0f / largest : 0.0f;
+    uint8_t* to = bytes + row * stride;
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) {
+      // Rounds to the nearest; the offset makes the number positive.
+      to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
+    }
+    scales[row] = largest > 0 ? largest / 127.0f : 0.0f;
+  }
+};
+
+class Linear {
+ public:
+  void pack(const float* weight, const float* bias, int64_t inputs, int64_t outputs, bool int8) {
+    inputs_ = inputs, outputs_ = outputs, panels_ = (outputs + kColumns - 1) / kColumns;
+    int8_ = int8;
+    bias_.resize_to_zeros(panels_ * kColumns);
+    if (bias) std::memcpy(bias_.get(), bias, outputs * sizeof(float));
+    if (!int8) {
+      floats_.resize_to_zeros(panels_ * inputs * kColumns);
+      for (int64_t n = 0; n < outputs; n++)
+        for (int64_t k = 0; k < inputs; k++)
+          floats_[(n / kColumns * inputs + k) * kColumns + n % kColumns] = weight[n * inputs + k];
+      return;
+    }
+    groups_ = (inputs + 3) / 4;
+    bytes_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
+    scale_.resize_to_zeros(panels_ * kColumns);
+    offset_.resize_to_zeros(panels_ * kColumns);
+    for (int64_t n = 0; n < outputs; n++) {
+      const float* from = weight + n * inputs;
+      float largest = 0;
+      for (int64_t k = 0; k < inputs; k++) largest = std::max(largest, std::fabs(from[k]));
+      const float scale = largest > 0 ? 127.0f / largest : 0.0f;
+      int32_t sum = 0;
+      for (int64_t k = 0; k < inputs; k++) {
+        const auto value = static_cast<int8_t>(std::lrintf(from[k] * scale));
+        bytes_[((n / kColumns * groups_ + k / 4) * kColumns + n % kColumns) * 4 + k % 4] = value;
+        sum += value;
+      }
+      scale_[n] = largest > 0 ? largest / 127.0f : 0.0f;
+      offset_[n] = 128 * sum;
+    }
+  }
+
+  int64_t outputs() const { return outputs_; }
+  int64_t stride() const { return panels_ * kColumns; }
+
+  // Writes this thread's panels of x W^T + b; rows of `out` are stride() apart. The caller waits.
+  void apply(const Team& team, const Rows& x, int64_t rows, float* out) const {
+    const Range mine = team.share(panels_);
+    for (int64_t panel = mine.begin; panel < mine.end; panel++) {
+      int64_t row = 0;
+      while (row < rows) row += block(x, row, rows - row, panel, out);
+    }
+  }
+
+ private:
+  int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
+    // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
+    if (left >= 12) return run<12, 1>(x, row, panel, out);
+    switch (left) {
+      case 1: return run<1, 4>(x, row, panel, out);
+      case 2: return run<2, 4>(x, row, panel, out);
+      case 3: return run<3, 2>(x, row, panel, out);
+      case 4: return run<4, 2>(x, row, panel, out);
+      case 5: return run<5, 2>(x, row, panel, out);
+      case 6: return run<6, 1>(x, row, panel, out);
+      case 7: return run<7, 1>(x, row, panel, out);
+      case 8: case 9: case 10: case 11: return run<8, 1>(x, row, panel, out);
+    }
+    return left;
+  }
+
+  template <int R, int U>
+  int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
+    float* to = out + row * stride() + panel * kColumns;
+    if (int8_) {
+      run_int8<R, U>(x.bytes + row * x.stride, x.stride, x.scales + row, panel, to);
+    } else {
+      run_float<R, U>(x.values + row * x.width, x.width, panel, to);
+    }
+    return R;
+  }
+
+  template <int R, int U>
+  void run_float(const float* x, int64_t width, int64_t panel, float* to) const {
+    const float* w = floats_.get() + panel * inputs_ * kColumns;
+    Lanes sums[U][R][2] = {};
+    int64_t k = 0;
+    for (; k + U <= inputs_; k += U)
+      for (int u = 0; u < U; u++) add_float<R>(x, width, k + u, w, sums[u]);
+    for (; k < inputs_; k++) add_float<R>(x, width, k, w, sums[0]);
+    const auto* bias = reinterpret_cast<const Lanes*>(bias_.get() + panel * kColumns);
+    for (int r = 0; r < R; r++) {
+      for (int half = 0; half < 2; half++) {
+        Lanes sum = sums[0][r][half];
+        for (int u = 1; u < U; u++) sum += sums[u][r][half];
+        *reinterpret_cast<Lanes*>(to + r * stride() + half * kLanes) = sum + bias[half];
+      }
+    }
+  }
+
+  template <int R>
+  static inline void add_float(const float* x, int64_t width, int64_t k, const float* w, Lanes (*sums)[2]) {
+    const auto* row = reinterpret_cast<const Lanes*>(w + k * kColumns);
+    const Lanes first = row[0], second = row[1];
+    for (int r = 0; r < R; r++) {
+      const float value = x[r * width + k];
+      sums[r][0] += value * first;
+      sums[r][1] += value * second;
+    }
+  }
+
+#ifdef __AVX512VNNI__
+  template <int R, int U>
+  void run_int8(const uint8_t* x, int64_t stride_x, const float* row_scales, int64_t panel, float* to) const {
+    const int8_t* w = bytes_.get() + panel * groups_ * kColumns * 4;
+    __m512i sums[U][R][2];
+    for (int u = 0; u < U; u++)
+      for (int r = 0; r < R; r++) sums[u][r][0] = sums[u][r][1] = _mm512_setzero_si512();
+    int64_t g = 0;
+    for (; g + U <= groups_; g += U)
+      for (int u = 0; u < U; u++) add_int8<R>(x, stride_x, g + u, w, sums[u]);
+    for (; g < groups_; g++) add_int8<R>(x, stride_x, g, w, sums[0]);
+    for (int half = 0; half < 2; half++) {
+      const int64_t n = panel * kColumns + half * kLanes;
+      const __m512i offset = _mm512_load_si512(offset_.get() + n);
+      const __m512 scale = _mm512_load_ps(scale_.get() + n), bias = _mm512_load_ps(bias_.get() + n);
+      for (int r = 0; r < R; r++) {
+        __m512i sum = sums[0][r][half];
+        for (int u = 1; u < U; u++) sum = _mm512_add_epi32(sum, sums[u][r][half]);
+        const __m512 value = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
+        const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(row_scales[r]));
+        _mm512_storeu_ps(to + r * stride() + half * kLanes, _mm512_fmadd_ps(value, both, bias));
+      }
+    }
+  }
+
+  template <int R>
+  static inline void add_int8(const uint8_t* x, int64_t stride_x, int64_t g, const int8_t* w, __m512i (*sums)[2]) {
+    const __m512i first = _mm512_load_si512(w + g * kColumns * 4);
+    const __m512i second = _mm512_load_si512(w + g * kColumns * 4 + 64);
+    for (int r = 0; r < R; r++) {
+      int32_t four;
+      std::memcpy(&four, x + r * stride_x + 4 * g, sizeof four);
+      const __m512i value = _mm512_set1_epi32(four);
+      sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], value, first);
+      sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], value, second);
+    }
+  }
+#else
+  template <int R, int U>
+  void run_int8(const uint8_t*, int64_t, const float*, int64_t, float*) const {}
+#endif
+
+  int64_t inputs_ = 0, outputs_ = 0, panels_ = 0, groups_ = 0;
+  bool int8_ = false;
+  Buffer<float> floats_, bias_, scale_;
+  Buffer<int8_t> bytes_;
+  Buffer<int32_t> offset_;
+};
+
+struct Norm {
+  const float* gamma;
+  const float* beta;
+
+  void apply(const float* from, float* to, int64_t width) const {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < width; i++) sum += from[i];
+    const float mean = sum / width;
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < width; i++) squares += (from[i] - mean) * (from[i] - mean);
+    const float scale = 1.0f / std::sqrt(squares / width + 1e-5f);
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) to[i] = (from[i] - mean) * scale * gamma[i] + beta[i];
+  }
+};
+
+enum Activation { kRelu, kGelu, kSilu, kSigmoid };
+
+inline void activate(int64_t kind, float* x, int64_t size) {
+  switch (kind) {
+    case kRelu:
+#pragma omp simd
+      for (int64_t i = 0; i < size; i++) x[i] = std::max(x[i], 0.0f);
+      break;
+    case kGelu:
+      for (int64_t i = 0; i < size; i++) x[i] *= 0.5f * (1.0f + std::erf(x[i] * 0.70710678f));
+      break;
+    case kSilu:
+#pragma omp simd
+      for (int64_t i = 0; i < size; i++) x[i] /= 1.0f + exponential(-x[i]);
+      break;
+    default:
+#pragma omp simd
+      for (int64_t i = 0; i < size; i++) x[i] = 1.0f / (1.0f + exponential(-x[i]));
+  }
+}
+
+// The fields as Python fills them.
+struct Shape {
+  int64_t encoder_layers, decoder_layers, d_model, d_ff, heads, source_vocabulary, vocabulary;
+  int64_t pre_norm, activation, gated, int8, padding, begin;
+};
+
+// Linears of an encoder layer: qkv, output, inner, outer. Of a decoder layer: qkv, output, query, key-value, output,
+// inner, outer. Norms: one for each sub-layer; pre-norm has one more at the end of each stack.
+struct Engine {
+  Shape shape;
+  std::vector<Linear> encoder, decoder;
+  Linear projection;
+  std::vector<Norm> encoder_norms, decoder_norms;
+  const float* source_embedding;
+  const float* target_embedding;
+};
+
+// What one sub-layer hands to the next, for M rows. With very few rows every thread computes them all for itself
+// instead of waiting for the others: `copies` of the rows.
+struct Workspace {
+  Buffer<float> stream, input, context, product, hidden;
+  Buffer<uint8_t> input_bytes, context_bytes, hidden_bytes;
+  Buffer<float> input_scales, context_scales, hidden_scales;
+
+  void resize(const Shape& s, int64_t rows, int64_t copies, int64_t product_width) {
+    const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
+    stream.resize(copies * rows * s.d_model);
+    input.resize(copies * rows * s.d_model), input_bytes.resize(copies * rows * byte_stride(s.d_model));
+    context.resize(copies * rows * s.d_model), context_bytes.resize(copies * rows * byte_stride(s.d_model));
+    hidden.resize(copies * rows * s.d_ff), hidden_bytes.resize(copies * rows * byte_stride(s.d_ff));
+    input_scales.resize(copies * rows), context_scales.resize(copies * rows), hidden_scales.resize(copies * rows);
+    product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
+  }
+  static int64_t byte_stride(int64_t width) { return (width + 3) / 4 * 4; }
+};
+
+// One thread's view of the work on M rows.
+class Worker {
+ public:
+  Worker(const Engine& engine, Workspace& space, const Team& team, int64_t rows, bool alone)
+      : engine_(engine), shape_(engine.shape), space_(space), team_(team), rows_(rows),
+        mine_(alone ? Range{0, rows} : team.share(rows)), alone_(alone) {
+    const int64_t first = alone ? team.thread * rows : 0, e = shape_.d_model, f = shape_.d_ff;
+    const int64_t e_bytes = Workspace::byte_stride(e), f_bytes = Workspace::byte_stride(f);
+    stream_ = space.stream.get() + first * e;
+    input_ = {space.input.get() + first * e, space.input_bytes.get() + first * e_bytes,
+              space.input_scales.get() + first, e, e_bytes};
+    context_ = {space.context.get() + first * e, space.context_bytes.get() + first * e_bytes,
+                space.context_scales.get() + first, e, e_bytes};
+    hidden_ = {space.hidden.get() + first * f, space.hidden_bytes.get() + first * f_bytes,
+               space.hidden_scales.get() + first, f, f_bytes};
+  }
+
+  const Range& mine() const { return mine_; }
+  const Rows& input() const { return input_; }
+  float* product() const { return space_.product.get(); }
+  const Team& team() const { return team_; }
+
+  // Rows are ready: others may read them.
+  void ready() const {
+    if (!alone_) team_.wait();
+  }
+
+  void embed(const float* table, const int64_t* tokens, const float* positions, const int64_t* places,
+             const std::vector<Norm>& norms) const {
+    const int64_t e = shape_.d_model;
+    const float scale = std::sqrt(static_cast<float>(e));
+    for (int64_t row = mine_.begin; row < mine_.end; row++) {
+      const float* word = table + tokens[row] * e;
+      float* to = stream_ + row * e;
+#pragma omp simd
+      for (int64_t i = 0; i < e; i++) to[i] = word[i] * scale;
+      if (positions) {
+        const float* place = positions + places[row] * e;
+#pragma omp simd
+        for (int64_t i = 0; i < e; i++) to[i] += place[i];
+      }
+      prepare(row, norms, 0);
+    }
+    ready();
+  }
+
+  // Multiplies into the shared product; afterwards every thread may read all of it.
+  void multiply(const Linear& linear, const Rows& x) const {
+    linear.apply(team_, x, rows_, product());
+    team_.wait();
+  }
+
+  // Attends and projects; `attend(row, query, context)` fills the context of a row.
+  template <class Attend>
+  void attention(const Linear& query, const Linear& output, const Attend& attend) const {
+    multiply(query, input_);
+    for (int64_t row = mine_.begin; row < mine_.end; row++) {
+      attend(row, product() + row * query.stride(), context_.values + row * shape_.d_model);
+      if (shape_.int8) context_.quantize(row);
+    }
+    // The product is written anew: everybody must have read it.
+    team_.wait();
+    multiply(output, context_);
+  }
+
+  void feed_forward(const Linear& inner, const Linear& outer) const {
+    multiply(inner, input_);
+    const int64_t f = shape_.d_ff;
+    for (int64_t row = mine_.begin; row < mine_.end; row++) {
+      const float* from = product() + row * inner.stride();
+      float* to = hidden_.values + row * f;
+      std::memcpy(to, from, f * sizeof(float));
+      activate(shape_.activation, to, f);
+      if (shape_.gated) {
+#pragma omp simd
+        for (int64_t i = 0; i < f; i++) to[i] *= from[f + i];
+      }
+      if (shape_.int8) hidden_.quantize(row);
+    }
+    team_.wait();
+    multiply(outer, hidden_);
+  }
+
+  // Adds the product to the stream and makes the input of the next sub-layer; `sublayer` counts from 0 in the stack.
+  void residual(const Linear& last, const std::vector<Norm>& norms, int64_t sublayer) const {
+    const int64_t e = shape_.d_model;
+    for (int64_t row = mine_.begin; row < mine_.end; row++) {
+      const float* from = product() + row * last.stride();
+      float* to = stream_ + row * e;
+#pragma omp simd
+      for (int64_t i = 0; i < e; i++) to[i] += from[i];
+      if (!shape_.pre_norm) norms[sublayer].apply(to, to, e);
+      prepare(row, norms, sublayer + 1);
+    }
+    team_.wait();
+  }
+
+ private:
+  void prepare(int64_t row, const std::vector<Norm>& norms, int64_t next) const {
+    const int64_t e = shape_.d_model;
+    if (shape_.pre_norm) {
+      norms[next].apply(stream_ + row * e, input_.values + row * e, e);
+    } else {
+      std::memcpy(input_.values + row * e, stream_ + row * e, e * sizeof(float));
+    }
+    if (shape_.int8) input_.quantize(row);
+  }
+
+  const Engine& engine_;
+  const Shape& shape_;
+  Workspace& space_;
+  Team team_;
+  int64_t rows_;
+  Range mine_;
+  bool alone_;
+  float* stream_;
+  Rows input_, context_, hidden_;
+};
+
+// Attention of one row; key(i) and value(i) give the place of the i-th key and value, with all heads in a row.
+template <class Key, class Value>
+void attend_row(const Shape& shape, const float* query, int64_t keys, const Key& key, const Value& value,
+                std::vector<float>& scores, float* context) {
+  const int64_t heads = shape.heads, dim = shape.d_model / heads;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+  scores.resize(heads * keys);
+  for (int64_t i = 0; i < keys; i++) {
+    const float* k = key(i);
+    for (int64_t h = 0; h < heads; h++) {
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t d = 0; d < dim; d++) sum += query[h * dim + d] * k[h * dim + d];
+      scores[h * keys + i] = sum * scale;
+    }
+  }
+  for (int64_t h = 0; h < heads; h++) {
+    float* row = scores.data() + h * keys;
+    float largest = row[0], sum = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < keys; i++) largest = std::max(largest, row[i]);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < keys; i++) {
+      row[i] = exponential(row[i] - largest);
+      sum += row[i];
+    }
+    const float inverse = 1.0f / sum;
+#pragma omp simd
+    for (int64_t i = 0; i < keys; i++) row[i] *= inverse;
+  }
+  std::memset(context, 0, shape.d_model * sizeof(float));
+  for (int64_t i = 0; i < keys; i++) {
+    const float* v = value(i);
+    for (int64_t h = 0; h < heads; h++) {
+      const float weight = scores[h * keys + i];
+#pragma omp simd
+      for (int64_t d = 0; d < dim; d++) context[h * dim + d] += weight * v[h * dim + d];
+    }
+  }
+}
+
+// Sentences being translated.
+struct Batch {
+  const Engine& engine;
+  int threads;
+  std::vector<int64_t> starts;                // first packed row of each source sentence, and the end
+  std::vector<Buffer<float>> cross;           // for each layer, keys and values of the packed source rows
+  std::vector<int64_t> sentences;             // the source sentence of each row
+  std::vector<std::vector<Buffer<float>>> own;  // for each layer and position, keys and values of the rows of then
+  std::vector<std::vector<int32_t>> places;   // for each position, where the keys of each present row are
+  Workspace space;
+};
+
+Team this_team() {
+#ifdef _OPENMP
+  return {omp_get_thread_num(), omp_get_num_threads()};
+#else
+  return {0, 1};
+#endif
+}
+
+void encode(Batch& batch, const int64_t* tokens, const float* positions) {
+  const Engine& engine = batch.engine;
+  const Shape& s = engine.shape;
+  const int64_t rows = batch.starts.back(), e = s.d_model;
+  std::vector<int64_t> places(rows), owner(rows);
+  for (size_t b = 0; b + 1 < batch.starts.size(); b++)
+    for (int64_t row = batch.starts[b]; row < batch.starts[b + 1]; row++)
+      places[row] = row - batch.starts[b], owner[row] = static_cast<int64_t>(b);
+  Workspace space;
+  space.resize(s, rows, 1, 0);
+  for (int64_t layer = 0; layer < s.decoder_layers; layer++)
+    batch.cross.emplace_back(rows * engine.decoder[layer * 7 + 3].stride());
+#pragma omp parallel num_threads(batch.threads)
+  {
+    const Team team = this_team();
+    const Worker worker(engine, space, team, rows, false);
+    std::vector<float> scores;
+    worker.embed(engine.source_embedding, tokens, positions, places.data(), engine.encoder_norms);
+    for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
+      const Linear* part = &engine.encoder[layer * 4];
+      const float* all = worker.product();
+      worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
+        const int64_t first = batch.starts[owner[row]], stride = part[0].stride();
+        const auto key = [&](int64_t i) { return all + (first + i) * stride + e; };
+        const auto value = [&](int64_t i) { return all + (first + i) * stride + 2 * e; };
+        attend_row(s, query, batch.starts[owner[row] + 1] - first, key, value, scores, context);
+      });
+      worker.residual(part[1], engine.encoder_norms, 2 * layer);
+      worker.feed_forward(part[2], part[3]);
+      worker.residual(part[3], engine.encoder_norms, 2 * layer + 1);
+    }
+    for (int64_t layer = 0; layer < s.decoder_layers; layer++)
+      engine.decoder[layer * 7 + 3].apply(team, worker.input(), rows, batch.cross[layer].get());
+  }
+}
+
+// Writes the k largest of a row's log-probabilities and their columns, largest first.
+void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* columns) {
+  float largest = -std::numeric_limits<float>::infinity(), sum = 0;
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < s.vocabulary; i++) largest = std::max(largest, logits[i]);
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < s.vocabulary; i++) sum += exponential(logits[i] - largest);
+  const float total = largest + std::log(sum);
+  logits[s.padding] = logits[s.begin] = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < k; i++) values[i] = -std::numeric_limits<float>::infinity(), columns[i] = 0;
+  for (int64_t start = 0; start < s.vocabulary; start += 64) {
+    const int64_t end = std::min(start + 64, s.vocabulary);
+    float block = logits[start];
+#pragma omp simd reduction(max : block)
+    for (int64_t i = start; i < end; i++) block = std::max(block, logits[i]);
+    if (!(block > values[k - 1])) continue;
+    for (int64_t i = start; i < end; i++) {
+      if (!(logits[i] > values[k - 1])) continue;
+      int64_t place = k - 1;
+      for (; place > 0 && logits[i] > values[place - 1]; place--)
+        values[place] = values[place - 1], columns[place] = columns[place - 1];
+      values[place] = logits[i], columns[place] = i;
+    }
+  }
+  for (int64_t i = 0; i < k; i++) values[i] -= total;
+}
+
+void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k, float* values, int64_t* columns) {
+  const Engine& engine = batch.engine;
+  const Shape& s = engine.shape;
+  const int64_t rows = static_cast<int64_t>(batch.sentences.size()), e = s.d_model;
+  const int64_t now = static_cast<int64_t>(batch.places.size());
+  const bool alone = rows <= 2;
+  batch.space.resize(s, rows, alone ? batch.threads : 1, engine.projection.stride());
+  std::vector<int64_t> times(rows, now);
+  std::vector<int32_t> here(rows);
+  for (int64_t row = 0; row < rows; row++) here[row] = static_cast<int32_t>(row);
+  batch.places.push_back(std::move(here));
+  for (auto& layer : batch.own) layer.emplace_back(rows * 2 * e);
+#pragma omp parallel num_threads(batch.threads)
+  {
+    const Team team = this_team();
+    const Worker worker(engine, batch.space, team, rows, alone);
+    std::vector<float> scores;
+    worker.embed(engine.target_embedding, tokens, positions, times.data(), engine.decoder_norms);
+    for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
+      const Linear* part = &engine.decoder[layer * 7];
+      const auto& own = batch.own[layer];
+      const float* cross = batch.cross[layer].get();
+      const int64_t cross_stride = part[3].stride();
+      worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
+        const auto key = [&](int64_t i) {
+          return i == now ? query + e : own[i].get() + batch.places[i][row] * 2 * e;
+        };
+        const auto value = [&](int64_t i) { return key(i) + e; };
+        attend_row(s, query, now + 1, key, value, scores, context);
+        // Where every thread has all rows, the first one writes for all; nobody reads it in this step.
+        if (!alone || team.thread == 0) std::memcpy(own[now].get() + row * 2 * e, query + e, 2 * e * sizeof(float));
+      });
+      worker.residual(part[1], engine.decoder_norms, 3 * layer);
+      worker.attention(part[2], part[4], [&](int64_t row, const float* query, float* context) {
+        const int64_t first = batch.starts[batch.sentences[row]];
+        const auto key = [&](int64_t i) { return cross + (first + i) * cross_stride; };
+        const auto value = [&](int64_t i) { return key(i) + e; };
+        attend_row(s, query, batch.starts[batch.sentences[row] + 1] - first, key, value, scores, context);
+      });
+      worker.residual(part[4], engine.decoder_norms, 3 * layer + 1);
+      worker.feed_forward(part[5], part[6]);
+      worker.residual(part[6], engine.decoder_norms, 3 * layer + 2);
+    }
+    worker.multiply(engine.projection, worker.input());
+    const Range mine = team.share(rows);
+    for (int64_t row = mine.begin; row < mine.end; row++)
+      best(s, worker.product() + row * engine.projection.stride(), k, values + row * k, columns + row * k);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int locant_has_int8() {
+#ifdef __AVX512VNNI__
+  return 1;
+#else
+  return 0;
+#endif
+}
+
+// Linears and norms in the order of the layers, encoder first; of the projection only the weight. Weights and biases
+// are copied, norms and embeddings must outlive the engine. Null when memory does not suffice.
+void* locant_engine(const Shape* shape, const float* const* weights, const float* const* biases,
+                    const float* const* norms, const float* source_embedding, const float* target_embedding) try {
+  auto engine = std::make_unique<Engine>();
+  engine->shape = *shape;
+  engine->source_embedding = source_embedding, engine->target_embedding = target_embedding;
+  const int64_t e = shape->d_model, f = shape->d_ff, inner = f * (shape->gated ? 2 : 1);
+  const auto take = [&](Linear& linear, int64_t inputs, int64_t outputs) {
+    linear.pack(*weights++, *biases++, inputs, outputs, shape->int8);
+  };
+  const auto stack = [&](std::vector<Linear>& linears, std::vector<Norm>& own, int64_t layers, bool decoder) {
+    linears.resize(layers * (decoder ? 7 : 4));
+    Linear* next = linears.data();
+    for (int64_t layer = 0; layer < layers; layer++) {
+      take(*next++, e, 3 * e);
+      take(*next++, e, e);
+      if (decoder) {
+        take(*next++, e, e);
+        take(*next++, e, 2 * e);
+        take(*next++, e, e);
+      }
+      take(*next++, e, inner);
+      take(*next++, f, e);
+    }
+    const int64_t count = layers * (decoder ? 3 : 2) + (shape->pre_norm ? 1 : 0);
+    for (int64_t i = 0; i < count; i++, norms += 2) own.push_back({norms[0], norms[1]});
+  };
+  stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
+  stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
+  engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->int8);
+  return engine.release();
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+void locant_engine_free(void* engine) { delete static_cast<Engine*>(engine); }
+
+// Encodes sentences, packed one after the other; `positions [longest, E]` is added to the embeddings, or null.
+// Null when memory does not suffice.
+void* locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
+                   const float* positions) try {
+  const auto& found = *static_cast<const Engine*>(engine);
+  std::unique_ptr<Batch> batch(new Batch{found, threads, {0}, {}, {}, {}, {}, {}});
+  for (int64_t b = 0; b < sentences; b++) {
+    batch->starts.push_back(batch->starts.back() + lengths[b]);
+    batch->sentences.push_back(b);
+  }
+  batch->own.resize(found.shape.decoder_layers);
+  encode(*batch, tokens, positions);
+  return batch.release();
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+void locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
+  auto& found = *static_cast<Batch*>(batch);
+  std::vector<int64_t> sentences(count);
+  for (int64_t i = 0; i < count; i++) sentences[i] = found.sentences[rows[i]];
+  found.sentences = std::move(sentences);
+  for (auto& position : found.places) {
+    std::vector<int32_t> places(count);
+    for (int64_t i = 0; i < count; i++) places[i] = position[rows[i]];
+    position = std::move(places);
+  }
+}
+
+// Decodes one token of every row, which stands at the next position; `positions` has rows up to it, or is null.
+// Returns 0 when memory does not suffice.
+int locant_batch_step(void* batch, const int64_t* tokens, const float* positions, int64_t k, float* values,
+                      int64_t* columns) try {
+  step(*static_cast<Batch*>(batch), tokens, positions, k, values, columns);
+  return 1;
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
+void locant_batch_free(void* batch) { delete static_cast<Batch*>(batch); }
+
+}  // extern "C"

@@ -1,0 +1,107 @@
+"""Model folders on the Hugging Face Hub, under names such as ``hf://user/model`` or ``hf://user/model@revision``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from locant.errors import ConfigError, LocantError, MissingExtraError
+
+# A Path has one slash where the name has two.
+_NAME = re.compile(r"hf:/{1,2}(?P<repository>[^/@]+/[^/@]+)(@(?P<revision>[^@]+))?$")
+
+
+def local_folder(name: Path | str) -> Path:
+    """Return the folder of a model; one on the Hub is downloaded to the cache of ``huggingface_hub`` first.
+
+    Args:
+        name: A folder, or a name that begins with ``hf://``.
+
+    Raises:
+        ConfigError: The name begins with ``hf:`` and is no name of a model, or the Hub does not have it.
+        LocantError: The Hub cannot be reached.
+        MissingExtraError: The package ``huggingface_hub`` is not installed.
+    """
+    if not str(name).startswith("hf:/"):
+        return Path(name)
+    found = _NAME.match(str(name))
+    if not found:
+        raise ConfigError(f"'{name}' is no model on the Hub. Write hf://user/model or hf://user/model@revision.")
+    hub = _require("Loading a model from the Hugging Face Hub")
+    with _readable(hub, found["repository"]):
+        return Path(
+            hub.snapshot_download(
+                found["repository"],
+                revision=found["revision"],
+                allow_patterns=["config.json", "model.safetensors", "tokenizer.*", "records.json", "README.md"],
+            )
+        )
+
+
+def upload(folder: Path, repository: str, *, private: bool, token: str | None, message: str) -> str:
+    """Upload a folder to a model repository, which is created where there is none.
+
+    Args:
+        folder: What to upload, all of it.
+        repository: ``user/model``.
+        private: Whether a new repository is private.
+        token: Access token; by default that of ``hf auth login`` or ``HF_TOKEN``.
+        message: What the commit says.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        ConfigError: There is no token, or the name is no name of a repository, or the Hub refuses it.
+        LocantError: The Hub cannot be reached.
+        MissingExtraError: The package ``huggingface_hub`` is not installed.
+    """
+    hub = _require("push_to_hub")
+    if not (token or hub.get_token()):
+        raise ConfigError(
+            "There is no access token of the Hugging Face Hub. Log in with `hf auth login`, set HF_TOKEN or pass token."
+        )
+    api = hub.HfApi(token=token)
+    with _readable(hub, repository):
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
+    return str(address)
+
+
+def _require(feature: str) -> Any:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError:
+        raise MissingExtraError(feature, "huggingface_hub", "hub") from None
+    return huggingface_hub
+
+
+@contextmanager
+def _readable(hub: Any, repository: str) -> Iterator[None]:
+    """Turn what can go wrong with the Hub into messages."""
+    errors = hub.errors
+    # The base of all errors of the HTTP client, of which huggingface_hub has had several.
+    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HTTPError)
+    try:
+        yield
+    except errors.HFValidationError as error:
+        raise ConfigError(f"'{repository}' is no name of a repository on the Hub: {_first_line(error)}") from None
+    except unreachable as error:
+        if isinstance(error, errors.HfHubHTTPError) and not isinstance(error, unreachable[:2]):
+            raise ConfigError(
+                f"The Hugging Face Hub refused {repository}: {_first_line(error)} Check the name and that the token "
+                "may use it."
+            ) from None
+        raise LocantError(
+            f"The Hugging Face Hub cannot be reached for {repository}: {_first_line(error)} Check the network (and "
+            "HF_ENDPOINT and HF_HUB_OFFLINE, where they are set)."
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line if line.endswith(".") else f"{line}."
