@@ -1,7 +1,17 @@
-"""Models to and from other ecosystems: Marian in Hugging Face, CTranslate2."""
+"""Models to and from other ecosystems: Marian in Hugging Face, CTranslate2, ONNX; and CTranslate2 as an engine."""
 
 from locant.interop.ctranslate2 import export_ctranslate2
+from locant.interop.ctranslate2_engine import CTranslate2Translator
+from locant.interop.engine import load_translator
 from locant.interop.marian_export import export_huggingface
 from locant.interop.marian_import import import_marian
+from locant.interop.onnx_export import export_onnx
 
-__all__ = ["export_ctranslate2", "export_huggingface", "import_marian"]
+__all__ = [
+    "CTranslate2Translator",
+    "export_ctranslate2",
+    "export_huggingface",
+    "export_onnx",
+    "import_marian",
+    "load_translator",
+]

@@ -13,14 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.decoding.model_folder import load_model_folder
+from locant.decoding import load_model_folder
 from locant.errors import ConfigError, MissingExtraError, nearest
 from locant.files import replacing_folder
-from locant.interop.folders import require_new_folder
-from locant.interop.marian_export import longest_sequence
+from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
 from locant.positions.embeddings.code import PositionCode
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from locant.transformer import Transformer
+from locant.transformer import Transformer, require_transformer
 from locant.transformer.blocks import Decoder, Encoder, FeedForward
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
@@ -36,6 +35,15 @@ _ACTIVATIONS = {
     "geglu": ("GELU", True),
     "swiglu": ("SWISH", True),
 }
+
+_USE = """import ctranslate2, sentencepiece, unicodedata
+
+source, target = (
+    sentencepiece.SentencePieceProcessor(model_file=f"FOLDER/{side}.spm") for side in ("source", "target")
+)
+pieces = source.encode_as_pieces(unicodedata.normalize("NFC", "..."))
+found = ctranslate2.Translator("FOLDER").translate_batch([pieces], max_decoding_length=256)
+print(target.decode_pieces(found[0].hypotheses[0]))"""
 
 
 def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str | None = None) -> list[str]:
@@ -68,7 +76,8 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
-    spec = _spec(found.model, longest_sequence(found.decoding), specs)
+    model = require_transformer(found.model, "Export to CTranslate2")
+    spec = transformer_spec(model, longest_sequence(found.decoding), specs)
     spec.register_source_vocabulary(_pieces(found.tokenizers.source))
     spec.register_target_vocabulary(_pieces(found.tokenizers.target))
     names = {index: found.tokenizers.target.piece(index) for index in (UNK, BOS, EOS)}
@@ -79,8 +88,8 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     spec.optimize(quantization=quantization)
     with replacing_folder(folder) as temporary:
         spec.save(str(temporary))
-        (temporary / "source.spm").write_bytes(found.tokenizers.source.model)
-        (temporary / "target.spm").write_bytes(found.tokenizers.target.model)
+        write_sentencepiece(temporary, found.tokenizers)
+        write_card(temporary, run, _USE)
     notes = [
         "Cut text with source.spm and join the output with target.spm; bring text to Unicode NFC before"
         + (" and to lower case." if found.tokenizers.source.lowercase else "."),
@@ -92,8 +101,12 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     return notes
 
 
-def _spec(model: Transformer, positions: int, specs: Any) -> Any:
-    """Return the spec of a model, with tables of so many positions."""
+def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
+    """Return the spec of a model, with tables of so many positions; ``specs`` is ``ctranslate2.specs``.
+
+    Raises:
+        ConfigError: CTranslate2 cannot express the model's positions.
+    """
     config = model.config
     activation, gated = _ACTIVATIONS[config.feed_forward]
     spec = specs.TransformerSpec.from_config(

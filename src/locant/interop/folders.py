@@ -1,13 +1,33 @@
-"""Folders that are written as a whole."""
+"""What the folders that are written for other programs have in common."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from locant.decoding import DecodingSettings
+from locant.decoding.model_card import CARD, model_card
 from locant.errors import CheckpointError
+from locant.files import write_text
+from locant.text.tokenizer import TokenizerPair
 
 
 def require_new_folder(folder: Path) -> None:
     """Raise CheckpointError unless the folder does not exist or is empty; said before any work is done."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder} already exists and is not empty. Name a new folder.")
+
+
+def longest_sequence(decoding: DecodingSettings) -> int:
+    """Return the positions of the longest source or target, end mark or begin mark included."""
+    return 1 + max(decoding.max_source_length, decoding.max_target_length(decoding.max_source_length))
+
+
+def write_sentencepiece(folder: Path, tokenizers: TokenizerPair) -> None:
+    """Write the SentencePiece models as ``source.spm`` and ``target.spm``."""
+    (folder / "source.spm").write_bytes(tokenizers.source.model)
+    (folder / "target.spm").write_bytes(tokenizers.target.model)
+
+
+def write_card(folder: Path, run: Path, use: str) -> None:
+    """Write the card of an exported model (see :func:`locant.decoding.model_card.model_card`)."""
+    write_text(folder / CARD, model_card(run, use))

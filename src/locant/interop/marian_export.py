@@ -15,14 +15,21 @@ from locant.decoding.model_folder import ModelFolder, load_model_folder
 from locant.errors import ConfigError
 from locant.files import replacing_folder, write_json, write_tensors
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
-from locant.interop.folders import require_new_folder
+from locant.interop.folders import longest_sequence, require_new_folder, write_card
 from locant.interop.marian_weights import concatenated_order, to_marian
 from locant.positions.embeddings.sinusoidal import Sinusoidal
 from locant.text.tokenizer import BOS, EOS, PAD
-from locant.transformer import TransformerConfig
+from locant.transformer import TransformerConfig, require_transformer
 from locant.version import __version__
 
 _TARGET_TOKENIZER = "target_tokenizer"
+
+_USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+batch = tokenizer(["..."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))"""
 
 
 def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
@@ -45,20 +52,22 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
-    config = found.model.config
-    scheme = _require_marian(config, found.model.encoder.scheme(0))
+    model = require_transformer(found.model, "Export to Hugging Face's Marian")
+    config = model.config
+    scheme = _require_marian(config, model.encoder.scheme(0))
     reorder = scheme.dialect == "paper"
     order = concatenated_order(config.d_model) if reorder else None
     tokenizers = {".": fast_tokenizer(found.tokenizers.source)}
     if not found.tokenizers.joint:
         tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(found.tokenizers.target)
     with replacing_folder(folder) as temporary:
-        write_json(temporary / "config.json", _config(found, reorder=reorder))
+        write_json(temporary / "config.json", _config(found, config, reorder=reorder))
         write_json(temporary / "generation_config.json", _generation_config(found.decoding))
-        write_tensors(temporary / "model.safetensors", to_marian(found.model.state_dict(), config, order))
+        write_tensors(temporary / "model.safetensors", to_marian(model.state_dict(), config, order))
         for place, content in tokenizers.items():
             write_json(temporary / place / "tokenizer.json", content)
             write_json(temporary / place / "tokenizer_config.json", _tokenizer_config(found.decoding))
+        write_card(temporary, run, _USE)
     return _notes(found, reorder=reorder)
 
 
@@ -94,8 +103,7 @@ def _require_marian(config: TransformerConfig, scheme: object) -> Sinusoidal:
     return scheme
 
 
-def _config(found: ModelFolder, *, reorder: bool) -> dict[str, Any]:
-    config = found.model.config
+def _config(found: ModelFolder, config: TransformerConfig, *, reorder: bool) -> dict[str, Any]:
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -144,11 +152,6 @@ def _generation_config(decoding: DecodingSettings) -> dict[str, Any]:
         "num_beams": decoding.beam,
         **({"length_penalty": decoding.length_penalty} if decoding.beam > 1 else {}),
     }
-
-
-def longest_sequence(decoding: DecodingSettings) -> int:
-    """Return the positions of the longest source or target, end mark or begin mark included."""
-    return 1 + max(decoding.max_source_length, decoding.max_target_length(decoding.max_source_length))
 
 
 def _tokenizer_config(decoding: DecodingSettings) -> dict[str, Any]:

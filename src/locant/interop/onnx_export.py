@@ -1,0 +1,200 @@
+"""A Locant model as ONNX files, for onnxruntime and everything else that reads ONNX (https://onnx.ai).
+
+Three graphs, whose files and tensors have the names of Hugging Face's Optimum: the encoder; the decoder for the first
+tokens; the decoder for the following ones, which takes keys and values of the earlier tokens. Batch and lengths are
+free. ``torch.onnx.export`` writes them by ``torch.export``, which needs ``onnxscript``.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from locant.decoding import ModelFolder, load_model_folder
+from locant.errors import ConfigError, MissingExtraError
+from locant.files import replacing_folder, write_json
+from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
+from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.text.tokenizer import BOS, EOS, PAD
+from locant.transformer import Transformer, TransformerConfig, require_transformer
+from locant.version import __version__
+
+_LARGEST = 2_000_000_000
+"""Bytes of one file: protocol buffers end at 2 GiB."""
+
+_USE = """pip install onnxruntime sentencepiece numpy
+python translate.py "..."
+```
+
+`translate.py` shows how to use the graphs; from Python:
+
+```python
+from pathlib import Path
+
+from translate import OnnxTranslator
+
+OnnxTranslator(Path("FOLDER")).translate("...")"""
+
+
+def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
+    """Write a model folder as ONNX graphs, with its SentencePiece models and an example that translates.
+
+    The logits are those of Locant but for rounding, and so are greedy translations.
+
+    Args:
+        run: A Locant model folder or finished run.
+        folder: Where to write; must not exist, or be empty.
+
+    Returns:
+        Sentences about what a user should know.
+
+    Raises:
+        ConfigError: The positions of the model cannot be written as tables, or it is too large; the message says why.
+        CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
+        MissingExtraError: A package is not installed.
+    """
+    for package in ("onnx", "onnxscript"):
+        try:
+            __import__(package)
+        except ImportError:
+            raise MissingExtraError("Exporting to ONNX", package, "onnx") from None
+    run, folder = Path(run), Path(folder)
+    require_new_folder(folder)
+    found = load_model_folder(run, device="cpu")
+    model = require_transformer(found.model, "Export to ONNX")
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    if size > _LARGEST:
+        raise ConfigError(f"The weights take {size / 1e9:.1f} GB, but an ONNX file can hold 2 GB. Use a smaller model.")
+    rows = longest_sequence(found.decoding)
+    rows = min(rows, model.max_positions or rows)
+    graphs = _graphs(model, rows)
+    with replacing_folder(folder) as temporary:
+        for name, (graph, inputs, axes, input_names, output_names) in graphs.items():
+            path = temporary / f"{name}_model.onnx"
+            _write(path, graph, inputs, axes, input_names, output_names)
+        write_sentencepiece(temporary, found.tokenizers)
+        write_json(temporary / "config.json", _config(found, model.config, rows))
+        example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
+        (temporary / "translate.py").write_bytes(example)
+        write_card(temporary, run, _USE)
+    return [
+        f'Try it with onnxruntime alone: python {folder / "translate.py"} "..."',
+        f"Positions are tables of {rows} tokens, the longest source or translation.",
+        "Padding and begin mark have logits but are never to be written: config.json lists them as suppress_tokens.",
+    ]
+
+
+_Graph = tuple[nn.Module, tuple[Any, ...], tuple[Any, ...], list[str], list[str]]
+"""A graph with example inputs, their free axes, and the names of inputs and outputs."""
+
+
+def _graphs(model: Transformer, rows: int) -> dict[str, _Graph]:
+    """Return the graphs by the beginning of their file names."""
+    config = model.config
+    batch, source, target, past = (torch.export.Dim(name) for name in ("batch", "source", "target", "past"))
+    # Sizes of 0 and 1 would be taken for constants.
+    b, s, t, p = 2, 5, 3, 4
+    layers, heads, features = range(config.decoder_layers), config.heads, config.d_model // config.heads
+    ids, mask = torch.ones(b, t, dtype=torch.int64), torch.ones(b, s, dtype=torch.int64)
+    own, cross = (torch.zeros(b, heads, length, features) for length in (p, s))
+    cache, cache_axes = [own, own, cross, cross], [{0: batch, 2: past}] * 2 + [{0: batch, 2: source}] * 2
+    rows_of_source, rows_of_target = {0: batch, 1: source}, {0: batch, 1: target}
+
+    def names(prefix: str, *sides: str) -> list[str]:
+        return [f"{prefix}.{layer}.{side}.{part}" for layer in layers for side in sides for part in ("key", "value")]
+
+    return {
+        "encoder": (
+            EncoderGraph(model, rows),
+            (torch.ones(b, s, dtype=torch.int64), mask),
+            (rows_of_source, rows_of_source),
+            ["input_ids", "attention_mask"],
+            ["last_hidden_state"],
+        ),
+        "decoder": (
+            DecoderGraph(model, rows),
+            (ids, torch.zeros(b, s, config.d_model), mask),
+            (rows_of_target, rows_of_source, rows_of_source),
+            ["input_ids", "encoder_hidden_states", "encoder_attention_mask"],
+            ["logits", *names("present", "decoder", "encoder")],
+        ),
+        "decoder_with_past": (
+            CachedDecoderGraph(model, rows),
+            (ids, mask, [tensor.clone() for _ in layers for tensor in cache]),
+            (rows_of_target, rows_of_source, cache_axes * config.decoder_layers),
+            ["input_ids", "encoder_attention_mask", *names("past_key_values", "decoder", "encoder")],
+            ["logits", *names("present", "decoder")],
+        ),
+    }
+
+
+def _write(
+    path: Path,
+    graph: nn.Module,
+    inputs: tuple[Any, ...],
+    axes: tuple[Any, ...],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+) -> None:
+    with _quiet():
+        program = torch.onnx.export(
+            graph.eval(),
+            inputs,
+            dynamo=True,
+            dynamic_shapes=axes,
+            input_names=input_names,
+            output_names=output_names,
+            verbose=False,
+        )
+        assert program is not None
+        program.save(str(path), external_data=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what the exporter says about itself: deprecations, packages it could use, names of axes."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[str, Any]:
+    decoding = found.decoding
+    return {
+        "model_type": "locant",
+        "locant_version": __version__,
+        "source_language": found.source_language,
+        "target_language": found.target_language,
+        "lowercase": found.tokenizers.source.lowercase,
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "suppress_tokens": [PAD, BOS],
+        "max_positions": rows,
+        "max_source_length": min(decoding.max_source_length, rows - 1),
+        "max_length_ratio": decoding.max_length_ratio,
+        "max_length_extra": decoding.max_length_extra,
+        "source_vocab_size": config.source_vocab_size,
+        "target_vocab_size": config.target_vocab_size,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "heads": config.heads,
+        "position": config.position,
+        "norm": config.norm,
+    }

@@ -1,0 +1,200 @@
+"""Exported folders, run by onnxruntime."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from small_models import build, padded
+
+from locant.decoding import DecodingSettings, Translator
+from locant.errors import ConfigError
+from locant.interop import export_onnx
+from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.text.tokenizer import BOS, EOS, PAD
+from locant.transformer import Transformer
+
+SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka ka ka ka ka"]
+# Exported and run; the others are compared as torch modules, which the exporter translates operation by operation.
+EXPORTED = {
+    "sinusoidal, post-norm, tied": {},
+    "rotary and gated, pre-norm, own vocabularies": {
+        "position": "rotary",
+        "position_options": {"layout": "interleaved", "rotary_dim": 4},
+        "norm": "pre",
+        "feed_forward": "swiglu",
+        "share_embeddings": False,
+        "tie_output": False,
+    },
+}
+SCHEMES = {
+    "none": {},
+    "sinusoidal": {"dialect": "tensor2tensor", "start": 2},
+    "sinusoidal concatenated": {"combine": "concatenate"},
+    "learned": {"max_positions": 40},
+    "index": {},
+    "normalised-index": {},
+    "binary": {},
+    "rotary": {},
+    "rotary yarn": {"scaling": {"kind": "yarn", "factor": 4.0, "original_length": 32}},
+    "t5": {},
+    "alibi": {},
+    "kerple": {},
+    "fire": {},
+    "sandwich": {},
+}
+REFUSED = {
+    "xpos": "angles that depend on the length",
+    "self-extend": "angles that depend on the length",
+    "shaw": "depend on queries and keys",
+    "transformer-xl": "depend on queries and keys",
+    "cope": "depend on queries and keys",
+    "deberta": "neither codes nor plain rotations",
+    "randomised": "neither codes nor plain rotations",
+    "axial-rotary": "neither codes nor plain rotations",
+}
+
+
+def batch(model: Transformer, target_length: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Source ids of unequal lengths, their lengths and mask, and target ids."""
+    torch.manual_seed(1)
+    source, lengths = padded([[*torch.randint(4, 60, (count,)).tolist(), EOS] for count in (3, 9, 6)])
+    target = torch.randint(4, 60, (3, target_length))
+    target[:, 0] = BOS
+    return source, lengths, (source != PAD).long(), target
+
+
+class Session:
+    """A graph by its file, called with tensors by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self.inputs = {given.name: given.shape for given in self.session.get_inputs()}
+        self.outputs = {given.name: given.shape for given in self.session.get_outputs()}
+
+    def __call__(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(self.outputs, self.session.run(None, inputs), strict=True))
+
+
+@pytest.fixture(scope="module", params=EXPORTED)
+def exported(request, joint, separate, tmp_path_factory):
+    """A model with sharp enough choices, its translator and its folder."""
+    options = EXPORTED[request.param]
+    tokenizers = joint if options.get("share_embeddings", True) else separate
+    model = build(tokenizers, encoder_layers=1, **options)
+    translator = Translator(model, tokenizers, DecodingSettings(beam=1, max_length_extra=19))
+    root = tmp_path_factory.mktemp("onnx")
+    translator.save_pretrained(root / "run")
+    notes = export_onnx(root / "run", root / "onnx")
+    assert any("1044 tokens" in note for note in notes)
+    return translator, root / "onnx"
+
+
+def test_logits_are_equal_in_one_pass_and_with_the_cache(exported):
+    translator, folder = exported
+    encoder, decoder, cached = (
+        Session(folder / f"{name}_model.onnx") for name in ("encoder", "decoder", "decoder_with_past")
+    )
+    source, lengths, mask, target = batch(translator.model)
+    with torch.no_grad():
+        expected = translator.model(source, lengths, target).numpy()
+    memory = encoder(input_ids=source.numpy(), attention_mask=mask.numpy())["last_hidden_state"]
+    given = {"encoder_attention_mask": mask.numpy()}
+    whole = decoder(input_ids=target.numpy(), encoder_hidden_states=memory, **given)
+    np.testing.assert_allclose(whole["logits"], expected, atol=1e-4)
+
+    first = decoder(input_ids=target[:, :1].numpy(), encoder_hidden_states=memory, **given)
+    state = {name.replace("present", "past_key_values"): value for name, value in first.items() if name != "logits"}
+    logits, read = [first["logits"]], 1
+    for new in (1, 3, 1):  # one token at a time, and several
+        found = cached(input_ids=target[:, read : read + new].numpy(), **given, **state)
+        logits.append(found.pop("logits"))
+        state |= {name.replace("present", "past_key_values"): value for name, value in found.items()}
+        read += new
+    assert read == target.shape[1]
+    np.testing.assert_allclose(np.concatenate(logits, axis=1), expected, atol=1e-4)
+    assert expected.std() > 0.1
+
+    # A single sentence of a single token: free axes must not have become constants.
+    one = torch.tensor([[EOS]])
+    memory = encoder(input_ids=one.numpy(), attention_mask=np.ones((1, 1), np.int64))["last_hidden_state"]
+    found = decoder(
+        input_ids=np.array([[BOS]]), encoder_hidden_states=memory, encoder_attention_mask=np.ones((1, 1), np.int64)
+    )
+    with torch.no_grad():
+        expected = translator.model(one, torch.tensor([1]), torch.tensor([[BOS]])).numpy()
+    np.testing.assert_allclose(found["logits"], expected, atol=1e-4)
+
+
+def test_files_are_valid_and_named_as_optimum_names_them(exported):
+    _, folder = exported
+    files = {"README.md", "config.json", "source.spm", "target.spm", "translate.py"}
+    graphs = {f"{name}_model.onnx" for name in ("encoder", "decoder", "decoder_with_past")}
+    assert {path.name for path in folder.iterdir()} == files | graphs
+    for name in graphs:
+        onnx.checker.check_model(str(folder / name), full_check=True)
+    cached = Session(folder / "decoder_with_past_model.onnx")
+    assert list(cached.inputs)[:4] == [
+        "input_ids",
+        "encoder_attention_mask",
+        "past_key_values.0.decoder.key",
+        "past_key_values.0.decoder.value",
+    ]
+    assert cached.inputs["past_key_values.1.encoder.value"] == ["batch", 4, "source", 8]
+    assert list(cached.outputs)[-1] == "present.1.decoder.value"
+
+
+def test_the_example_translates_greedily_with_onnxruntime_alone(exported):
+    translator, folder = exported
+    # Locant and torch cannot be imported there.
+    alone = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(['torch', 'locant', 'transformers'])); "
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", alone, str(folder / "translate.py"), *SENTENCES, " "]
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8", env=environment)
+    assert done.stdout.splitlines() == [*translator.translate(SENTENCES), ""]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_graphs_of_every_scheme_give_the_models_logits(name, norm, joint):
+    model = build(joint, position=name.split()[0], position_options=SCHEMES[name], norm=norm)
+    source, lengths, mask, target = batch(model)
+    with torch.no_grad():
+        expected = model(source, lengths, target)
+        memory = EncoderGraph(model, 40)(source, mask)
+        logits, _ = DecoderGraph(model, 40)(target, memory, mask)
+        first, past = DecoderGraph(model, 40)(target[:, :4], memory, mask)
+        rest, _ = CachedDecoderGraph(model, 40)(target[:, 4:], mask, past)
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(torch.cat((first, rest), dim=1), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_onnx_cannot_express_is_refused_with_the_reason(name, joint, tmp_path):
+    options = {"grid": [8, 8]} if name == "axial-rotary" else {}
+    Translator(build(joint, position=name, position_options=options), joint).save_pretrained(tmp_path / "run")
+    with pytest.raises(ConfigError, match=REFUSED[name]):
+        export_onnx(tmp_path / "run", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_biases_that_are_relative_only_in_short_texts_are_refused(joint, tmp_path):
+    translator = Translator(build(joint, position="fire"), joint)  # relative up to about 512 tokens
+    translator.save_pretrained(tmp_path / "run")
+    with pytest.raises(ConfigError, match="more than the relative position"):
+        export_onnx(tmp_path / "run", tmp_path / "other")
+
+
+def test_a_model_beyond_the_size_of_a_file_is_refused(joint, tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 1000)
+    Translator(build(joint), joint).save_pretrained(tmp_path / "run")
+    with pytest.raises(ConfigError, match="2 GB"):
+        export_onnx(tmp_path / "run", tmp_path / "other")
