@@ -1,8 +1,6 @@
 """Where engines read the same config.json differently, or the same text in two ways.
 
-The facts are those of the dialects (:mod:`locant.positions.dialects`), whose modules name their sources. Two more are
-vLLM's: the length of Gemma 3 is taken as already extended (``_get_and_verify_max_len``), and models with a separate
-rotated part of the head get DeepSeek's YaRN, which heeds mscale (``deepseek_v2.py``).
+The facts are those of the dialects (:mod:`locant.positions.dialects`), whose modules name their sources.
 """
 
 from __future__ import annotations
@@ -15,17 +13,16 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.extension.diagnosis import UNREADABLE, Diagnosis
 from locant.positions.dialects import Reading, read_vllm
-from locant.positions.dialects.reading import paper_attention_scale, with_base_for_ntk
+from locant.positions.dialects.reading import with_base_for_ntk
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import DynamicNTK, Llama3, LongRoPE, YaRN
 
 
-def diagnose_differences(content: Mapping[str, Any], model_type: str | None, reading: Reading) -> Iterator[Diagnosis]:
+def diagnose_differences(content: Mapping[str, Any], reading: Reading) -> Iterator[Diagnosis]:
     """Yield what depends on the engine that reads a config.json, and on how it generates.
 
     Args:
         content: The object in config.json.
-        model_type: That of its text part.
         reading: What it says in Hugging Face's words.
     """
     for config in reading.configs.values():
@@ -36,8 +33,9 @@ def diagnose_differences(content: Mapping[str, Any], model_type: str | None, rea
     except ConfigError as error:
         yield Diagnosis("warning", f"vLLM: {error}", "Correct the entry, or do not serve the model with vLLM.")
         return
+    yield from (Diagnosis.of_finding(finding) for finding in vllm.findings if finding not in reading.findings)
     for layer, config in reading.configs.items():
-        yield from _vllm(config, vllm.configs[layer], model_type)
+        yield from _vllm(config, vllm.configs[layer])
 
 
 def diagnose_unread(content: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -111,40 +109,18 @@ def _other_converters(config: RotaryConfig) -> Iterator[Diagnosis]:
         )
 
 
-def _vllm(config: RotaryConfig, served: RotaryConfig, model_type: str | None) -> Iterator[Diagnosis]:
-    scaling = config.scaling
-    if isinstance(scaling, DynamicNTK):
+def _vllm(config: RotaryConfig, served: RotaryConfig) -> Iterator[Diagnosis]:
+    if isinstance(config.scaling, DynamicNTK):
         yield Diagnosis(
             "warning",
             f"transformers: {describe(config)}, which follows the length of the text. vLLM: {describe(served)}, for "
             "texts of all lengths.",
             "Measure with the engine that serves the model, or fix the length for both.",
         )
-    elif isinstance(scaling, LongRoPE) and scaling.original_length != config.max_length:
-        yield Diagnosis(
-            "warning",
-            f"transformers: short factors up to {scaling.original_length} tokens, long ones beyond. vLLM, and "
-            "llama.cpp by its context: long factors for all texts once --max-model-len exceeds that, which it does by "
-            "default.",
-            f"Start vLLM with --max-model-len {scaling.original_length} where texts are short.",
-        )
-    elif config.max_length and served.max_length != config.max_length and "gemma3" not in (model_type or ""):
+    elif config.max_length and served.max_length != config.max_length:
         yield Diagnosis(
             "warning",
             f"transformers: declared for {config.max_length} tokens. vLLM: serves {served.max_length} by default, "
-            f"which it derives from the factor of the scaling '{scaling.name}'.",
+            f"which it derives from the factor of the scaling '{config.scaling.name}'.",
             f"Start vLLM with --max-model-len {config.max_length}, if that is the length the model was made for.",
         )
-    if isinstance(scaling, YaRN) and not _is_deepseek_yarn(scaling, model_type):
-        usual = paper_attention_scale(scaling)
-        if abs(scaling.attention_scale() / usual - 1) > 1e-6:
-            yield Diagnosis(
-                "warning",
-                f"transformers: attention scale {scaling.attention_scale():.6g}. vLLM up to 0.25, which ignores "
-                f"attention_factor: {usual:.6g}.",
-                f"State attn_factor {scaling.attention_scale() / usual:.6g} as well in --hf-overrides (--as vllm).",
-            )
-
-
-def _is_deepseek_yarn(scaling: YaRN, model_type: str | None) -> bool:
-    return scaling.mscale_all_dim is not None and (model_type or "").startswith(("deepseek", "kimi"))

@@ -14,7 +14,7 @@ from locant.extension.sizes import check_sizes
 from locant.extension.source import Source, load_source
 from locant.extension.stored import diagnose_stored
 from locant.positions.dialects import Reading, families, read_gguf, read_huggingface
-from locant.positions.dialects.huggingface import _text_part  # one place knows which part of a file is read
+from locant.positions.dialects.huggingface import text_part
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def inspect_model(model: Path | str) -> Inspection:
     reading, found, is_sized = None, [], False
     try:
         if source.kind == "huggingface":
-            content = _text_part(source.content)
+            content = text_part(source.content)
         check_sizes(source.kind, content)
         is_sized = True
         reading = _read(source)
@@ -84,7 +84,7 @@ def inspect_model(model: Path | str) -> Inspection:
         found = [Diagnosis.of_error(error, source.path.name)]
     model_type = _model_type(source, content)
     if source.kind == "huggingface" and is_sized:
-        found += _about_huggingface(source, model_type, reading)
+        found += _about_huggingface(source, reading)
     elif model_type == "llama":
         found.append(
             Diagnosis(
@@ -109,11 +109,11 @@ def _read(source: Source) -> Reading:
     return read_huggingface(source.content)
 
 
-def _about_huggingface(source: Source, model_type: str | None, reading: Reading | None) -> Iterator[Diagnosis]:
+def _about_huggingface(source: Source, reading: Reading | None) -> Iterator[Diagnosis]:
     if reading is None:
         yield from diagnose_unread(source.content)
         return
-    yield from diagnose_differences(source.content, model_type, reading)
+    yield from diagnose_differences(source.content, reading)
     yield from diagnose_stored(source.path.parent, reading.configs)
 
 

@@ -1,0 +1,134 @@
+"""Extending the context of a rotary model in its config.json.
+
+A method is applied once, to what the model was trained with: an entry in the file remembers what it replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.extension.extend_scaling import METHODS, extend_configs
+from locant.positions.dialects import read_huggingface, write_huggingface
+from locant.positions.dialects.huggingface import text_part
+from locant.positions.rotary.config import RotaryConfig
+
+__all__ = ["METHODS", "TRACE", "apply_method", "before_extension", "mark_trained"]
+
+TRACE = "locant_extension"
+"""Entry of config.json that remembers what an extension replaced; engines pass over it."""
+
+_ROTARY_KEYS = (
+    *("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq", "rotary_emb_base", "rotary_pct"),
+    *("partial_rotary_factor", "max_position_embeddings", "original_max_position_embeddings"),
+)
+_ONLY_LONGROPE = ("phi3", "phi4_multimodal")
+_PRECISION = Decimal("1e-12")
+
+
+def apply_method(config: Mapping[str, Any], method: str, target_length: int) -> dict[str, Any]:
+    """Return the content of config.json for the extended model.
+
+    Layers of sliding attention stay as they are: no query there sees a key beyond the window. A configuration that
+    this function wrote before is taken back first, so that factors never multiply.
+
+    Args:
+        config: The content of config.json, of any 4.x or 5.x release of transformers; it is not changed.
+        method: One of :data:`METHODS`.
+        target_length: Length in tokens that the model shall read.
+
+    Raises:
+        ConfigError: The configuration contradicts itself, the method is unknown or cannot be said for this model, or
+            the model reads that far already.
+
+    Example:
+        >>> old = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192, "rope_theta": 100000.0}
+        >>> new = apply_method(old, "yarn", 16384)
+        >>> new["max_position_embeddings"], new["rope_scaling"]["factor"]
+        (16384, 2.0)
+        >>> new["rope_scaling"]["original_max_position_embeddings"]
+        8192
+    """
+    whole = before_extension(config, method)
+    plain = text_part(whole)
+    before = {key: plain[key] for key in _ROTARY_KEYS if plain.get(key) is not None}
+    reading = read_huggingface(whole)
+    model_type = next((each["model_type"] for each in (plain, config) if isinstance(each.get("model_type"), str)), None)
+    extended = extend_configs(reading, method, target_length)
+    if model_type in _ONLY_LONGROPE and method not in ("ntk", "longrope"):
+        raise ConfigError(
+            f"The class of the model type '{model_type}' in transformers knows no scaling but LongRoPE. "
+            "Take the method longrope, or ntk, which only changes the base."
+        )
+    written = write_huggingface(extended, "5" if plain.get("rope_parameters") else "4", model_type=model_type)
+    changes = {key: written[key] for key in _ROTARY_KEYS if key in written}
+    trace = {"method": method, "target_length": target_length, "before": before}
+    result = _with_part(config, _merged(plain, changes) | {TRACE: trace})
+    if not _is_same(read_huggingface(result).configs, extended, target_length):
+        raise ConfigError(f"config.json of the model type '{model_type}' cannot say the method {method} exactly.")
+    return result
+
+
+def mark_trained(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of :func:`apply_method` with the remark that the model was trained with it."""
+    part = text_part(config)
+    return _with_part(config, dict(part) | {TRACE: part[TRACE] | {"finetuned": True}})
+
+
+def before_extension(config: Mapping[str, Any], method: str | None = None) -> dict[str, Any]:
+    """Return config.json as it was before :func:`apply_method` extended the model; as it is, where it did not.
+
+    Args:
+        config: The content of config.json.
+        method: The one that shall be applied now, if any.
+
+    Raises:
+        ConfigError: Its rotary entries were changed afterwards, or the model was fine-tuned with another method.
+    """
+    part = text_part(config)
+    trace = part.get(TRACE)
+    if trace is None:
+        return dict(config)
+    before = trace.get("before") if isinstance(trace, Mapping) else None
+    if not isinstance(before, Mapping) or set(before) - set(_ROTARY_KEYS):
+        raise ConfigError(f"'{TRACE}' in config.json is damaged. Remove it, or copy the file again.")
+    plain = _with_part(config, _merged(part, before))
+    first, length = trace.get("method"), trace.get("target_length")
+    expected = extend_configs(read_huggingface(plain), str(first), length)
+    if not _is_same(read_huggingface(config).configs, expected, length):
+        raise ConfigError(
+            f"The rotary entries of config.json are no longer those that the method {first} gave them, which "
+            f"'{TRACE}' tells. Remove that entry if they are right; they count as those of training then."
+        )
+    if trace.get("finetuned") and method not in (None, first):
+        raise ConfigError(f"The model was fine-tuned with the method {first}; take that again, not {method}.")
+    return plain
+
+
+def _merged(part: Mapping[str, Any], rotary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with other rotary entries; those that are ``None`` are left out."""
+    kept = {key: value for key, value in part.items() if key not in _ROTARY_KEYS and key != TRACE}
+    return kept | {key: value for key, value in rotary.items() if value is not None}
+
+
+def _with_part(config: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose text part is replaced."""
+    old = text_part(config)
+    if old is config:
+        return dict(part)
+    return {key: dict(part) if value is old else value for key, value in config.items()}
+
+
+def _is_same(found: Mapping[str, RotaryConfig], wanted: Mapping[str, RotaryConfig], length: int) -> bool:
+    """Whether two sets of configurations turn by the same angles and scale alike, in short and in long texts."""
+    return found.keys() == wanted.keys() and all(
+        abs(found[layer].attention_scale(size) - config.attention_scale(size)) < _PRECISION
+        and all(
+            abs(a - b) <= _PRECISION * b
+            for a, b in zip(found[layer].frequencies(size), config.frequencies(size), strict=True)
+        )
+        for layer, config in wanted.items()
+        for size in (1, length)
+    )

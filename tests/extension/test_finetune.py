@@ -1,0 +1,145 @@
+"""Training of extended models: what is learnt, what is saved, and going on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from extend_models import save_model, save_tokenizer
+
+from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
+from locant.extension.extend import extend_model
+from locant.extension.finetune import FineTuning, FineTuningStep
+from locant.extension.next_token import next_token_loss
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = save_model(tmp_path / "model", "llama")
+    save_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("abc " * 200)
+    return path
+
+
+def settings(text: Path, **options: Any) -> FineTuning:
+    return FineTuning(**({"texts": (text,), "steps": 6, "length": 96, "rank": 4, "learning_rate": 0.02} | options))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_the_model_learns_and_is_saved_whole(model: Path, text: Path, tmp_path: Path, kind: str) -> None:
+    steps: list[FineTuningStep] = []
+    chosen = settings(text, kind=kind, steps=30)
+    extended = extend_model(model, tmp_path / "out", 160, finetuning=chosen, on_step=steps.append)
+    assert [each.step for each in steps] == list(range(1, 31))
+    assert steps[-1].loss < 0.6 * steps[0].loss
+    # The saved folder in plain transformers has what was learnt.
+    saved = transformers.AutoModelForCausalLM.from_pretrained(extended.path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(extended.path)
+    tokens = torch.tensor([tokenizer("abc " * 40)["input_ids"]])
+    with torch.no_grad():
+        loss = saved(tokens, labels=tokens).loss.item()
+    assert loss < steps[-1].loss * 1.1
+    assert saved.config.rope_parameters["factor"] == 2.5
+    assert not list(extended.path.glob("adapter*"))
+    assert "was trained on" in (extended.path / "README.md").read_text()
+    assert json.loads((extended.path / "config.json").read_text())["locant_extension"]["finetuned"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "out", "text.txt"]
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_going_on_is_as_if_nothing_had_happened(model: Path, text: Path, tmp_path: Path, kind: str) -> None:
+    chosen = settings(text, kind=kind, save_every=2)
+    through: list[FineTuningStep] = []
+    extend_model(model, tmp_path / "through", 160, finetuning=chosen, on_step=through.append)
+
+    def stop(step: FineTuningStep) -> None:
+        if step.step == 5:
+            raise StopError
+
+    with pytest.raises(StopError):
+        extend_model(model, tmp_path / "resumed", 160, finetuning=chosen, on_step=stop)
+    assert [each.name for each in (tmp_path / "resumed.training").iterdir()] == ["step-00000004"]
+    rest: list[FineTuningStep] = []
+    extend_model(model, tmp_path / "resumed", 160, finetuning=chosen, on_step=rest.append)
+    assert rest == through[4:]
+    first, second = weights(tmp_path / "through"), weights(tmp_path / "resumed")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not (tmp_path / "resumed.training").exists()
+
+
+def test_the_state_of_another_training(model: Path, text: Path, tmp_path: Path) -> None:
+    def stop(step: FineTuningStep) -> None:
+        if step.step == 3:
+            raise StopError
+
+    with pytest.raises(StopError):
+        extend_model(model, tmp_path / "out", 160, finetuning=settings(text, save_every=1), on_step=stop)
+    with pytest.raises(CheckpointError, match="state of another training"):
+        extend_model(model, tmp_path / "out", 160, method="linear", finetuning=settings(text))
+    state = tmp_path / "out.training" / "step-00000003" / "weights.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="damaged"):
+        extend_model(model, tmp_path / "out", 160, finetuning=settings(text))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "cohere"])
+def test_the_loss_is_that_of_transformers(tmp_path: Path, family: str) -> None:
+    folder = save_model(tmp_path / "model", family)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    if family == "gemma2":
+        assert model.config.final_logit_softcapping, "a cap behind the output layer"
+    tokens = torch.randint(3, 64, (1, 60), generator=torch.Generator().manual_seed(0))
+    ours, theirs = next_token_loss(model, tokens), model(tokens, labels=tokens).loss
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    weight = model.get_input_embeddings().weight
+    (gradient,) = torch.autograd.grad(ours, weight)
+    (expected,) = torch.autograd.grad(theirs, weight)
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_what_cannot_be_trained(model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match="longer than the 160"):
+        extend_model(model, out, 160, finetuning=settings(text, length=200))
+    with pytest.raises(DataError, match="no file"):
+        extend_model(model, out, 160, finetuning=settings(tmp_path / "nothing"))
+    (tmp_path / "short").write_text("abc")
+    with pytest.raises(DataError, match="3 tokens; at least 96"):
+        extend_model(model, out, 160, finetuning=settings(tmp_path / "short"))
+    with pytest.raises(TrainingError, match="Lower the learning rate"):
+        extend_model(model, out, 160, finetuning=settings(text, learning_rate=1e30, kind="full"))
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(MissingExtraError, match=r"locant\[finetune\]"):
+        extend_model(model, out, 160, finetuning=settings(text))
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"steps": 0}, {"rank": 0}, {"learning_rate": -1.0}, {"kind": "half"}, {"length": 1}]
+)
+def test_settings_out_of_range(text: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        settings(text, **options)

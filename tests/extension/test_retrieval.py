@@ -1,0 +1,136 @@
+"""Prompts, depths and scores of the retrieval tests, against the wording of their sources."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locant.errors import UsageError
+from locant.extension.needle import Needle, needle_question, sentences_of
+from locant.extension.passkey import passkey_question
+from locant.extension.retrieval import Question, longest_prompt, spread
+from locant.extension.ruler import TASKS, effective_length
+
+HAYSTACK = [f"Sentence number {index} is here." for index in range(50)]
+
+
+class _Words:
+    def __call__(self, text: str, *, verbose: bool = True) -> Any:
+        return SimpleNamespace(input_ids=re.findall(r"\w+|\W", text))
+
+
+def _landmark_prompt(n_garbage: int, n_prefix: int, key: int) -> str:
+    """The prompt of Mohtashami and Jaggi's llama/run_test.py, written out."""
+    line = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+    garbage = " ".join([line] * 2000)
+    return "\n".join(
+        [
+            "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz "
+            "you about the important information there.",
+            garbage[:n_prefix],
+            f"The pass key is {key}. Remember it. {key} is the pass key.",
+            garbage[: n_garbage - n_prefix],
+            "What is the pass key? The pass key is",
+        ]
+    )
+
+
+@settings(deadline=None, max_examples=40)
+@given(characters=st.integers(0, 5000), depth=st.sampled_from([0.0, 0.25, 0.5, 1.0]), attempt=st.integers(0, 20))
+def test_the_passkey_prompt_is_that_of_the_paper(characters: int, depth: float, attempt: int) -> None:
+    question = passkey_question(characters, depth, attempt)
+    key = int(question.expected[0])
+    assert 1 <= key <= 50_000
+    assert question.prompt == _landmark_prompt(characters, round(depth * characters), key)
+
+
+def test_ten_tries_have_ten_keys() -> None:
+    assert len({passkey_question(0, 0, attempt).expected for attempt in range(10)}) == 10
+    assert passkey_question(10, 0, 3) == passkey_question(10, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [(" 4711.", 1), (" is 4711, and 5", 1), (" 47110", 0), (" 5 4711", 0), (" 04711", 1), ("", 0), ("four", 0)],
+)
+def test_a_pass_key_is_the_first_number(answer: str, score: float) -> None:
+    assert Question("", ("4711",), "first number").score(answer) == score
+
+
+def test_an_answer_must_contain_what_is_expected() -> None:
+    question = Question("", ("sandwich", "Dolores Park"))
+    assert [question.score(text) for text in ("a SANDWICH in dolores park", "a sandwich", "nothing")] == [1.0, 0.5, 0.0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(limit=st.integers(60, 3000), attempt=st.integers(0, 3))
+def test_prompts_fill_the_length(limit: int, attempt: int) -> None:
+    def build(amount: int) -> Question:
+        return passkey_question(amount, 0.5, attempt)
+
+    tokenizer: Any = _Words()
+    if len(tokenizer(build(0).prompt).input_ids) > limit:
+        with pytest.raises(UsageError, match=f"A prompt of {limit} tokens has no room"):
+            longest_prompt(build, tokenizer, limit)
+        return
+    question, ids = longest_prompt(build, tokenizer, limit)
+    assert limit - 2 <= len(ids) <= limit
+    assert ids == tokenizer(question.prompt).input_ids
+
+
+def test_depths() -> None:
+    assert spread("abcd", [(0.0, "X"), (1.0, "Z"), (0.5, "Y")]) == ["X", "a", "b", "Y", "c", "d", "Z"]
+    assert spread("ab", [(0.5, "1"), (0.5, "2")]) == ["a", "1", "2", "b"]
+
+
+def test_a_needle_of_ones_own() -> None:
+    needle = Needle("Ada keeps the key under a stone.", "Where is the key?", ("stone",))
+    question = needle_question(HAYSTACK, 4, 0.5, needle)
+    assert question.prompt == (
+        "Sentence number 0 is here. Sentence number 1 is here. Ada keeps the key under a stone. Sentence number 2 is "
+        "here. Sentence number 3 is here.\n\nQuestion: Where is the key?\nAnswer:"
+    )
+    assert needle_question(HAYSTACK, 120, 0.0, needle).prompt.count("Sentence number 0 ") == 3  # it begins again
+    with pytest.raises(UsageError, match="'rock' does not occur in it"):
+        Needle("Ada keeps the key under a stone.", "Where?", ("rock",))
+
+
+def test_sentences() -> None:
+    assert sentences_of("One. Two!  Three?\n\nFour") == ["One.", "Two!", "Three?", "Four"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(amount=st.integers(0, 400), attempt=st.integers(0, 20))
+def test_ruler_answers_follow_from_the_prompts(amount: int, attempt: int) -> None:
+    asked = {name: task.build(HAYSTACK, amount, attempt) for name, task in TASKS.items()}
+
+    prompt = asked["multikey"].prompt
+    key = re.findall(r"number for (\S+) mentioned", prompt)
+    hidden = dict(re.findall(r"One of the special magic numbers for (\S+) is: (\d{7})\.", prompt))
+    assert len(hidden) == 4
+    assert asked["multikey"].expected == (hidden[key[0]],)
+
+    prompt = asked["variable-tracking"].prompt
+    values: dict[str, str] = {}
+    for name, value in re.findall(r"^VAR ([A-Z]{5}) = (?:VAR )?(\S+)$", prompt, re.MULTILINE):
+        values[name] = values.get(value, value)
+    assert len(set(values.values())) == 1
+    assert set(values) == set(asked["variable-tracking"].expected)
+    assert f"assigned the value {next(iter(values.values()))}" in prompt
+
+    prompt = asked["frequent-words"].prompt
+    words = prompt.partition("coded words. ")[2].partition("\nQuestion")[0].split()
+    counts = Counter(words).most_common(4)
+    assert counts[0][0] == "...."
+    assert tuple(word for word, _ in counts[1:]) == asked["frequent-words"].expected
+
+
+def test_effective_length() -> None:
+    assert effective_length({4096: 0.9, 8192: 0.856, 16384: 0.5}) == 8192
+    assert effective_length({4096: 0.8559}) is None

@@ -1,0 +1,133 @@
+"""Losses and answers, read in chunks with cached keys, against one plain pass of transformers without a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from extend_models import save_model
+from torch.nn import functional
+
+from locant.extension.chunk_attention import attend_chunk, chunk_attention
+from locant.extension.load import load_model
+from locant.extension.prefill import Answerer, follows_length, token_losses
+
+LENGTH = 90
+
+
+@pytest.fixture(
+    scope="module", params=["llama", "qwen3", "gemma2", "gemma3-new", "gpt_neox", "cohere", "phi3-longrope"]
+)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_model(save_model(tmp_path_factory.mktemp("model"), request.param))
+
+
+def _tokens(length: int = LENGTH, seed: int = 1) -> torch.Tensor:
+    return torch.randint(3, 64, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+def _plain_losses(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        logits = model(tokens[None], use_cache=False).logits[0, :-1].double()
+    return functional.cross_entropy(logits, tokens[1:], reduction="none")
+
+
+@pytest.mark.parametrize("chunk", [7, 32, 512])
+def test_chunks_equal_one_pass(model: Any, chunk: int) -> None:
+    tokens = _tokens()
+    losses = token_losses(model, tokens, chunk=chunk)
+    torch.testing.assert_close(losses.double(), _plain_losses(model, tokens), rtol=1e-4, atol=1e-4)
+    assert losses.mean().item() == pytest.approx(model(tokens[None], labels=tokens[None]).loss.item(), rel=1e-4)
+
+
+def test_the_last_losses_alone(model: Any) -> None:
+    tokens = _tokens()
+    found = token_losses(model, tokens, scored_from=70, chunk=16)
+    assert found.shape == (20,)
+    torch.testing.assert_close(found.double(), _plain_losses(model, tokens)[69:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scaling", ["dynamic", "yarn"])
+def test_extended_models_equal_one_fresh_pass(scaling: str, tmp_path: Path) -> None:
+    path = save_model(tmp_path / "model", "llama")
+    from locant.extension.load import load_config
+    from locant.extension.methods import apply_method
+
+    config = apply_method(load_config(path), scaling, 128)
+    evaluated = load_model(path, config)
+    assert follows_length(evaluated) is (scaling == "dynamic")
+    for length in (128, 90, 40):  # a longer text must leave no trace in a shorter one
+        tokens = _tokens(length)
+        expected = _plain_losses(load_model(path, config), tokens)
+        torch.testing.assert_close(token_losses(evaluated, tokens, chunk=16).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_greedy_answers_equal_full_passes(model: Any) -> None:
+    answerer = Answerer(model, LENGTH, chunk=16)
+    shared = _tokens(60).tolist()
+    for seed, length in ((2, 12), (3, 12), (4, 5)):
+        prompt = shared[: 60 - 10 * seed] + _tokens(length, seed).tolist()
+        row = list(prompt)
+        for _ in range(4):
+            if follows_length(model):
+                row_losses = torch.stack([token_losses_of_next(model, row, token) for token in range(64)])
+                row.append(int(row_losses.argmin()))
+            else:
+                with torch.no_grad():
+                    row.append(int(model(torch.tensor([row]), use_cache=False).logits[0, -1].argmax()))
+        assert answerer.answer(prompt, 4) == row[len(prompt) :]
+
+
+def token_losses_of_next(model: Any, row: list[int], token: int) -> torch.Tensor:
+    """Return the loss of one more token where the text is padded to the length that decides the frequencies."""
+    rest = [3] * (LENGTH - len(row) - 1)
+    return _plain_losses(model, torch.tensor([*row, token, *rest]))[len(row) - 1]
+
+
+def test_an_answer_stops(tmp_path: Path) -> None:
+    model = load_model(save_model(tmp_path / "model", "llama"))
+    prompt = _tokens(20).tolist()
+    whole = Answerer(model, 40).answer(prompt, 5)
+    assert Answerer(model, 40, stop=[whole[2]]).answer(prompt, 5) == whole[: whole.index(whole[2])]
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(4, 2), (3, 3), (6, 1)])
+@pytest.mark.parametrize("past", [0, 1, 37])
+def test_attention_without_a_mask(heads: int, groups: int, past: int) -> None:
+    generator = torch.Generator().manual_seed(past)
+    query = torch.randn(1, heads, 16, 8, generator=generator)
+    key, value = (torch.randn(1, groups, past + 16, 8, generator=generator) for _ in range(2))
+    mask = torch.ones(16, past + 16, dtype=torch.bool).tril(past)
+    expected = functional.scaled_dot_product_attention(
+        query.double(), key.double(), value.double(), attn_mask=mask, scale=0.3, enable_gqa=True
+    )
+    torch.testing.assert_close(attend_chunk(query, key, value, 0.3).double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "fits"), [("llama", True), ("qwen3", True), ("gemma2", False), ("gpt_neox", True)])
+def test_attention_is_replaced_where_it_means_the_same(family: str, fits: bool, tmp_path: Path) -> None:
+    model = load_model(save_model(tmp_path / "model", family))
+    before = model.config._attn_implementation
+    with chunk_attention(model):
+        assert (model.config._attn_implementation == "locant_chunk") is fits
+    assert model.config._attn_implementation == before
+
+
+def test_memory_grows_with_the_length(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Logits and scores exist for a chunk at a time: no tensor that is made has L x L or L x V elements.
+    model = load_model(save_model(tmp_path / "model", "llama"))
+    sizes: list[int] = []
+    length = 2048
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                sizes.append(result.untyped_storage().nbytes())
+            return result
+
+    with Watch():
+        token_losses(model, _tokens(length), chunk=64)
+    assert max(sizes) < 4 * 64 * length * 8 < 4 * length * length
