@@ -1,0 +1,109 @@
+"""Context extension: one trained rotary model under every frequency scaling, without and with a short fine-tune.
+
+The shape of the tables of Chen et al. 2023, "Extending Context Window of Large Language Models via Position
+Interpolation", and of Peng et al. 2023, "YaRN".
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from pydantic import Field
+from safetensors.torch import load_file
+
+from locant.files import read_json, replacing_folder, write_json, write_tensors
+from locant.lab.characters import Characters, window_batches
+from locant.lab.contenders import require_known
+from locant.lab.language_modelling import CharacterTask
+from locant.lab.models import build_fairly, initial_facts
+from locant.lab.optimise import train
+from locant.lab.task import Budget, Measurement, Outcome, Trial
+from locant.transformer import LanguageModel
+
+_SCALINGS = ("none", "linear", "ntk", "dynamic", "ntk-by-parts", "yarn")
+_WITHOUT_FACTOR = ("none", "dynamic")  # the same model for every factor, as long as it is not tuned
+
+
+class ContextExtension(CharacterTask):
+    """The same rotary model, trained once for each seed, extended in different ways."""
+
+    name: ClassVar[str] = "context-extension"
+    title: ClassVar[str] = "Extending the context of a rotary model"
+    prepares: ClassVar[bool] = True
+
+    factors: tuple[int, ...] = Field((2, 4, 8), min_length=1, description="Extensions of the trained length")
+    fine_tune_steps: int = Field(100, ge=0, description="Updates at the extended length; 0 leaves the fine-tune out")
+    fine_tune_rate: float = Field(2e-4, gt=0, description="Learning rate of the fine-tune at its peak")
+    base: float = Field(10000.0, gt=1, description="Base of the rotary wavelengths")
+
+    @classmethod
+    def default_contenders(cls) -> tuple[str, ...]:
+        """Return no scaling, PI (``linear``), NTK-aware, dynamic NTK, NTK-by-parts and YaRN."""
+        return _SCALINGS
+
+    def check_contender(self, contender: str) -> None:
+        """Contenders are frequency scalings."""
+        require_known(contender, _SCALINGS, "frequency scaling")
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        return self.test_lengths or tuple(self.train_length * factor for factor in (1, *self.factors))
+
+    def prepare(self, trial: Trial) -> None:
+        """Train the rotary model of a seed."""
+        characters = self._characters()
+        model = self._model(characters, None, 1, trial)
+        facts = initial_facts(model)
+        batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
+        found = train(model, batches, trial.budget, self.optimiser, trial.progress)
+        with replacing_folder(trial.prepared) as folder:
+            write_tensors(folder / "model.safetensors", dict(model.named_parameters()))
+            write_json(folder / "trained.json", {**facts, **asdict(found)})
+
+    def run(self, trial: Trial) -> Outcome:
+        """Measure the model under one scaling by every factor, then tune it briefly and measure again."""
+        characters, measurements, untuned = self._characters(), list[Measurement](), list[Measurement]()
+        for done, factor in enumerate(self.factors):
+            if done == 0 or trial.contender not in _WITHOUT_FACTOR:
+                untuned = self._measure(self._trained(characters, trial, factor), characters)
+            measurements += [one.model_copy(update={"condition": f"{factor}x"}) for one in untuned]
+            if self.fine_tune_steps:
+                model = self._trained(characters, trial, factor)
+                self._fine_tune(model, characters, trial, factor)
+                measurements += self._measure(model, characters, f"{factor}x, fine-tuned")
+            trial.progress((done + 1) / len(self.factors))
+        return Outcome(measurements=tuple(measurements), **read_json(trial.prepared / "trained.json"))
+
+    def _fine_tune(self, model: LanguageModel, characters: Characters, trial: Trial, factor: int) -> None:
+        """Train on windows of the extended length, as many characters an update as in training."""
+        length = self.train_length * factor
+        batches = window_batches(characters.train, length, max(1, self.batch // factor), trial.seed)
+        optimiser = self.optimiser.model_copy(update={"learning_rate": self.fine_tune_rate, "warmup_steps": 10})
+        train(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
+
+    def _trained(self, characters: Characters, trial: Trial, factor: int) -> LanguageModel:
+        model = self._model(characters, self._scaling(trial.contender, factor), factor, trial)
+        # The output matrix is the embedding's and stored once.
+        weights = load_file(trial.prepared / "model.safetensors", device=str(trial.device))
+        model.load_state_dict(weights, strict=False)
+        return model
+
+    def _scaling(self, contender: str, factor: int) -> dict[str, Any] | None:
+        match contender:
+            case "none":
+                return None
+            case "dynamic":
+                step = max(1, self.train_length // 4)
+                return {"kind": "dynamic", "original_length": self.train_length, "length_step": step}
+            case _:
+                return {"kind": contender, "original_length": self.train_length, "factor": factor}
+
+    def _model(
+        self, characters: Characters, scaling: dict[str, Any] | None, factor: int, trial: Trial
+    ) -> LanguageModel:
+        size, length = characters.vocabulary_size, self.train_length
+        config = self.model.config("rotary", size, trained=length, longest=length * factor)
+        options = {"base": self.base, **({"scaling": scaling} if scaling else {})}
+        changed = config.model_copy(update={"position_options": options})
+        return build_fairly(changed, trial.seed).to(trial.device)

@@ -1,0 +1,170 @@
+"""Length generalisation: problems with exact answers, trained up to a length and tested up to twice that length.
+
+After Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers", sections 3
+and 4: decoder-only models from scratch, answers without a scratchpad, exact match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cached_property
+from random import Random
+from types import new_class
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+
+from locant.errors import ConfigError
+from locant.lab.contenders import check_scheme
+from locant.lab.models import ModelSettings, build_fairly, initial_facts
+from locant.lab.optimise import PAD, Batch, Optimiser, train
+from locant.lab.problems import PROBLEMS, Problem
+from locant.lab.task import Measurement, Metric, Outcome, Task, Trial
+from locant.transformer import LanguageModel
+
+_START, _ANSWER, _END = 1, 2, 3
+_TEST_ROWS = 100  # at once
+
+EXACT = Metric(
+    "exact match (%)",
+    "Share of test questions whose greedily decoded answer is right to the last token, end mark included.",
+    higher_is_better=True,
+)
+
+
+class LengthGeneralisation(Task):
+    """One problem. Sequences are ``<start> question <answer> answer <end>``; only answers are learned."""
+
+    averages_lengths: ClassVar[bool] = True
+    problem_class: ClassVar[type[Problem]]
+
+    train_length: int = Field(10, ge=1, description="Longest question trained on; lengths are drawn evenly from 1 on")
+    test_lengths: tuple[int, ...] = Field((), description="By default every length up to twice the trained one")
+    test_examples: int = Field(100, ge=1, description="Questions for each test length")
+    batch: int = Field(64, ge=1, description="Questions in an update")
+    model: ModelSettings = ModelSettings(layers=2, d_model=64, d_ff=256)
+    optimiser: Optimiser = Optimiser(learning_rate=2e-3)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Exact match."""
+        return {"exact": EXACT}
+
+    @classmethod
+    def default_contenders(cls) -> tuple[str, ...]:
+        """Return the schemes of the paper, with rotary positions both whole and as in its baseline."""
+        return ("none", "t5", "alibi", "rotary", "rotary-25", "sinusoidal")
+
+    def check_contender(self, contender: str) -> None:
+        """Contenders are positional schemes."""
+        check_scheme(contender)
+
+    def check(self) -> None:
+        """Raise ConfigError where the problem has no questions so long."""
+        limit, longest = self._problem.max_length, max(self.train_length, *self._lengths)
+        if min(self._lengths) < 1:
+            raise ConfigError(f"Test lengths of '{self.name}' start at 1; got {min(self._lengths)}.")
+        if limit is not None and longest > limit:
+            raise ConfigError(
+                f"The longest question of '{self.name}' has {limit} {self.length_means}; got length {longest}."
+            )
+
+    def run(self, trial: Trial) -> Outcome:
+        """Train on short questions and count right answers at every test length."""
+        tests = {length: self._test_batches(trial.seed, length) for length in self._lengths}
+        longest = max(batch.ids.shape[1] for batches in tests.values() for batch in batches)
+        # Questions have different numbers of tokens; what training shows is the longest of very many.
+        random = self._random(trial.seed, "longest")
+        trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
+        config = self.model.config(trial.contender, self._vocabulary_size, trained=trained, longest=longest)
+        model = build_fairly(config, trial.seed).to(trial.device)
+        facts = initial_facts(model)
+        batches = self._training_batches(trial.seed, trained)
+        found = train(model, batches, trial.budget, self.optimiser, trial.progress)
+        measurements = tuple(self._measure(model.eval(), length, tests[length]) for length in self._lengths)
+        return Outcome(measurements=measurements, **facts, **asdict(found))
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return self.problem_class()
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        return self.test_lengths or tuple(range(1, 2 * self.train_length + 1))
+
+    @property
+    def _vocabulary_size(self) -> int:
+        return _END + 1 + len(self._problem.symbols)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {symbol: number for number, symbol in enumerate(self._problem.symbols, start=_END + 1)}
+
+    def _random(self, seed: int, purpose: str) -> Random:
+        return Random(f"{self.name}/{seed}/{purpose}")
+
+    def _training_batches(self, seed: int, longest: int) -> Iterator[Batch]:
+        """Yield batches without end; a sequence longer than any known to the tables is drawn again."""
+        random = self._random(seed, "training")
+        while True:
+            batch = self._batch(random, [random.randint(1, self.train_length) for _ in range(self.batch)])
+            if batch.ids.shape[1] <= longest:
+                yield batch
+
+    def _test_batches(self, seed: int, length: int) -> list[Batch]:
+        random = self._random(seed, f"test/{length}")
+        sizes = [min(_TEST_ROWS, self.test_examples - done) for done in range(0, self.test_examples, _TEST_ROWS)]
+        return [self._batch(random, [length] * size) for size in sizes]
+
+    def _batch(self, random: Random, lengths: list[int]) -> Batch:
+        rows, starts = [], []
+        for length in lengths:
+            question, answer = self._problem.sample(random, length)
+            numbers = self._numbers
+            rows.append([_START, *(numbers[t] for t in question), _ANSWER, *(numbers[t] for t in answer), _END])
+            starts.append(len(question) + 1)
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+        labels = ids[:, 1:].clone()
+        labels[torch.arange(width - 1) < torch.tensor(starts)[:, None]] = PAD
+        return Batch(ids[:, :-1], labels, sum(map(len, rows)) - len(rows))
+
+    @torch.no_grad()
+    def _measure(self, model: LanguageModel, length: int, batches: list[Batch]) -> Measurement:
+        """Count right answers at one length.
+
+        A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones
+        before it, so that one pass over question and answer decides.
+        """
+        split = "seen" if length <= self.train_length else "unseen"
+        needed, limit = max(batch.ids.shape[1] for batch in batches), model.max_positions
+        if limit is not None and needed > limit:
+            reason = f"questions of length {length} have {needed} tokens, the scheme knows {limit} positions"
+            return Measurement(metric="exact", value=None, length=length, split=split, reason=reason)
+        device, right = next(model.parameters()).device, 0
+        for batch in batches:
+            labels = batch.labels.to(device)
+            right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
+        value = 100 * right / self.test_examples
+        return Measurement(metric="exact", value=value, length=length, split=split)
+
+
+def _task_of(problem: type[Problem]) -> type[LengthGeneralisation]:
+    fields = {
+        "__doc__": problem.__doc__,
+        "__module__": __name__,
+        "name": problem.name,
+        "title": problem.title,
+        "length_means": problem.length_means,
+        "problem_class": problem,
+    }
+    annotations = {"__annotations__": {key: ClassVar for key in fields if not key.startswith("__")}}
+    return new_class(
+        problem.__name__, (LengthGeneralisation,), exec_body=lambda body: body.update(fields, **annotations)
+    )
+
+
+LENGTH_TASKS: dict[str, type[LengthGeneralisation]] = {name: _task_of(problem) for name, problem in PROBLEMS.items()}
+"""One task for every problem, by name."""

@@ -1,0 +1,84 @@
+"""Which scheme comes first how often: mean reciprocal rank over tasks and seeds, as in Kazemnejad et al. 2023."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+from locant.lab.record import Record
+from locant.lab.registry import TASKS
+
+PAPER = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
+"""Mean reciprocal ranks over all tasks in Kazemnejad et al. 2023, whose rotary baseline turns a quarter of a head."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """How a contender does over all problems.
+
+    Attributes:
+        contender: Its name.
+        all: Mean reciprocal rank among all contenders.
+        among_paper: The same among the five schemes of the paper, where all five were compared.
+        paper: The paper's own number.
+    """
+
+    contender: str
+    all: float
+    among_paper: float | None
+    paper: float | None
+
+
+def mean_ranks(records: Iterable[Record]) -> list[Rank]:
+    """Return mean reciprocal ranks by exact match on unseen lengths, best first.
+
+    For every task and seed contenders are ranked by their mean exact match over all unseen lengths. Equal ones share
+    the mean of their ranks; a length that a contender cannot reach counts as no right answer. Only tasks and seeds
+    that have all contenders count.
+    """
+    scores = _scores(records)
+    contenders = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
+    whole = [of_one for of_one in scores.values() if len(of_one) == len(contenders)]
+    if not whole or len(contenders) < 2:
+        return []
+    everyone = _mean_reciprocal(whole, contenders)
+    papers = _mean_reciprocal(whole, list(PAPER)) if set(PAPER) <= set(contenders) else {}
+    ranks = [Rank(name, everyone[name], papers.get(name), PAPER.get(name)) for name in contenders]
+    return sorted(ranks, key=lambda rank: -rank.all)
+
+
+def agreement(ranks: Sequence[Rank]) -> str:
+    """Say in one sentence which pairs of the paper's schemes stand in its order; empty where not all were compared."""
+    ours = {rank.contender: rank.among_paper for rank in ranks if rank.among_paper is not None}
+    if set(ours) != set(PAPER):
+        return ""
+    pairs = list(combinations(PAPER, 2))
+    ties = [pair for pair in pairs if ours[pair[0]] == ours[pair[1]]]
+    other = [f"{second} above {first}" for first, second in pairs if ours[first] < ours[second]]
+    same = len(pairs) - len(other) - len(ties)
+    said = f"Of the {len(pairs)} pairs of the paper's five schemes, {same} stand in its order"
+    said += f", {len(ties)} are equal here" if ties else ""
+    return f"{said}; the other way round: {', '.join(other)}." if other else f"{said}."
+
+
+def _scores(records: Iterable[Record]) -> dict[tuple[str, int], dict[str, float]]:
+    """Return the mean over unseen lengths for every task and seed, by contender."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for record in records:
+        if record.task in TASKS and TASKS[record.task].averages_lengths:
+            unseen = [m.value or 0.0 for m in record.outcome.measurements if m.split == "unseen"]
+            found.setdefault((record.task, record.seed), {})[record.contender] = fmean(unseen) if unseen else 0.0
+    return found
+
+
+def _mean_reciprocal(scores: Sequence[dict[str, float]], contenders: Sequence[str]) -> dict[str, float]:
+    found: dict[str, list[float]] = {contender: [] for contender in contenders}
+    for of_one in scores:
+        for contender in contenders:
+            own = of_one[contender]
+            better = sum(of_one[other] > own for other in contenders)
+            equal = sum(of_one[other] == own for other in contenders)
+            found[contender].append(1 / (better + (1 + equal) / 2))
+    return {contender: fmean(values) for contender, values in found.items()}

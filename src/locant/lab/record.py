@@ -1,0 +1,83 @@
+"""Records: one JSON file for every finished trial, from which every table and picture is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from locant.errors import CheckpointError, ConfigError
+from locant.files import read_json, write_json
+from locant.lab.task import Outcome
+from locant.settings import Settings
+
+
+class Record(Settings):
+    """A finished trial.
+
+    Attributes:
+        task: Name of the task.
+        contender: Name and options of what was compared.
+        seed: Of data, order and initial weights.
+        configuration: Settings of the task and the budget, defaults included.
+        outcome: What was found.
+        wall_seconds: Time of the whole trial, preparation and measuring included.
+        peak_memory: Largest memory in bytes: of the process on CPU (libraries included), of tensors on CUDA.
+        device: Where it ran.
+        environment: Versions and machine.
+        finished: When, ISO 8601 in UTC.
+    """
+
+    format: int = 1
+    task: str
+    contender: str
+    seed: int
+    configuration: dict[str, Any]
+    outcome: Outcome
+    wall_seconds: float
+    peak_memory: int
+    device: str
+    environment: dict[str, Any]
+    finished: str
+
+
+def record_path(folder: Path, task: str, contender: str, seed: int) -> Path:
+    """Return where the record of a trial is kept."""
+    return folder / "records" / task / re.sub(r"[^\w.=-]+", "_", contender) / f"seed-{seed}.json"
+
+
+def prepared_path(folder: Path, task: str, seed: int) -> Path:
+    """Return where what a task prepared for a seed is kept."""
+    return folder / "prepared" / task / f"seed-{seed}"
+
+
+def save_record(folder: Path, record: Record) -> None:
+    """Write a record atomically.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    write_json(record_path(folder, record.task, record.contender, record.seed), record.to_dict())
+
+
+def load_record(path: Path) -> Record:
+    """Read a record.
+
+    Raises:
+        CheckpointError: The file is missing or no record.
+    """
+    try:
+        return Record.parse(read_json(path), str(path))
+    except ConfigError as error:
+        raise CheckpointError(f"{error} Delete the file, and its trial runs again.") from None
+
+
+def load_records(folder: Path) -> list[Record]:
+    """Return all records of a comparison, ordered by file name."""
+    return list(_records(folder))
+
+
+def _records(folder: Path) -> Iterator[Record]:
+    for path in sorted((folder / "records").glob("*/*/seed-*.json")):
+        yield load_record(path)

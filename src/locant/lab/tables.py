@@ -1,0 +1,211 @@
+"""Tables, made of records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+from locant.lab.comparison import Comparison
+from locant.lab.record import Record
+from locant.lab.task import Measurement, Metric, Task
+
+_LENGTHS_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number over seeds.
+
+    Attributes:
+        mean: Of the seeds, or ``None`` where the contender cannot.
+        spread: Standard deviation over the seeds; ``None`` for a single one.
+        reason: Why there is no number.
+    """
+
+    mean: float | None
+    spread: float | None = None
+    reason: str = ""
+
+    @classmethod
+    def over(cls, values: Sequence[float | None], reason: str = "") -> Cell:
+        """Return mean and spread of one value for each seed."""
+        known = [value for value in values if value is not None]
+        if len(known) < len(values) or not known:
+            return cls(None, reason=reason)
+        return cls(fmean(known), stdev(known) if len(known) > 1 else None)
+
+    def shown(self, digits: int) -> str:
+        """Return the number with its spread, or the word "cannot"."""
+        if self.mean is None:
+            return "cannot"
+        spread = "" if self.spread is None else f" ±{self.spread:,.{digits}f}"
+        return f"{self.mean:,.{digits}f}{spread}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A contender under one condition.
+
+    Attributes:
+        contender: Its name.
+        condition: What else was varied; empty where nothing was.
+        cells: By column, in the order of the columns.
+        seeds: Number of records.
+        parameters: Of the model.
+        scheme_parameters: Those of them that belong to the contender.
+        steps: Updates, mean of the seeds.
+        tokens_per_second: Of training, mean of the seeds; ``None`` where nothing was trained.
+        peak_memory: In bytes, largest of the seeds.
+    """
+
+    contender: str
+    condition: str
+    cells: dict[str, Cell]
+    seeds: int
+    parameters: int
+    scheme_parameters: int
+    steps: float
+    tokens_per_second: float | None
+    peak_memory: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Quality against length: for each length the value of every seed, ``None`` where the contender cannot."""
+
+    contender: str
+    condition: str
+    values: dict[int, list[float | None]]
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """All contenders of a task.
+
+    Attributes:
+        task: With its configuration.
+        columns: Names of the columns and the metric of each.
+        rows: One for each contender and condition.
+        curves: Of the first metric.
+        notes: Reasons of cells that say "cannot".
+    """
+
+    task: Task
+    columns: dict[str, Metric]
+    rows: list[Row]
+    curves: list[Curve]
+    notes: list[str] = field(default_factory=list)
+
+
+def result_tables(comparison: Comparison, records: Iterable[Record]) -> list[ResultTable]:
+    """Return one table for each task of a comparison that has records."""
+    known = list(records)
+    tables = []
+    for name in comparison.tasks:
+        of_task = [record for record in known if record.task == name]
+        if of_task:
+            tables.append(_table(comparison.build(name), _in_order(of_task, comparison.contenders_of(name))))
+    return tables
+
+
+def _in_order(records: Sequence[Record], contenders: Sequence[str]) -> dict[str, list[Record]]:
+    found = {contender: [r for r in records if r.contender == contender] for contender in contenders}
+    return {contender: of_one for contender, of_one in found.items() if of_one}
+
+
+def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
+    everything = [m for of_one in records.values() for record in of_one for m in record.outcome.measurements]
+    columns = _columns(task, everything)
+    first = next(iter(task.metrics))
+    rows, curves, notes = [], [], []
+    for contender, of_one in records.items():
+        cannot = next((record.outcome.cannot for record in of_one if record.outcome.cannot), "")
+        conditions = dict.fromkeys(m.condition for record in of_one for m in record.outcome.measurements) or {"": None}
+        for condition in conditions:
+            cells = {}
+            for column, (metric, select) in columns.items():
+                cells[column] = _cell(of_one, metric, condition, select, cannot)
+            rows.append(_row(contender, condition, cells, of_one))
+            curves.append(_curve(contender, condition, first, of_one))
+            failed = {column: cell.reason for column, cell in cells.items() if cell.mean is None and cell.reason}
+            reasons = [
+                f"{column}: {failed[column]}" for column in sorted(failed, key=lambda c: not c.startswith("at "))
+            ]
+            if cannot:
+                notes.append(f"{contender} cannot: {cannot}")
+            elif reasons:
+                notes.append(f"{' '.join((contender, condition)).strip()} cannot {reasons[0]}")
+    metrics = {column: task.metrics[metric] for column, (metric, _) in columns.items()}
+    return ResultTable(task, metrics, rows, curves, list(dict.fromkeys(notes)))
+
+
+_Selection = tuple[str, int | None]
+"""A split to be averaged over and ``None``, or "" and a length (``None`` for all lengths together)."""
+
+
+def _columns(task: Task, measurements: Sequence[Measurement]) -> dict[str, tuple[str, _Selection]]:
+    """Return the columns of a table: metric and what is selected by each."""
+    found: dict[str, tuple[str, _Selection]] = {}
+    for key, metric in task.metrics.items():
+        if any(m.metric == key and m.length is None for m in measurements):
+            found[metric.name] = (key, ("", None))
+    first = next(iter(task.metrics))
+    splits: dict[str, list[int]] = {"seen": [], "unseen": []}
+    for m in measurements:
+        if m.metric == first and m.length is not None and m.split:
+            splits[m.split].append(m.length)
+    lengths = {split: sorted(set(of_split)) for split, of_split in splits.items()}
+    if task.averages_lengths:
+        found |= {split: (first, (split, None)) for split, of_split in lengths.items() if of_split}
+    shown = [length for of_split in lengths.values() for length in _some(of_split, _LENGTHS_SHOWN // 2)]
+    if sum(map(len, lengths.values())) <= _LENGTHS_SHOWN:
+        shown = [length for of_split in lengths.values() for length in of_split]
+    return found | {f"at {length:,}": (first, ("", length)) for length in shown}
+
+
+def _some(lengths: Sequence[int], count: int) -> list[int]:
+    """Return at most so many of the lengths, evenly spaced, the last among them."""
+    step = max(1, -(-len(lengths) // count))
+    return list(lengths[::-1][::step][::-1])
+
+
+def _cell(records: Sequence[Record], metric: str, condition: str, select: _Selection, cannot: str) -> Cell:
+    split, length = select
+    values: list[float | None] = []
+    reason = cannot
+    for record in records:
+        fitting = [
+            m
+            for m in record.outcome.measurements
+            if m.metric == metric and m.condition == condition and (m.split == split if split else m.length == length)
+        ]
+        known = [m.value for m in fitting if m.value is not None]
+        values.append(fmean(known) if known and len(known) == len(fitting) else None)
+        reason = reason or next((m.reason for m in fitting if m.reason), "")
+    return Cell.over(values, reason)
+
+
+def _row(contender: str, condition: str, cells: dict[str, Cell], records: Sequence[Record]) -> Row:
+    outcomes = [record.outcome for record in records]
+    speeds = [outcome.tokens_per_second for outcome in outcomes if outcome.tokens_per_second]
+    return Row(
+        contender=contender,
+        condition=condition,
+        cells=cells,
+        seeds=len(records),
+        parameters=outcomes[0].parameters,
+        scheme_parameters=outcomes[0].scheme_parameters,
+        steps=fmean(outcome.steps for outcome in outcomes),
+        tokens_per_second=fmean(speeds) if speeds else None,
+        peak_memory=max(record.peak_memory for record in records),
+    )
+
+
+def _curve(contender: str, condition: str, metric: str, records: Sequence[Record]) -> Curve:
+    values: dict[int, list[float | None]] = {}
+    for record in records:
+        for m in record.outcome.measurements:
+            if m.metric == metric and m.condition == condition and m.length is not None:
+                values.setdefault(m.length, []).append(m.value)
+    return Curve(contender, condition, dict(sorted(values.items())))

@@ -1,0 +1,178 @@
+"""What a task of the lab is: given a contender, a seed and a budget, it trains and measures.
+
+A contender is what is compared: usually a positional scheme, sometimes a frequency scaling or a whole architecture.
+A trial is one contender under one seed. Everything but the contender is the same in all trials of a seed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+
+from locant.errors import ConfigError
+from locant.settings import Settings
+
+Split = Literal["seen", "unseen"]
+
+
+class Budget(Settings):
+    """How long every trial trains: so many updates, or so many minutes."""
+
+    steps: int | None = Field(None, ge=1)
+    minutes: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.steps is None) == (self.minutes is None):
+            raise ConfigError("give either steps or minutes")
+        return self
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        if self.steps:
+            return f"{self.steps:,} update{'' if self.steps == 1 else 's'}"
+        return f"{self.minutes:g} minute{'' if self.minutes == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A measure of quality.
+
+    Attributes:
+        name: How it is shown, with its unit.
+        definition: What exactly is measured, in one or two sentences.
+        higher_is_better: Which direction is good.
+        digits: Digits shown after the point.
+    """
+
+    name: str
+    definition: str
+    higher_is_better: bool
+    digits: int = 1
+
+
+class Measurement(Settings):
+    """One number.
+
+    Attributes:
+        metric: A key of the task's metrics.
+        value: The number, or ``None`` where the contender cannot do it.
+        length: Length at which it was measured, or ``None`` for all lengths together.
+        split: Whether such lengths were trained on.
+        condition: What else was varied, in words; empty where nothing was.
+        reason: Why there is no number.
+    """
+
+    metric: str
+    value: float | None
+    length: int | None = None
+    split: Split | None = None
+    condition: str = ""
+    reason: str = ""
+
+
+class Outcome(Settings):
+    """What a trial found.
+
+    Attributes:
+        measurements: The numbers.
+        parameters: Trained parameters of the model.
+        scheme_parameters: Those of them that belong to the contender.
+        steps: Updates done.
+        tokens: Tokens trained on, padding excluded.
+        training_seconds: Time they took.
+        training_loss: Mean of the last tenth of the updates, in nats a token.
+        first_batch: SHA-256 of the first training batch.
+        initial_weights: SHA-256 of the initial weights that do not belong to the contender.
+        cannot: Why the contender cannot do the task at all; empty where it can.
+    """
+
+    measurements: tuple[Measurement, ...] = ()
+    parameters: int = 0
+    scheme_parameters: int = 0
+    steps: int = 0
+    tokens: int = 0
+    training_seconds: float = 0.0
+    training_loss: float | None = None
+    first_batch: str = ""
+    initial_weights: str = ""
+    cannot: str = ""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Speed of training, or ``None`` where nothing was trained."""
+        return self.tokens / self.training_seconds if self.training_seconds else None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a task is asked to do.
+
+    Attributes:
+        contender: A name, perhaps with options, that the task's :meth:`Task.check_contender` has accepted.
+        seed: Decides the data, their order and the initial weights.
+        budget: How long to train.
+        device: Where.
+        prepared: What :meth:`Task.prepare` wrote for this seed.
+        progress: Called with the share that is done, 0 to 1.
+    """
+
+    contender: str
+    seed: int
+    budget: Budget
+    device: torch.device
+    prepared: Path
+    progress: Callable[[float], None]
+
+
+class Task(Settings, ABC):
+    """A task: its fields are its configuration, the same for every contender."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    length_means: ClassVar[str]
+    """What a length counts, for instance "characters"."""
+    averages_lengths: ClassVar[bool] = False
+    """Whether the mean over lengths says something, as for right answers; tables then have it for either split."""
+    prepares: ClassVar[bool] = False
+    """Whether trials of a seed share something that :meth:`prepare` makes once."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> dict[str, Metric]:
+        """The measures by key, the most important first."""
+
+    @classmethod
+    @abstractmethod
+    def default_contenders(cls) -> tuple[str, ...]:
+        """Return what is compared where nothing is asked for."""
+
+    @abstractmethod
+    def check_contender(self, contender: str) -> None:
+        """Raise ConfigError, naming the nearest known one, unless the task knows this contender."""
+
+    def check(self) -> None:
+        """Raise before any work starts, where a file is missing or too short, say.
+
+        Raises:
+            LocantError: Something the user can put right.
+        """
+
+    def prepare(self, trial: Trial) -> None:
+        """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; contender is empty."""
+
+    @abstractmethod
+    def run(self, trial: Trial) -> Outcome:
+        """Train and measure.
+
+        Raises:
+            TrainingError: Training had to stop.
+            ConfigError: The contender cannot be built for this task; shown as "cannot".
+            DataError: The contender cannot read texts this long; shown as "cannot".
+        """

@@ -1,0 +1,240 @@
+"""Translation: the model of ``locant train`` with each scheme in encoder and decoder, and the model it replaced.
+
+Vaswani et al. 2017, section 3.5 and Table 3, row (E); the recurrent model is that of Bahdanau et al. 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from locant.decoding import Translator, bleu_tokenizer, score_translations
+from locant.errors import ConfigError
+from locant.files import replacing_folder
+from locant.lab.models import initial_facts
+from locant.lab.task import Budget, Measurement, Metric, Outcome, Split, Task, Trial
+from locant.lab.translation_measures import TestPair, by_length, decode, order_accuracy, test_pairs, training_speed
+from locant.lab.translation_model import build_translator, check_translator, is_recurrent
+from locant.lab.translation_training import train_translator
+from locant.text import load_corpus, prepare
+from locant.training import Recipe, load_recipe
+from locant.training.trainer import training_precision
+from locant.transformer import EncoderDecoder, TransformerConfig
+
+_FEWEST = 10  # sentences of a length; BLEU of fewer says little
+
+METRICS = {
+    "bleu": Metric(
+        "BLEU",
+        "Corpus BLEU of all test sentences, as sacreBLEU computes it with its tokenizer for the target language; at a "
+        "length, of the sentences up to that length and longer than the one before. For comparison, Table 3 of "
+        "Vaswani et al. 2017, English to German, newstest2013: sinusoids 25.8, learned positions (row E) 25.7.",
+        higher_is_better=True,
+    ),
+    "bleu_seen": Metric(
+        "BLEU, seen lengths", "BLEU of the test sentences not longer than any in training.", higher_is_better=True
+    ),
+    "bleu_unseen": Metric(
+        "BLEU, unseen lengths", "BLEU of the test sentences longer than all in training.", higher_is_better=True
+    ),
+    "order": Metric(
+        "word order (%)",
+        "Share of test sentences of seen lengths whose reference is likelier given the sentence than given the same "
+        "words with two of them in each other's place; equal probabilities count half, so 50 is a model that cannot "
+        "tell the two apart.",
+        higher_is_better=True,
+    ),
+    "decoding": Metric(
+        "decoding (tokens/s)",
+        "Target tokens of the translations, end marks included, a second of searching with the recipe's settings.",
+        higher_is_better=True,
+        digits=0,
+    ),
+    "training": Metric(
+        "training (tokens/s)",
+        "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
+        higher_is_better=True,
+        digits=0,
+    ),
+}
+
+
+class Translation(Task):
+    """A recipe of ``locant train``, trained on its shorter sentences and tested on all held-out ones."""
+
+    name: ClassVar[str] = "translation"
+    title: ClassVar[str] = "Translation, with test sentences longer than any in training"
+    length_means: ClassVar[str] = "tokens of a sentence or its reference, whichever has more, end mark included"
+    prepares: ClassVar[bool] = True
+
+    recipe: str = Field("bible-modern-english", description="A built-in recipe or a YAML file")
+    changes: tuple[str, ...] = Field((), description="Changes of the recipe, section.key=value each")
+    train_length: int = Field(
+        40, ge=8, multiple_of=4, description="Longest sentence trained on, in tokens with the end mark"
+    )
+    test_sentences: int = Field(1000, ge=1, description="The most test sentences, evenly spaced")
+    order_sentences: int = Field(200, ge=1, description="The most sentences whose words are swapped")
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """BLEU, word order and speed."""
+        return METRICS
+
+    @classmethod
+    def default_contenders(cls) -> tuple[str, ...]:
+        """Return the schemes of each kind, the code added and concatenated, and the recurrent model."""
+        return (
+            "none",
+            "sinusoidal",
+            "sinusoidal:combine=concatenate",
+            "learned",
+            "rotary",
+            "alibi",
+            "t5",
+            "transformer-xl",
+            "rnn",
+        )
+
+    def check_contender(self, contender: str) -> None:
+        """Contenders are positional schemes, and ``rnn``."""
+        check_translator(contender)
+
+    def check(self) -> None:
+        """Raise before any work starts where the recipe or its corpus cannot be used."""
+        recipe = self._recipe(1, Budget(steps=1))
+        if not isinstance(recipe.sized_model(100, 100), TransformerConfig):
+            raise ConfigError(f"The model of the recipe {self.recipe} must be a Transformer; 'rnn' is a contender.")
+        load_corpus(recipe.corpus)
+
+    def prepare(self, trial: Trial) -> None:
+        """Clean and tokenise the corpus."""
+        recipe = self._recipe(trial.seed, trial.budget)
+        with replacing_folder(trial.prepared) as folder:
+            prepare(
+                load_corpus(recipe.corpus),
+                recipe.cleaning,
+                recipe.tokenizer,
+                max_tokens=recipe.max_tokens,
+                folder=folder,
+            )
+
+    def run(self, trial: Trial) -> Outcome:
+        """Train on short sentences, translate held-out ones of all lengths and measure the speed."""
+        recipe = self._recipe(trial.seed, trial.budget)
+        corpus = load_corpus(recipe.corpus)
+        data = prepare(
+            corpus,
+            recipe.cleaning,
+            recipe.tokenizer,
+            max_tokens=recipe.max_tokens,
+            folder=trial.prepared,
+            resume=True,
+        )
+        held_out = data.test_pairs if data.test_pairs is not None else data.valid_pairs
+        pairs = test_pairs(held_out, data.tokenizers, self.test_sentences)
+        longest = max(recipe.decoding.max_target_length(pair.length) for pair in pairs)
+        sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
+        base = recipe.sized_model(*sizes)
+        assert isinstance(base, TransformerConfig)  # checked before
+        model = build_translator(trial.contender, base, trial.seed, trained=self.train_length, longest=longest)
+        facts = initial_facts(model)
+        if is_recurrent(trial.contender):
+            facts["initial_weights"] = ""  # it shares none
+        found = train_translator(
+            model.to(trial.device), recipe, corpus, data, trial.device, lambda share: trial.progress(0.9 * share)
+        )
+        translator = Translator(model, data.tokenizers, recipe.decoding, target_language=corpus.target_language)
+        buckets = by_length(pairs, self.train_length // 4)
+        measurements = [*self._translations(translator, buckets), self._order(translator, pairs)]
+        measurements += self._training_speeds(model, recipe, list(buckets), trial)
+        return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
+
+    def _recipe(self, seed: int, budget: Budget) -> Recipe:
+        """Return the recipe under a budget, with nothing but the loss validated."""
+        every = max(20, budget.steps // 8) if budget.steps else "null"
+        forced = {
+            "seed": seed,
+            "max_tokens": self.train_length,
+            "training.steps": budget.steps or "null",
+            "training.minutes": budget.minutes or "null",
+            "training.validate_every": every,
+            "training.validation_sentences": 0,
+            "training.best": "loss",
+            "training.log_every": 10,
+        }
+        return load_recipe(self.recipe, [*self.changes, *(f"{key}={value}" for key, value in forced.items())])
+
+    def _translations(self, translator: Translator, buckets: dict[int, list[TestPair]]) -> list[Measurement]:
+        """Translate the test sentences length by length; return BLEU and speed of each, of both splits and of all."""
+        known, measurements = translator.model.max_positions, list[Measurement]()
+        done: dict[Split, list[tuple[list[TestPair], list[str]]]] = {"seen": [], "unseen": []}
+        missing: dict[Split, str] = {}
+        tokens, seconds = 0, 0.0
+        decode(translator, next(iter(buckets.values()))[:1])  # whatever the first search prepares is not its speed
+        for length, pairs in buckets.items():
+            split: Split = "seen" if length <= self.train_length else "unseen"
+            worth = len(pairs) >= _FEWEST
+            longest = max(pair.length for pair in pairs)
+            if known is not None and longest > known:
+                missing[split] = f"sentences have {longest} tokens, the scheme knows {known} positions"
+                if worth:
+                    measurements += [
+                        Measurement(metric=metric, value=None, length=length, split=split, reason=missing[split])
+                        for metric in ("bleu", "decoding")
+                    ]
+                continue
+            decoded = decode(translator, pairs)
+            done[split].append((pairs, decoded.hypotheses))
+            tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
+            if worth:
+                values = {
+                    "bleu": _bleu(translator, [(pairs, decoded.hypotheses)]),
+                    "decoding": decoded.tokens / decoded.seconds,
+                }
+                measurements += [
+                    Measurement(metric=metric, value=value, length=length, split=split)
+                    for metric, value in values.items()
+                ]
+        parts: dict[str, tuple[Split, ...]] = {
+            "bleu": ("seen", "unseen"),
+            "bleu_seen": ("seen",),
+            "bleu_unseen": ("unseen",),
+        }
+        for metric, splits in parts.items():
+            reason = next((missing[split] for split in splits if split in missing), "")
+            translated = [one for split in splits for one in done[split]]
+            if reason or translated:
+                value = None if reason else _bleu(translator, translated)
+                measurements.append(Measurement(metric=metric, value=value, reason=reason))
+        if tokens:
+            measurements.append(Measurement(metric="decoding", value=tokens / seconds))
+        return measurements
+
+    def _order(self, translator: Translator, pairs: Sequence[TestPair]) -> Measurement:
+        seen = [pair for pair in pairs if pair.length <= self.train_length]
+        return Measurement(metric="order", value=100 * order_accuracy(translator, seen[: self.order_sentences]))
+
+    def _training_speeds(
+        self, model: EncoderDecoder[Any], recipe: Recipe, lengths: Sequence[int], trial: Trial
+    ) -> list[Measurement]:
+        precision = training_precision(recipe.training, trial.device)
+        found = []
+        for length in lengths:
+            split: Split = "seen" if length <= self.train_length else "unseen"
+            known = model.max_positions
+            value, reason = None, f"the scheme knows {known} positions"
+            if known is None or length <= known:
+                smoothing = recipe.training.label_smoothing
+                value = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
+                reason = ""
+            found.append(Measurement(metric="training", value=value, length=length, split=split, reason=reason))
+        return found
+
+
+def _bleu(translator: Translator, translated: Sequence[tuple[list[TestPair], list[str]]]) -> float:
+    hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
+    references = [pair.reference for pairs, _ in translated for pair in pairs]
+    return score_translations(hypotheses, references, tokenize=bleu_tokenizer(translator.target_language)).bleu

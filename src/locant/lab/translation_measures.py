@@ -1,0 +1,184 @@
+"""What is measured of a translator by length: quality, speed, and whether it knows the order of words."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from locant.decoding import Translator
+from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
+from locant.training.trainer import TrainingStep
+from locant.transformer import EncoderDecoder
+
+_ROWS = 16  # sentence pairs scored at once
+# A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.
+_SAME = 1e-3
+
+
+@dataclass(frozen=True)
+class TestPair:
+    """A test sentence.
+
+    Attributes:
+        source: The sentence.
+        reference: Its translation by people.
+        length: Tokens of the longer of the two, end mark included.
+    """
+
+    __test__ = False  # no test for pytest
+
+    source: str
+    reference: str
+    length: int
+
+
+def test_pairs(pairs: Sequence[Pair], tokenizers: TokenizerPair, most: int) -> list[TestPair]:
+    """Return at most so many pairs, evenly spaced, with their lengths; those without text are left out."""
+    chosen = [pairs[number * len(pairs) // min(most, len(pairs))] for number in range(min(most, len(pairs)))]
+    sources = tokenizers.source.encode([source for source, _ in chosen])
+    targets = tokenizers.target.encode([target for _, target in chosen])
+    return [
+        TestPair(source, tokenizers.target.cased(target), 1 + max(len(source_ids), len(target_ids)))
+        for (source, target), source_ids, target_ids in zip(chosen, sources, targets, strict=True)
+        if source_ids and target_ids
+    ]
+
+
+test_pairs.__test__ = False  # type: ignore[attr-defined]
+
+
+def by_length(pairs: Iterable[TestPair], step: int) -> dict[int, list[TestPair]]:
+    """Return the pairs of up to ``step`` tokens, of up to two steps and so on, by that limit."""
+    found: dict[int, list[TestPair]] = {}
+    for pair in sorted(pairs, key=lambda pair: pair.length):
+        found.setdefault(-(-pair.length // step) * step, []).append(pair)
+    return found
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Translations and what they took.
+
+    Attributes:
+        hypotheses: The translations.
+        tokens: Target tokens of them, end marks included.
+        seconds: Time of translating.
+    """
+
+    hypotheses: list[str]
+    tokens: int
+    seconds: float
+
+
+def decode(translator: Translator, pairs: Sequence[TestPair]) -> Decoded:
+    """Translate test sentences and take the time."""
+    started = time.perf_counter()
+    hypotheses = translator.translate([pair.source for pair in pairs])
+    seconds = time.perf_counter() - started
+    tokens = sum(1 + len(ids) for ids in translator.tokenizers.target.encode(hypotheses))
+    return Decoded(hypotheses, tokens, seconds)
+
+
+def training_speed(
+    model: EncoderDecoder[Any], length: int, tokens: int, *, smoothing: float, precision: torch.dtype
+) -> float:
+    """Return the target tokens a second of loss and gradient for sentences of one length, without padding.
+
+    Args:
+        model: Where it shall run; its gradients are dropped.
+        length: Tokens of either side.
+        tokens: Budget of a batch on either side.
+        smoothing: Label smoothing.
+        precision: Of the products.
+    """
+    device = model.target_embedding.weight.device
+    rows = max(1, tokens // length)
+    drawn = torch.Generator().manual_seed(length)
+    ids = torch.randint(4, model.config.target_vocab_size, (2, rows, length), generator=drawn).to(device)
+    ids[0] %= model.config.source_vocab_size
+    lengths = torch.full((rows,), length, device=device)
+    batch = Batch(ids[0], lengths, ids[1], ids[1], lengths, rows * length, rows * length)
+    step = TrainingStep(model.train(), smoothing, precision)
+    seconds = []
+    for _ in range(4):
+        _wait(device)
+        started = time.perf_counter()
+        loss: Tensor = step(batch)[0] / batch.target_tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+        _wait(device)
+        seconds.append(time.perf_counter() - started)
+        model.zero_grad(set_to_none=True)
+    model.eval()
+    return batch.target_tokens / min(seconds[1:])
+
+
+def swapped(sentence: str, seed: int) -> str | None:
+    """Return a sentence with two different words in each other's place, or ``None`` where it has no two."""
+    words = sentence.split()
+    if len(set(words)) < 2:
+        return None
+    draw = random.Random(seed)
+    while True:
+        first, second = draw.sample(range(len(words)), 2)
+        if words[first] != words[second]:
+            words[first], words[second] = words[second], words[first]
+            return " ".join(words)
+
+
+def order_accuracy(translator: Translator, pairs: Sequence[TestPair]) -> float:
+    """Return the share of pairs (0 to 1) whose reference is likelier given the sentence than given its words swapped.
+
+    Where the two probabilities are the same (their logarithms within 0.001), a pair counts half: that is what guessing
+    would get. Pairs without two different words, or whose pieces change with the swap, are left out.
+
+    Raises:
+        ValueError: No pair is left.
+    """
+    encode = translator.tokenizers.source.encode
+    usable = []
+    for number, pair in enumerate(pairs):
+        other = swapped(pair.source, number)
+        if other is not None:
+            ids, changed = encode([pair.source, other])
+            if sorted(ids) == sorted(changed):
+                usable.append((ids, changed, pair.reference))
+    if not usable:
+        raise ValueError("There is no sentence with two different words.")
+    targets = translator.tokenizers.target.encode([reference for _, _, reference in usable])
+    right = _log_likelihoods(translator.model, [ids for ids, _, _ in usable], targets)
+    wrong = _log_likelihoods(translator.model, [changed for _, changed, _ in usable], targets)
+    gaps = right - wrong
+    return float((gaps > _SAME).double().mean() + (gaps.abs() <= _SAME).double().mean() / 2)
+
+
+@torch.inference_mode()
+def _log_likelihoods(model: EncoderDecoder[Any], sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
+    """Return the log-probability (natural, float64) of each target, end mark included."""
+    device, found = model.target_embedding.weight.device, []
+    for start in range(0, len(sources), _ROWS):
+        rows = slice(start, start + _ROWS)
+        source = _padded([[*ids, EOS] for ids in sources[rows]], device)
+        given = _padded([[BOS, *ids] for ids in targets[rows]], device)
+        labels = _padded([[*ids, EOS] for ids in targets[rows]], device)
+        logits = model(source, (source != PAD).sum(1), given)
+        nll = torch.nn.functional.cross_entropy(
+            logits.double().flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="none"
+        )
+        found.append(-nll.view(labels.shape).sum(1).cpu())
+    return torch.cat(found)
+
+
+def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows], device=device)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

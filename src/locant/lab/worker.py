@@ -1,0 +1,86 @@
+"""Runs one trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK CONTENDER SEED DEVICE``.
+
+An empty contender prepares what the trials of a seed share. Standard output carries a share that is done on each line;
+the last line of standard error says what went wrong.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from locant.errors import ConfigError, DataError, LocantError
+from locant.lab.comparison import Job, load_comparison
+from locant.lab.record import Record, prepared_path, save_record
+from locant.lab.task import Outcome, Trial
+from locant.runtime import choose_device, environment, keep_freed_memory
+
+
+def run_job(folder: Path, job: Job, device_name: str) -> None:
+    """Run one trial and write its record, or prepare what the trials of a seed share.
+
+    Raises:
+        LocantError: It could not be done.
+    """
+    keep_freed_memory()
+    started = time.perf_counter()
+    comparison, device = load_comparison(folder), choose_device(device_name)
+    task = comparison.build(job.task)
+    prepared = prepared_path(folder, job.task, job.seed)
+    trial = Trial(job.contender, job.seed, comparison.budget, device, prepared, _say)
+    if not job.contender:
+        task.prepare(trial)
+        return
+    try:
+        outcome = task.run(trial)
+    except (ConfigError, DataError) as error:
+        outcome = Outcome(cannot=str(error))
+    record = Record(
+        task=job.task,
+        contender=job.contender,
+        seed=job.seed,
+        configuration=comparison.configuration(job.task),
+        outcome=outcome,
+        wall_seconds=time.perf_counter() - started,
+        peak_memory=_peak_memory(device),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        environment=environment(),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    save_record(folder, record)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job that the arguments name; returns the exit code."""
+    folder, task, contender, seed, device = arguments
+    try:
+        run_job(Path(folder), Job(task, contender, int(seed)), device)
+    except LocantError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def _say(share: float) -> None:
+    sys.stdout.write(f"{share:.4f}\n")
+    sys.stdout.flush()
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:
+        return 0  # Windows
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

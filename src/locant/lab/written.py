@@ -1,0 +1,119 @@
+"""Tables as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from locant.lab.fairness import check_fairness
+from locant.lab.ranks import agreement, mean_ranks
+from locant.lab.record import Record
+from locant.lab.tables import ResultTable, Row
+
+COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")
+
+
+def header(table: ResultTable) -> list[str]:
+    """Return the names of a table's columns."""
+    condition = ["condition"] if any(row.condition for row in table.rows) else []
+    return ["scheme", *condition, *table.columns, *COST_COLUMNS]
+
+
+def row_texts(table: ResultTable, row: Row) -> list[str]:
+    """Return the cells of a row, ready to be read."""
+    condition = [row.condition] if any(other.condition for other in table.rows) else []
+    results = [row.cells[column].shown(metric.digits) for column, metric in table.columns.items()]
+    speed = "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
+    cost = [f"{row.parameters:,}", f"{row.scheme_parameters:,}", f"{row.steps:,.0f}", speed]
+    return [row.contender, *condition, *results, *cost, f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
+
+
+def quality_and_cost(table: ResultTable) -> tuple[list[list[str]], list[list[str]]]:
+    """Return two tables with headers, because one would be wider than a terminal or a page."""
+    lines = [header(table), *(row_texts(table, row) for row in table.rows)]
+    cost = len(lines[0]) - len(COST_COLUMNS)
+    names = cost - len(table.columns)
+    return [line[:cost] for line in lines], [line[:names] + line[cost:] for line in lines]
+
+
+def definitions(table: ResultTable) -> list[str]:
+    """Return what the numbers of a table are, exactly."""
+    said = [f"{metric.name}: {metric.definition}" for metric in dict.fromkeys(table.columns.values())]
+    if table.task.averages_lengths:
+        said.append("Seen and unseen: mean over all test lengths up to the trained one, and beyond it.")
+    if any(row.seeds > 1 for row in table.rows):
+        said.append("Mean and standard deviation over seeds.")
+    return [f"Lengths count {table.task.length_means}.", *said]
+
+
+def markdown(tables: Iterable[ResultTable], records: Sequence[Record]) -> str:
+    """Return all tables as Markdown."""
+    parts = []
+    for table in tables:
+        parts.append(f"## {table.task.title} (`{table.task.name}`)\n")
+        parts.append("\n".join(definitions(table)) + "\n")
+        parts.append(_grid(header(table), [row_texts(table, row) for row in table.rows]))
+        parts += [f"{note}\n" for note in table.notes]
+    if ranks := mean_ranks(records):
+        parts.append("## Mean reciprocal rank\n")
+        parts.append(_grid(*rank_rows(records)))
+        parts.append(f"{agreement(ranks)}\n")
+    checks = check_fairness(records)
+    if checks:
+        parts.append("## The same for all\n")
+        rows = [[c.task, str(c.seed), c.what, "yes" if c.holds else "NO", c.common] for c in checks]
+        parts.append(_grid(["task", "seed", "what", "same", "value"], rows))
+    return "\n".join(part for part in parts if part.strip()) + "\n"
+
+
+def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table of mean reciprocal ranks."""
+    columns = ["scheme", "all compared here", "among the paper's five", "Kazemnejad et al. 2023"]
+    rows = [[r.contender, f"{r.all:.3f}", _optional(r.among_paper), _optional(r.paper)] for r in mean_ranks(records)]
+    return columns, rows
+
+
+def csv_text(records: Iterable[Record]) -> str:
+    """Return every single measurement as CSV, one a line."""
+    text = io.StringIO()
+    fields = ["task", "contender", "seed", "condition", "metric", "length", "split", "value", "reason"]
+    rows = csv.DictWriter(text, fields, lineterminator="\n")
+    rows.writeheader()
+    for record in records:
+        shared = {"task": record.task, "contender": record.contender, "seed": record.seed}
+        for measurement in record.outcome.measurements:
+            rows.writerow({**shared, **measurement.to_dict()})
+        if record.outcome.cannot:
+            rows.writerow({**shared, "reason": record.outcome.cannot})
+    return text.getvalue()
+
+
+def as_data(tables: Iterable[ResultTable], records: Sequence[Record]) -> dict[str, Any]:
+    """Return all tables as plain data for JSON."""
+    return {
+        "tables": [
+            {
+                "task": table.task.name,
+                "configuration": table.task.to_dict(),
+                "definitions": definitions(table),
+                "columns": list(table.columns),
+                "rows": [asdict(row) for row in table.rows],
+                "notes": table.notes,
+            }
+            for table in tables
+        ],
+        "mean_reciprocal_ranks": [asdict(rank) for rank in mean_ranks(records)],
+        "same_for_all": [{**asdict(check), "holds": check.holds} for check in check_fairness(records)],
+    }
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

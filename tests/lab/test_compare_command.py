@@ -1,0 +1,118 @@
+"""``locant compare`` and the page it writes."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lab_records import TINY
+
+from locant.cli import main
+from locant.errors import DataError
+from locant.figures import LengthCurve, quality_by_length
+from locant.lab import Comparison, load_records
+from locant.lab.comparison import save_comparison
+from locant.lab.worker import main as work
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A folder in which every trial has been run."""
+    options = {"model": TINY, "train_length": 2, "test_examples": 4}
+    names: dict[str, Any] = {"tasks": ["copy", "reverse"], "contenders": ["none", "learned"]}
+    comparison = Comparison.parse({**names, "seeds": 2, "budget": {"steps": 2}, "options": options})
+    save_comparison(tmp_path, comparison)
+    for job in comparison.jobs():
+        assert work([str(tmp_path), job.task, job.contender, str(job.seed), "cpu"]) == 0
+    return tmp_path
+
+
+def test_everything_is_made_of_records(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "-o", str(finished)]) == 0
+    shown = capsys.readouterr()
+    assert "8 are finished already; 0 trials to run" in shown.err
+    assert "The same for all: first batch, initial weights and size" in shown.err
+    for said in ("Copy a row of letters (copy)", "cannot", "Mean reciprocal rank"):
+        assert said in shown.out
+    files = {path.name for path in finished.iterdir()}
+    assert {"results.md", "results.csv", "results.json", "copy.png", "reverse.png", "report.html"} <= files
+    page = (finished / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2
+    assert not re.search(r"""(?:src|href)=["'](?!#)""", page), "everything is in the page"
+    data = json.loads((finished / "results.json").read_text(encoding="utf-8"))
+    mean = data["tables"][0]["rows"][0]["cells"]["at 1"]["mean"]
+    values = [
+        r.outcome.measurements[0].value or 0
+        for r in load_records(finished)
+        if (r.task, r.contender) == ("copy", "none")
+    ]
+    assert mean == pytest.approx(sum(values) / 2)
+
+
+def test_an_unfair_comparison_fails(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = finished / "records" / "copy" / "none" / "seed-1.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["outcome"]["first_batch"] = "0" * 64
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert main(["compare", "-o", str(finished)]) == 1
+    error = capsys.readouterr().err
+    assert re.search("Not a fair comparison: copy, seed 1, first batch: learned: [0-9a-f]{12}, none: 0{12}\\.", error)
+
+
+def test_a_saved_comparison_goes_on_as_it_is(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "-o", str(finished), "--steps", "3"]) == 2
+    assert "goes on as it is" in capsys.readouterr().err
+    assert main(["compare", "--task", "copy", "--schemes", "none", "--steps", "3", "-o", str(finished)]) == 2
+    assert "budget.steps 2, but 3 is asked for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--task", "copi", "--steps", "2"], r"Unknown task 'copi'\. Did you mean 'copy'"),
+        (
+            ["--task", "copy", "--schemes", "none,rotery", "--steps", "2"],
+            r"Unknown scheme 'rotery'\. Did you mean 'rotary'",
+        ),
+        (["--task", "copy"], "either --steps N or --minutes-each M"),
+        (["--task", "copy", "--steps", "2", "--minutes-each", "1"], "either --steps N or --minutes-each M"),
+        (["--steps", "2"], "Say what to compare on: --task NAME"),
+        (
+            ["--task", "copy", "--steps", "2", "train_lenght=3"],
+            r"unknown key 'train_lenght'\. Did you mean 'train_length'",
+        ),
+        (["--task", "copy", "--steps", "2", "--test-lengths", "3,x"], "--test-lengths takes whole numbers"),
+        (["--task", "copy", "--steps", "0"], "steps"),
+        (["--task", "copy", "--steps", "2", "--at-once", "0"], "--at-once must be at least 1; got 0"),
+        (["--task", "language-modelling", "--steps", "2"], "needs a text: give --text FILE"),
+    ],
+)
+def test_wrong_usage_is_said_before_any_work(
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *words, "-o", str(tmp_path / "new")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error)
+    assert "Traceback" not in error
+    assert not (tmp_path / "new").exists()
+
+
+def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare"]) == 0
+    assert "length-generalisation is all of copy, reverse" in capsys.readouterr().out
+    assert main(["compare", "--task", "copy", "--steps", "2"]) == 2
+
+
+def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
+    curves = [LengthCurve("a", {1: [1.0, 3.0], 2: [5.0, 5.0]}), LengthCurve("b", {1: [2.0], 2: []})]
+    figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1)
+    (axes,) = figure.axes
+    lines = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in axes.lines}
+    assert lines["a"] == [[1.0, 2.0], [2.0, 5.0]]
+    assert lines["b"] == [[1.0, 2.0]]
+    band = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
+    assert {(1.0, 1.0), (1.0, 3.0), (2.0, 5.0)} <= set(map(tuple, band.tolist()))
+    with pytest.raises(DataError, match="not a single value"):
+        quality_by_length([LengthCurve("a", {})], title="t", length_label="l", quality_label="q")

@@ -1,0 +1,108 @@
+"""Tasks on a text: trials from end to end, on models of a few thousand weights."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lab_records import TINY
+from safetensors.torch import load_file
+
+from locant.errors import ConfigError, DataError, LocantError
+from locant.lab import Budget, Measurement, Task, Trial, build_task
+
+
+def trial(contender: str, folder: Path, steps: int = 20) -> Trial:
+    return Trial(contender, 1, Budget(steps=steps), torch.device("cpu"), folder / "prepared", lambda _: None)
+
+
+def task(name: str, path: Path, **options: Any) -> Task:
+    sizes = {"model": TINY, "train_length": 8, "batch": 16, "test_characters": 640}
+    return build_task(name, {"text": str(path), **sizes, **options})
+
+
+def by_length(
+    measurements: tuple[Measurement, ...], metric: str, condition: str = ""
+) -> dict[int | None, float | None]:
+    return {m.length: m.value for m in measurements if m.metric == metric and m.condition == condition}
+
+
+def test_perplexity_against_length(text: Path, tmp_path: Path) -> None:
+    outcome = task("language-modelling", text).run(trial("rotary", tmp_path, steps=150))
+    perplexity, nats = (by_length(outcome.measurements, metric) for metric in ("perplexity", "nats"))
+    assert list(perplexity) == [4, 8, 16, 32, 64]
+    assert nats[None] == nats[8]
+    for length, value in perplexity.items():
+        assert value == pytest.approx(math.exp(nats[length] or 0))
+    assert nats[8] is not None
+    assert nats[8] < 2.0, "well below the 3.2 nats of guessing evenly among the 24 characters"
+    assert outcome.tokens == 150 * 16 * 8
+
+
+def test_a_table_that_ends_at_the_trained_length(text: Path, tmp_path: Path) -> None:
+    found = by_length(task("language-modelling", text).run(trial("learned", tmp_path)).measurements, "perplexity")
+    assert [length for length, value in found.items() if value is None] == [16, 32, 64]
+
+
+def test_sliding_windows_read_more_before_each_character(text: Path, tmp_path: Path) -> None:
+    apart, sliding = (
+        task("language-modelling", text, stride=stride).run(trial("none", tmp_path, steps=150)).measurements
+        for stride in (None, 4)
+    )
+    one, other = by_length(apart, "nats"), by_length(sliding, "nats")
+    assert one[4] == pytest.approx(other[4], rel=0.05)  # other numbers of characters suit both
+    assert (other[8] or 9) < (one[8] or 0)
+
+
+def test_extension_of_one_model(text: Path, tmp_path: Path) -> None:
+    extension = task("context-extension", text, factors=[2, 4], fine_tune_steps=5)
+    extension.prepare(trial("", tmp_path, steps=100))
+    kept = load_file(tmp_path / "prepared" / "model.safetensors")
+    results = {name: extension.run(trial(name, tmp_path)) for name in extension.default_contenders()}
+    for outcome in results.values():
+        conditions = list(dict.fromkeys(m.condition for m in outcome.measurements))
+        tuned = ["2x, fine-tuned", "4x, fine-tuned"]
+        assert sorted(conditions) == sorted(["2x", "4x", *tuned])
+        assert outcome.steps == 100
+    assert len({outcome.initial_weights for outcome in results.values()}) == 1
+    # Up to the trained length, dynamic NTK is the model as it was trained.
+    plain = by_length(results["none"].measurements, "nats", "2x")
+    dynamic = by_length(results["dynamic"].measurements, "nats", "4x")
+    assert dynamic[8] == pytest.approx(plain[8], rel=1e-6)
+    assert dynamic[32] != pytest.approx(plain[32], rel=1e-6)
+    assert by_length(results["linear"].measurements, "nats", "2x")[8] != pytest.approx(plain[8], rel=1e-6)
+    # The model is what it was before all these fine-tunes.
+    again = load_file(tmp_path / "prepared" / "model.safetensors")
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+    assert extension.run(trial("linear", tmp_path)).measurements == results["linear"].measurements
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind", "said"),
+    [
+        ("language-modelling", {"text": None}, ConfigError, "needs a text: give --text FILE"),
+        ("language-modelling", {"text": "nowhere.txt"}, DataError, "nowhere.txt does not exist"),
+        ("language-modelling", {"train_length": 100_000}, ConfigError, "too short to train on 100000 characters"),
+        ("language-modelling", {"test_lengths": [5000]}, DataError, "windows of 5,000 characters"),
+        ("language-modelling", {"test_lengths": [0]}, ConfigError, "start at 1; got 0"),
+        ("context-extension", {"factors": []}, ConfigError, "factors"),
+    ],
+)
+def test_what_cannot_be_is_said_before_any_work(
+    text: Path, name: str, options: dict[str, Any], kind: type[LocantError], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        task(name, text, **options).check()
+
+
+def test_the_definition_names_windows_and_stride(text: Path) -> None:
+    assert "do not overlap" in task("language-modelling", text).metrics["perplexity"].definition
+    assert (
+        "starts are 4 characters apart" in task("language-modelling", text, stride=4).metrics["perplexity"].definition
+    )
+
+
+def test_only_frequency_scalings_extend(text: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Unknown frequency scaling 'yarm'\. Did you mean 'yarn'"):
+        task("context-extension", text).check_contender("yarm")

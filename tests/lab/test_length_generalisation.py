@@ -1,0 +1,107 @@
+"""Training on short questions: what is learned from, and what counts as right."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from locant.errors import ConfigError
+from locant.lab import Budget, Trial, build_task
+from locant.lab.length_generalisation import _ANSWER, _END, _START, LengthGeneralisation
+from locant.lab.models import build_fairly
+from locant.lab.optimise import PAD, Batch, train
+from locant.transformer import LanguageModel
+
+TINY = {"layers": 1, "d_model": 32, "d_ff": 32, "heads": 2}
+
+
+def task(name: str = "copy", **options: Any) -> LengthGeneralisation:
+    found = build_task(name, {"model": TINY, "train_length": 2, "test_examples": 40, **options})
+    assert isinstance(found, LengthGeneralisation)
+    return found
+
+
+def trial(contender: str, steps: int, tmp_path: Path) -> Trial:
+    return Trial(contender, 1, Budget(steps=steps), torch.device("cpu"), tmp_path, lambda _: None)
+
+
+def test_only_answers_are_learned() -> None:
+    batch = next(task("addition")._training_batches(1, 100))
+    for ids, labels in zip(batch.ids.tolist(), batch.labels.tolist(), strict=True):
+        row = [*(number for number in ids if number not in (PAD, _END)), _END]
+        assert row[0] == _START
+        start = row.index(_ANSWER)
+        assert labels[:start] == [PAD] * start
+        assert [label for label in labels if label != PAD] == row[start + 1 :]
+    assert batch.tokens == int((batch.ids != PAD).sum()) - int((batch.ids == _END).sum())
+
+
+def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
+    """Decode token by token with a cache."""
+    cache, answer = model.start(), list[int]()
+    logits = model.step(torch.tensor([row]), cache)
+    while len(answer) < most:
+        answer.append(int(logits[0, -1].argmax()))
+        if answer[-1] == _END:
+            break
+        logits = model.step(torch.tensor([[answer[-1]]]), cache)
+    return answer
+
+
+def test_right_answers_are_those_of_greedy_decoding() -> None:
+    copying = task("copy", train_length=3, optimiser={"learning_rate": 0.01, "warmup_steps": 10})
+    model = build_fairly(copying.model.config("rotary", copying._vocabulary_size, trained=9, longest=9), 1)
+    train(model, copying._training_batches(1, 9), Budget(steps=150), copying.optimiser, lambda _: None)
+    model.eval()
+    shares = []
+    for length in (1, 2, 4):
+        batches = copying._test_batches(1, length)
+        right = 0
+        with torch.no_grad():
+            for ids, labels in zip(batches[0].ids.tolist(), batches[0].labels.tolist(), strict=True):
+                wanted = [label for label in labels if label != PAD]
+                right += greedy(model, ids[: ids.index(_ANSWER) + 1], len(wanted)) == wanted
+        shares.append(100 * right / 40)
+        assert copying._measure(model, length, batches).value == pytest.approx(shares[-1])
+    assert max(shares) > 20, "the model must have learned something, or nothing was compared"
+    assert min(shares) < 90
+
+
+def test_the_numbers_of_a_whole_trial(tmp_path: Path) -> None:
+    outcome = task(test_lengths=[1, 3]).run(trial("learned", 3, tmp_path))
+    # Tokens of the longest training sequence that are read: start, two letters, the mark, two letters.
+    assert outcome.scheme_parameters == 6 * 32
+    assert outcome.steps == 3
+    assert [(m.length, m.split) for m in outcome.measurements] == [(1, "seen"), (3, "unseen")]
+    assert outcome.measurements[0].value is not None
+    assert outcome.measurements[1].value is None
+    assert "8 tokens, the scheme knows 6 positions" in outcome.measurements[1].reason
+
+
+def test_data_do_not_depend_on_the_contender(tmp_path: Path) -> None:
+    found = [task(test_lengths=[1]).run(trial(name, 1, tmp_path)) for name in ("none", "t5", "learned", "fire")]
+    assert len({outcome.first_batch for outcome in found}) == 1
+    assert len({outcome.initial_weights for outcome in found}) == 1
+    assert len({outcome.parameters - outcome.scheme_parameters for outcome in found}) == 1
+    assert len({outcome.parameters for outcome in found}) == 4
+
+
+def test_another_seed_has_other_data() -> None:
+    digests = {next(task()._training_batches(seed, 100)).digest() for seed in (1, 2)}
+    digests |= {task()._test_batches(seed, 2)[0].digest() for seed in (1, 2)}
+    assert len(digests) == 4
+
+
+def test_a_batch_counts_what_is_no_padding() -> None:
+    batch = Batch(torch.tensor([[1, 2, 0]]), torch.tensor([[2, 3, 0]]), 2)
+    assert batch.digest() != Batch(torch.tensor([[1, 2, 0]]), torch.tensor([[2, 4, 0]]), 2).digest()
+    assert batch.digest() != Batch(torch.tensor([[1], [2], [0]]), torch.tensor([[2], [3], [0]]), 2).digest()
+
+
+def test_lengths_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="longest question of 'chains' has 52 assignments; got length 60"):
+        task("chains", train_length=30).check()
+    with pytest.raises(ConfigError, match="start at 1; got 0"):
+        task(test_lengths=[0, 1]).check()
+    task("chains", train_length=26).check()

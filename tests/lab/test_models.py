@@ -1,0 +1,84 @@
+"""Models that differ in nothing but their scheme."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from locant.errors import ConfigError
+from locant.lab import all_schemes
+from locant.lab.contenders import check_scheme, position_fields, split_contender
+from locant.lab.models import ModelSettings, build_fairly, initial_facts, weights_outside_schemes
+from locant.positions import SCHEMES
+from locant.transformer import LanguageModel
+
+SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
+
+
+def build(contender: str, seed: int = 1, trained: int = 24) -> LanguageModel:
+    return build_fairly(SETTINGS.config(contender, 20, trained=trained, longest=48), seed)
+
+
+@pytest.mark.parametrize("contender", [*all_schemes(), "sinusoidal:combine=concatenate"])
+def test_initial_weights_are_the_same_wherever_shapes_allow(contender: str) -> None:
+    plain, model = build("none"), build(contender)
+    shared, own = plain.state_dict(), weights_outside_schemes(model)
+    assert set(own) == set(weights_outside_schemes(plain))
+    for name, weight in own.items():
+        assert torch.equal(weight, shared[name]), name
+    assert initial_facts(model)["initial_weights"] == initial_facts(plain)["initial_weights"]
+    assert initial_facts(model)["initial_weights"] != initial_facts(build(contender, seed=2))["initial_weights"]
+
+
+@pytest.mark.parametrize(
+    ("contender", "parameters"),
+    [
+        ("none", 0),
+        ("rotary", 0),
+        ("learned", 24 * 32),  # a vector for every trained position
+        ("t5", 32 * 2),  # buckets and heads, shared by the layers
+        ("kerple", 2 * 2),  # two numbers a head
+    ],
+)
+def test_parameters_of_the_scheme(contender: str, parameters: int) -> None:
+    assert initial_facts(build(contender))["scheme_parameters"] == parameters
+
+
+def test_a_quarter_of_the_head_is_rotated() -> None:
+    rotary: Any = build("rotary-25").stack.scheme(0)
+    assert (rotary.config.head_dim, rotary.config.rotary_dim) == (16, 4)
+
+
+def test_lengths_that_schemes_must_know() -> None:
+    fields = {name: position_fields(name, head_dim=16, trained=24, longest=48) for name in all_schemes()}
+    assert fields["learned"]["position_options"] == {"max_positions": 24}
+    assert fields["rotary"] == {"position": "rotary", "position_options": {}}
+    assert fields["randomised"]["position_options"]["evaluation_length"] == 48
+    # Farthest distance of the longest test: 12 as they are, then (47 - 12) / 3 rounded down, within what was trained.
+    extend = fields["self-extend"]["position_options"]
+    assert extend == {"window": 12, "group": 3}
+    assert 12 + (47 - 12) // 3 <= 23
+    own = position_fields("learned:max_positions=99", head_dim=16, trained=24, longest=48)
+    assert own["position_options"] == {"max_positions": 99}
+
+
+def test_options_of_contenders() -> None:
+    assert split_contender("rotary:base=500000.0:layout=half") == ("rotary", {"base": 500000.0, "layout": "half"})
+    for contender in SCHEMES:
+        check_scheme(contender)
+
+
+@pytest.mark.parametrize(
+    ("contender", "said"),
+    [
+        ("rotery", "Unknown scheme 'rotery'. Did you mean 'rotary'"),
+        ("rotary:bas=3", "has no option 'bas'. Did you mean 'base'"),
+        ("alibi:x=3", "has no option 'x'. It has none|has no option 'x'. Known"),
+        ("rotary:base", "'base' in 'rotary:base' is no option"),
+        ("rotary:base=-1", "base"),
+        ("rotary:base=hello", "must be a number"),
+    ],
+)
+def test_contenders_that_cannot_be(contender: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_scheme(contender)

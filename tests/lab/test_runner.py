@@ -1,0 +1,136 @@
+"""Records: written once, never run again, the same when run again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_records import TINY, make_record
+
+from locant.errors import CheckpointError, ConfigError
+from locant.lab import Budget, Comparison, SilentWatcher, expand_tasks, load_records, run_comparison
+from locant.lab.comparison import Job, save_comparison
+from locant.lab.record import load_record, record_path
+from locant.lab.worker import main
+
+OPTIONS = {"model": TINY, "train_length": 2, "test_examples": 5}
+
+
+def comparison(**changes: Any) -> Comparison:
+    return Comparison.parse(
+        {"tasks": ["copy"], "contenders": ["none"], "seeds": 1, "budget": {"steps": 2}, "options": OPTIONS, **changes}
+    )
+
+
+class Notes(SilentWatcher):
+    def __init__(self) -> None:
+        self.started: tuple[int, int, int] = (-1, -1, -1)
+        self.ended: list[tuple[str, str]] = []
+
+    def on_start(self, waiting: int, finished: int, at_once: int) -> None:
+        self.started = (waiting, finished, at_once)
+
+    def on_end(self, job: Job, error: str) -> None:
+        self.ended.append((str(job), error))
+
+
+def test_a_finished_record_never_runs_again(tmp_path: Path) -> None:
+    notes = Notes()
+    both = comparison(contenders=["none", "learned"])
+    assert run_comparison(tmp_path, both, at_once=2, device="cpu", watcher=notes) == []
+    assert notes.started == (2, 0, 2)
+    assert sorted(notes.ended) == [("copy, learned, seed 1", ""), ("copy, none, seed 1", "")]
+    first = {path: path.read_bytes() for path in tmp_path.rglob("seed-1.json")}
+    assert len(first) == 2
+
+    lost = record_path(tmp_path, "copy", "none", 1)
+    before = load_record(lost)
+    lost.unlink()
+    again = Notes()
+    assert run_comparison(tmp_path, both, at_once=2, device="cpu", watcher=again) == []
+    assert again.started == (1, 1, 1)
+    assert [job for job, _ in again.ended] == ["copy, none, seed 1"]
+    after = load_record(lost)
+    assert after.outcome.measurements == before.outcome.measurements
+    assert after.outcome.training_loss == before.outcome.training_loss
+    other = record_path(tmp_path, "copy", "learned", 1)
+    assert other.read_bytes() == first[other]
+    record = after.to_dict()
+    assert record["configuration"]["task"]["train_length"] == 2
+    assert record["environment"]["packages"]["torch"]
+    assert record["peak_memory"] > 1e6
+    assert record["wall_seconds"] > 0
+
+
+def test_a_trial_that_fails_leaves_no_record_and_stops_no_other(tmp_path: Path) -> None:
+    # A learning rate this large makes the loss infinite or not a number.
+    wild = {**OPTIONS, "optimiser": {"learning_rate": 1e30, "warmup_steps": 0}}
+    (failure,) = run_comparison(tmp_path, comparison(options=wild, budget={"steps": 50}), device="cpu")
+    assert failure.job == Job("copy", "none", 1)
+    assert "the loss was" in failure.reason
+    assert load_records(tmp_path) == []
+
+
+def test_a_scheme_that_cannot_be_built_is_recorded_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = {**OPTIONS, "model": {**TINY, "d_model": 18, "heads": 6}}  # heads of three features cannot be rotated
+    save_comparison(tmp_path, comparison(contenders=["rotary"], options=odd))
+    assert main([str(tmp_path), "copy", "rotary", "1", "cpu"]) == 0
+    (record,) = load_records(tmp_path)
+    assert "3" in record.outcome.cannot
+    assert main([str(tmp_path), "copy", "none", "1", "cpu"]) == 0
+    assert len(load_records(tmp_path)) == 2
+    assert {float(line) <= 1 for line in capsys.readouterr().out.split()} <= {True}
+
+
+def test_a_folder_keeps_to_one_way_of_training(tmp_path: Path) -> None:
+    save_comparison(tmp_path, comparison())
+    save_comparison(tmp_path, comparison(contenders=["none", "rotary"], seeds=2, tasks=["copy", "reverse"]))
+    with pytest.raises(ConfigError, match=r"has budget.steps 2, but 3 is asked for"):
+        save_comparison(tmp_path, comparison(budget={"steps": 3}))
+    with pytest.raises(ConfigError, match=r"has options.train_length 2, but the default is asked for"):
+        save_comparison(tmp_path, comparison(options={"model": TINY, "test_examples": 5}))
+    assert json.loads((tmp_path / "comparison.json").read_text())["seeds"] == 2
+
+
+def test_a_record_of_another_configuration_is_not_taken(tmp_path: Path) -> None:
+    record = make_record("copy", "none", 1, {1: 1.0})
+    path = record_path(tmp_path, "copy", "none", 1)
+    path.parent.mkdir(parents=True)
+    configuration = comparison(options={**OPTIONS, "batch": 3}).configuration("copy")
+    path.write_text(json.dumps({**record.to_dict(), "configuration": configuration}))
+    with pytest.raises(ConfigError, match=r"seed-1.json was made with task.batch 3, but 64 is asked for"):
+        run_comparison(tmp_path, comparison(), device="cpu")
+    path.write_text(json.dumps(record.to_dict())[:50])
+    with pytest.raises(CheckpointError, match="cannot be read as JSON"):
+        run_comparison(tmp_path, comparison(), device="cpu")
+    path.write_text("{}")
+    with pytest.raises(CheckpointError, match="Delete the file, and its trial runs again"):
+        load_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tasks": ["copi"]}, "Unknown task 'copi'. Did you mean 'copy'"),
+        ({"contenders": ["rotari"]}, "Unknown scheme 'rotari'. Did you mean 'rotary'"),
+        ({"options": {"train_lenght": 3}}, "unknown key 'train_lenght'. Did you mean 'train_length'"),
+        ({"budget": {"steps": 2, "minutes": 1}}, "either steps or minutes"),
+        ({"seeds": 0}, "seeds"),
+    ],
+)
+def test_wrong_comparisons(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        run_comparison(tmp_path / "new", comparison(**changes), device="cpu")
+    assert not (tmp_path / "new").exists()
+
+
+def test_groups_of_tasks() -> None:
+    assert expand_tasks(("reverse", "length-generalisation"))[:3] == ("reverse", "copy", "addition")
+    assert len(expand_tasks(("length-generalisation",))) == 10
+    with pytest.raises(ConfigError, match="Did you mean 'length-generalisation'"):
+        expand_tasks(("length-generalization",))
+
+
+def test_budgets_in_words() -> None:
+    assert str(Budget(steps=2000)) == "2,000 updates"
+    assert str(Budget(minutes=1.5)) == "1.5 minutes"
