@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 
-.PHONY: demo test lint multi30k bench-positions clean
+.PHONY: demo test lint browser lab-smoke multi30k bench bench-positions clean
 
 # The pin of torch comes first, so that nothing pulls another build of it.
 $(BIN)/locant: pyproject.toml constraints.txt
@@ -27,7 +27,13 @@ lint: $(BIN)/locant
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 
-test: lint
+# The explorer is tested in a browser; without one those tests are skipped.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || echo "No chromium: the tests of the explorer in a browser will be skipped."
+
+test: lint browser
 	$(BIN)/pytest --numprocesses 2
 
 # Slow: trains for 58 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
@@ -40,7 +46,8 @@ multi30k: $(BIN)/locant
 .venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt torch
-	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable . --requirement benchmarks/requirements.txt
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable '.[ctranslate2]' --requirement benchmarks/requirements.txt
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt --no-deps joeynmt==2.3.0
 	@touch $@
 
 bench-positions: .venv-bench/bin/locant
@@ -49,5 +56,18 @@ bench-positions: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
 
+# Every task of the lab with two schemes, in minutes.
+lab-smoke: $(BIN)/locant
+	rm -rf lab-smoke && mkdir lab-smoke && cat README.md docs/*.md > lab-smoke/text.txt
+	$(BIN)/locant compare --task length-generalisation --schemes none,rotary --seeds 1 --steps 100 --test-lengths 5,10,15,20 -o lab-smoke/lengths
+	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
+	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
+	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 30 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
+
+# Training and translating, side by side with the peers; takes about an hour.
+bench: .venv-bench/bin/locant
+	.venv-bench/bin/python benchmarks/speed/run.py training
+	.venv-bench/bin/python benchmarks/speed/run.py translation
+
 clean:
-	rm -rf demo $(VENV) .venv-bench
+	rm -rf demo lab-smoke $(VENV) .venv-bench

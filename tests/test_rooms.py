@@ -19,10 +19,22 @@ import pytest
 
 import locant
 
-ROOMS = ["cli", "app", "figures", "training", "extension", "interop", "decoding", "text", "transformer", "positions"]
+ROOMS = [
+    "cli",
+    "app",
+    "figures",
+    "lab",
+    "training",
+    "extension",
+    "interop",
+    "decoding",
+    "text",
+    "transformer",
+    "positions",
+]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "version", "runtime"}
-APART = {"positions": {"errors"}, "figures": {"errors"}}
+GROUND = {"errors", "settings", "files", "version", "runtime", "compiler"}
+APART = {"positions": {"errors", "compiler"}, "figures": {"errors"}}
 
 PACKAGE = Path(locant.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))

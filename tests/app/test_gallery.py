@@ -23,6 +23,7 @@ from locant.errors import ConfigError, DataError, LocantError, MissingExtraError
 from locant.figures import Drawn
 from locant.positions.properties import check_scheme
 
+GENERAL = [name for name, entry in ENTRIES.items() if not entry.needs_run]
 FEW = ("none", "sinusoidal", "learned", "index", "binary")
 
 
@@ -31,7 +32,7 @@ def drawn() -> dict[str, Drawn]:
     """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
-        return {name: draw(name) for name in ENTRIES}
+        return {name: draw(name) for name in GENERAL}
 
 
 def panels(figure: Any) -> dict[str, Any]:
@@ -112,6 +113,12 @@ def test_waves(drawn: dict[str, Drawn]) -> None:
         assert line_in(axes, 4)[0] == pytest.approx((20, math.cos(20 * rate)), abs=4e-8)
     texts = [text.get_text() for text in figure.axes[2].texts]
     assert texts == ["sin +0.909", "cos \N{MINUS SIGN}0.416"]  # pair 2 turns by 2 radians in 20 tokens
+
+
+def test_waves_of_a_given_token() -> None:
+    drawn = draw("waves", {"token": 7})
+    np.testing.assert_allclose(drawn.data["token_sine"], np.sin(7 * 10000.0 ** (-np.arange(8) / 8)), atol=4e-8)
+    assert line_in(drawn.figure.axes[0], 3)[0, 0] == 7
 
 
 def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
@@ -298,14 +305,60 @@ def test_criteria(drawn: dict[str, Drawn]) -> None:
     assert len(set(zip(fills, signs, strict=True))) == len(set(signs))
 
 
+def curves_in(axes: Any) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_xydata() for line in axes.lines if not line.get_label().startswith("_")}
+
+
+def claims(drawn: Drawn) -> tuple[list[Any], list[str]]:
+    axes = list(drawn.figure.axes)
+    return axes, [" ".join(text.get_text() for text in one.texts).replace("\n", " ") for one in axes]
+
+
+def test_tutorial_errors(drawn: dict[str, Drawn]) -> None:
+    (double, angle, order, width), findings = claims(drawn["tutorial-errors"])
+    # The double exponent, as the loop in its title computes it.
+    waves = {label: curve[:, 1] for label, curve in curves_in(double).items()}
+    d, right, wrong = 64, [], []
+    for i in range(0, d, 2):
+        right.append(2 * math.pi * 10000 ** (i / d))
+        wrong.append(2 * math.pi * 10000 ** (2 * i / d))
+    np.testing.assert_allclose(waves["right: 10000 ** (i / d)"], right)
+    np.testing.assert_allclose(waves["doubled: 10000 ** (2 * i / d)"], wrong)
+    turned = [sum(wave <= 512 for wave in one) for one in (wrong, right)]
+    assert f"{turned[0]} pairs instead of {turned[1]} of 32" in findings[0]
+    # The angle between codes, from the codes themselves.
+    table = sinusoids(101, d)
+    cosines = table @ table[0] / np.linalg.norm(table, axis=1) / np.linalg.norm(table[0])
+    degrees = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+    # Rounding the codes to float32 moves the angle at distance 0 away from 0.
+    np.testing.assert_allclose(line_in(angle, 0)[1:, 1], degrees[1:], atol=1e-4)
+    shrinks = np.flatnonzero(np.diff(degrees) < 0)
+    assert line_in(angle, 1)[0, 0] == shrinks[0] + 1 == 6
+    assert f"of 100 steps outwards {len(shrinks)} make it smaller" in findings[1]
+    # Frequencies fall.
+    turns = line_in(order, 0)[:, 1]
+    np.testing.assert_allclose(turns, 1 / np.array(right))
+    assert (np.diff(turns) < 0).all()
+    assert f"{right[-1]:,.0f}" in findings[2]
+    # The longest wave.
+    for label, base in (("base 10,000", 1e4), ("base 100,000", 1e5), ("base 1,000,000", 1e6)):
+        for wide, longest in curves_in(width)[label]:
+            assert longest == pytest.approx(2 * math.pi * base ** (1 - 2 / wide))
+    grown = 10000 ** (2 / 64 - 2 / 1024)
+    assert f"grows by {100 * (grown - 1):.0f} %" in findings[3]
+    slow = [np.mean(2 * math.pi * 10000 ** (np.arange(w // 2) / (w // 2)) > 4096) for w in (64, 1024)]
+    assert f"stays: {100 * slow[0]:.0f} % and {100 * slow[1]:.0f} %" in findings[3]
+
+
 def test_the_page_is_complete_in_itself(drawn: dict[str, Drawn]) -> None:
     page = render_page(drawn)
-    assert re.findall(r'<h2 id="([^"]+)">', page) == list(ENTRIES) == list(TEXTS)
+    assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
+    assert list(TEXTS) == list(ENTRIES)
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
     assert "img-src data:" in page
     images = [base64.b64decode(source.split(",")[1]) for source in sources if source.startswith("data:")]
-    assert len(images) == len(ENTRIES)
+    assert len(images) == len(GENERAL)
     for picture in images:
         assert len(list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"))) > 20
         links = re.findall(rb'(?:href|src)="([^"]*)"', picture)
@@ -334,6 +387,8 @@ def test_files(tmp_path: Path, image_format: str) -> None:
         ("heatmap", {"length": 4097}, UsageError, "--length of the figure 'heatmap' must be 2 to 4,096; got 4,097"),
         ("waves", {"d_model": 0}, UsageError, "--d-model of the figure 'waves' must be 2 to 4,096; got 0"),
         ("waves", {"d_model": 7}, ConfigError, "need an even width"),
+        ("waves", {"token": 60}, UsageError, "--token 60 is not among the 60 positions"),
+        ("waves", {"token": -1}, UsageError, "--token of the figure 'waves' must be 0 to 999; got -1"),
         ("waves", {"base": math.nan}, UsageError, "--base must be above 1"),
         ("waves", {"base": math.inf}, UsageError, "--base must be above 1"),
         ("heatmap", {"scheme": "sinusodial"}, ConfigError, "Did you mean 'sinusoidal'"),

@@ -35,6 +35,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["heatmap"], "Say where to write"),
         (["--all", "heatmap", "-o", "x"], "--all draws every figure"),
         (["--all", "--length", "5", "-o", "x"], "--all draws every figure"),
+        (["--all", "--text", "a", "-o", "x"], "--text belongs to the figures of a trained model"),
         (["heatmap", "--length", "1000000", "-o", "x"], "must be 2 to 4,096; got 1,000,000"),
     ],
 )

@@ -1,5 +1,6 @@
 """The report page. Needs the extra ``report``."""
 
+from locant.app.comparison_report import comparison_report
 from locant.app.report import (
     Code,
     Fact,
@@ -27,6 +28,7 @@ __all__ = [
     "Text",
     "Translation",
     "Translations",
+    "comparison_report",
     "render_report",
     "run_report",
     "write_report",

@@ -24,6 +24,7 @@ from locant.errors import CheckpointError
 from locant.figures import svg, training_curves
 from locant.files import read_json
 from locant.training import Evaluation, Recipe, load_recipe, read_metrics
+from locant.transformer import ModelConfig, RNNConfig
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -68,8 +69,9 @@ def _summary(
     evaluation: Evaluation,
     environment: dict[str, Any],
 ) -> str:
+    kind = "recurrent network" if isinstance(_config(recipe, data), RNNConfig) else "Transformer"
     return (
-        f"{recipe.description} A Transformer of {data['parameters'] / 1e6:.1f} million parameters was trained for "
+        f"{recipe.description} A {kind} of {data['parameters'] / 1e6:.1f} million parameters was trained for "
         f"{_minutes(training)} minutes on {environment['cores']} cores ({environment['processor']}). "
         f"On {len(evaluation.hypotheses):,} held-out sentences it reaches BLEU {evaluation.scores.bleu:.1f}; leaving "
         f"the source as it is would score {evaluation.copy_scores.bleu:.1f}."
@@ -194,15 +196,28 @@ def _data(recipe: Recipe, data: dict[str, Any]) -> list[Block]:
     ]
 
 
+def _config(recipe: Recipe, data: dict[str, Any]) -> ModelConfig:
+    return recipe.sized_model(data["vocabulary"]["source"], data["vocabulary"]["target"])
+
+
 def _model(recipe: Recipe, data: dict[str, Any]) -> Block:
-    config = recipe.transformer_config(data["vocabulary"]["source"], data["vocabulary"]["target"])
+    config = _config(recipe, data)
+    if isinstance(config, RNNConfig):
+        own = [
+            ["d_model, hidden_size", f"{config.d_model}, {config.hidden_size}"],
+            ["cell", f"{config.cell.upper()}, additive attention"],
+        ]
+    else:
+        own = [
+            ["d_model, d_ff, heads", f"{config.d_model}, {config.d_ff}, {config.heads}"],
+            ["positions", config.position],
+            ["norm, feed-forward", f"{config.norm}-norm, {config.feed_forward}"],
+        ]
     return Table(
         ["setting", "value"],
         [
             ["layers", f"{config.encoder_layers} encoder, {config.decoder_layers} decoder"],
-            ["d_model, d_ff, heads", f"{config.d_model}, {config.d_ff}, {config.heads}"],
-            ["positions", config.position],
-            ["norm, feed-forward", f"{config.norm}-norm, {config.feed_forward}"],
+            *own,
             ["dropout, label smoothing", f"{config.dropout:g}, {recipe.training.label_smoothing:g}"],
         ],
         caption="The model; the run's recipe.yaml holds every setting.",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from locant.errors import UsageError
+from locant.errors import LocantError, UsageError
 
 _EPILOG = """examples:
   locant figures --all -o figures
   locant figures heatmap --scheme binary --d-model 16 --length 32 -o figures
   locant figures heatmap --d-model 512 --length 128 -o figures --format pdf
+  locant figures attention --run runs/bible --text "Thou hast spoken well." -o figures
+  locant figures --all --run runs/bible -o figures
   locant figures                                  (lists the figures)"""
 
-_OPTIONS = ("scheme", "dialect", "d_model", "length", "base")
+_OPTIONS = ("scheme", "dialect", "d_model", "length", "base", "token", "run", "text")
+_OF_A_RUN = ("run", "text")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d-model", type=int, metavar="N", help="width of the code")
     parser.add_argument("--length", type=int, metavar="N", help="number of positions")
     parser.add_argument("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
+    parser.add_argument("--token", type=int, metavar="N", help="position whose values are marked in the waves")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="run folder, for the figures of a trained model")
+    parser.add_argument("--text", metavar="TEXT", help="sentence (attention) or words (word-plus-position) to show")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.names and not options.all:
         _list()
         return 0
-    if options.all and (options.names or given):
+    if options.all and (options.names or set(given).difference(_OF_A_RUN)):
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
     if options.output is None:
         raise UsageError("Say where to write the figures: --output FOLDER.")
@@ -47,8 +53,12 @@ def run(options: argparse.Namespace) -> int:
     def wrote(path: Path) -> None:
         print(f"Wrote {path}.", flush=True)
 
+    def left_out(name: str, reason: LocantError) -> None:
+        print(f"Left out {name}: {reason}", flush=True)
+
     if options.all:
-        write_gallery(options.output, image_format=options.format, wrote=wrote)
+        of_a_run = {name: given.get(name) for name in _OF_A_RUN}
+        write_gallery(options.output, image_format=options.format, wrote=wrote, left_out=left_out, **of_a_run)
     else:
         write_figures(options.names, options.output, options=given, image_format=options.format, wrote=wrote)
     return 0

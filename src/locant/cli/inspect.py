@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   locant inspect models/Qwen2.5-7B
   locant inspect model.gguf --as hf5
+  locant inspect smollm2
   vllm serve models/Qwen2.5-7B --hf-overrides "$(locant inspect models/Qwen2.5-7B --as vllm)"
 
 Exit code: 0, or 1 where a finding is an error or --as cannot say it, or 2 where MODEL cannot be read."""
@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("model", type=Path, metavar="MODEL", help="folder with config.json, that file, or a GGUF file")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="folder with config.json, that file, a GGUF file, smollm2 (in a package), or a Hub id (owner/name)",
+    )
     parser.add_argument("--as", dest="engine", choices=_ENGINES, help="print the equivalent setting of an engine")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
@@ -38,8 +42,9 @@ def run(options: argparse.Namespace) -> int:
     """Print what the rotary configuration of a model means, and what is wrong with it."""
     from locant.errors import LocantError
     from locant.extension import inspect_model, say_for
+    from locant.extension.resolve import resolve_model
 
-    inspection = inspect_model(options.model)
+    inspection = inspect_model(resolve_model(options.model, weights=False))
     said, refused = None, ""
     if options.engine:
         try:

@@ -13,7 +13,8 @@ from locant.errors import UsageError
 _EPILOG = """examples:
   locant translate runs/en-de "A man is riding a horse." "Two dogs play."
   locant translate runs/en-de --input book.en --output book.de
-  cat book.en | locant translate runs/en-de --beam 1 > book.de"""
+  cat book.en | locant translate runs/en-de --beam 1 > book.de
+  locant translate runs/en-de --compute-type int8 --input book.en --output book.de"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
     parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    parser.add_argument(
+        "--engine",
+        choices=("pytorch", "compiled", "ctranslate2", "auto"),
+        default="auto",
+        help="what computes; auto, the default, takes the fastest one that can run the model",
+    )
+    parser.add_argument("--compute-type", metavar="TYPE", help="float32 (default) or int8; of ctranslate2 also others")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,12 +45,16 @@ def run(options: argparse.Namespace) -> int:
     if options.input and not options.input.is_file():
         raise UsageError(f"The input file {options.input} does not exist.")
 
-    from locant.decoding import Translator
     from locant.files import replacing_file
+    from locant.interop import load_translator
     from locant.runtime import keep_freed_memory
 
     keep_freed_memory()
-    translator = Translator.from_pretrained(options.model, device=options.device)
+    translator, engine = load_translator(
+        options.model, engine=options.engine, device=options.device, compute_type=options.compute_type
+    )
+    if options.engine == "auto" and (options.compute_type or "because" in engine):
+        print(f"Engine: {engine}", file=sys.stderr)
     changes = {"beam": options.beam, "length_penalty": options.length_penalty, "n_best": options.n_best}
     overrides = {key: value for key, value in changes.items() if value is not None}
     with ExitStack() as stack:

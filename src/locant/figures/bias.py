@@ -66,9 +66,10 @@ def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> Drawn:
             axes.set_xlim(distances[0], distances[-1])
         for axes in panels[len(schemes) :]:
             axes.set_axis_off()
-        lines = next(axes for axes, scheme in zip(panels, schemes, strict=False) if not scheme.stepped)
-        handles, labels = lines.get_legend_handles_labels()
-        panels[len(schemes)].legend(handles, labels, loc="center left", ncols=1, fontsize=10.5)
+        lined = [axes for axes, scheme in zip(panels, schemes, strict=False) if not scheme.stepped]
+        if lined:
+            handles, labels = lined[0].get_legend_handles_labels()
+            panels[len(schemes)].legend(handles, labels, loc="center left", ncols=1, fontsize=10.5)
         settle(figure)
     return Drawn(figure, {"distances": distances} | {scheme.title: scheme.values for scheme in schemes})
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
-from locant.app.gallery import attention, codes
+from locant.app.gallery import attention, codes, trained
+from locant.app.gallery.refutations import refutations
+from locant.app.gallery.words import words_and_positions
 from locant.errors import UsageError, nearest
 from locant.figures import (
     Drawn,
@@ -21,9 +24,14 @@ from locant.figures import (
     dot_products,
     heatmap,
     heatmaps,
+    probe,
     spectrum,
+    training_curves,
+    tutorial_errors,
     waves,
+    word_plus_position,
 )
+from locant.figures import attention as attention_figure
 from locant.figures.drawn import Numbers
 from locant.positions.embeddings.sinusoidal import SinusoidDialect
 from locant.positions.properties import WISHES, check_registry, shift_matrix
@@ -47,6 +55,12 @@ class Entry:
     def options(self) -> list[str]:
         """Names of the options."""
         return list(inspect.signature(self.build).parameters)
+
+    @property
+    def needs_run(self) -> bool:
+        """Whether it shows a trained model, so that the option ``run`` must be given."""
+        run = inspect.signature(self.build).parameters.get("run")
+        return run is not None and run.default is run.empty
 
 
 def draw(name: str, options: Mapping[str, Any] | None = None) -> Drawn:
@@ -80,8 +94,12 @@ def check(name: str, options: Mapping[str, Any]) -> None:
             raise UsageError(f"The figure '{name}' does not take {spelled}. {takes}")
         if option == "base" and not 1 < value <= _LARGEST_BASE:
             raise UsageError(f"--base must be above 1 and at most {_LARGEST_BASE:,}; got {value:g}.")
-        if option in entry.limits and not 2 <= value <= entry.limits[option]:
-            raise UsageError(f"{spelled} of the figure '{name}' must be 2 to {entry.limits[option]:,}; got {value:,}.")
+        least = 0 if option == "token" else 2
+        if option in entry.limits and not least <= value <= entry.limits[option]:
+            most = entry.limits[option]
+            raise UsageError(f"{spelled} of the figure '{name}' must be {least} to {most:,}; got {value:,}.")
+    if entry.needs_run and "run" not in options:
+        raise UsageError(f"The figure '{name}' shows a trained model; say which: --run FOLDER.")
 
 
 def _spelled(option: str) -> str:
@@ -102,8 +120,10 @@ def _clocks(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> Dra
     )
 
 
-def _waves(*, d_model: int = 16, length: int = 60, base: float = 10000.0) -> Drawn:
-    token = length // 3
+def _waves(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> Drawn:
+    token = length // 3 if token is None else token
+    if token >= length:
+        raise UsageError(f"--token {token} is not among the {length} positions of the figure (0 to {length - 1}).")
     numbers = codes.wave_curves(d_model=d_model, length=length, base=base, token=token)
     arguments = asdict(numbers)
     return waves(**arguments, title=f"Sinusoidal code of {d_model} features")
@@ -177,7 +197,9 @@ def _spectrum() -> Drawn:
     return spectrum(attention.spectra(), trained=attention.TRAINED, target=attention.TARGET, title=title)
 
 
-def _bias(*, d_model: int = 512, length: int = 200) -> Drawn:
+def _bias(*, d_model: int = 512, length: int = 200, run: Path | None = None) -> Drawn:
+    if run is not None:
+        return bias(*trained.learned_biases(run, length=length))
     return bias(*attention.head_biases(length=length, d_model=d_model))
 
 
@@ -191,10 +213,35 @@ def _criteria() -> Drawn:
     )
 
 
+def _tutorial_errors(*, d_model: int = 64) -> Drawn:
+    return tutorial_errors(refutations(d_model=d_model))
+
+
+def _word_plus_position(*, run: Path, text: str | None = None) -> Drawn:
+    found = words_and_positions(run, text)
+    return word_plus_position(
+        found.planes, labels=found.labels, word_norms=found.word_norms, position_norms=found.position_norms
+    )
+
+
+def _attention(*, run: Path, text: str | None = None) -> Drawn:
+    return attention_figure(trained.attention_weights(run, text))
+
+
+def _probe(*, run: Path) -> Drawn:
+    found = trained.position_readings(run)
+    return probe(found.stacks, stages=found.stages, guesses=found.guesses)
+
+
+def _training(*, run: Path) -> Drawn:
+    rows = trained.metrics(run)
+    return Drawn(training_curves(rows), trained.metric_columns(rows))
+
+
 # In the order that tells the story.
 ENTRIES: dict[str, Entry] = {
     "clocks": Entry(_clocks, {"length": 32, "d_model": 24}),
-    "waves": Entry(_waves, {"length": 1000, "d_model": 4096}),
+    "waves": Entry(_waves, {"length": 1000, "d_model": 4096, "token": 999}),
     "heatmap": Entry(_heatmap, {"length": 4096, "d_model": 4096}),
     "heatmaps": Entry(_heatmaps, {"length": 512, "d_model": 512}),
     "circle": Entry(_circle),
@@ -203,4 +250,9 @@ ENTRIES: dict[str, Entry] = {
     "spectrum": Entry(_spectrum),
     "bias": Entry(_bias, {"length": 512, "d_model": 8192}),
     "criteria": Entry(_criteria),
+    "tutorial-errors": Entry(_tutorial_errors, {"d_model": 1024}),
+    "training": Entry(_training),
+    "word-plus-position": Entry(_word_plus_position),
+    "attention": Entry(_attention),
+    "probe": Entry(_probe),
 }

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from locant.app.gallery.catalogue import ENTRIES, check, draw
 from locant.app.gallery.texts import TEXTS
-from locant.errors import MissingExtraError, UsageError, nearest
+from locant.app.gallery.trained import load_trained
+from locant.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    LocantError,
+    MissingExtraError,
+    UsageError,
+    nearest,
+)
 from locant.figures import Drawn
 from locant.figures.style import drawing
 from locant.files import replacing_file, write_text
@@ -47,26 +57,25 @@ def write_figures(
         MissingExtraError: matplotlib is not installed.
         CheckpointError: The folder cannot be written.
     """
-    if image_format not in FORMATS:
-        raise UsageError(
-            f"Unknown image format '{image_format}'.{nearest(image_format, FORMATS)} Known: {', '.join(FORMATS)}."
-        )
+    _check_format(image_format)
     for name in names:
         check(name, options or {})
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; figures are written to a folder.")
+    _check_folder(folder)
     drawn = {}
     for name in names:
         drawn[name] = draw(name, options)
-        path = folder / f"{name}.{image_format}"
-        with replacing_file(path) as temporary:
-            temporary.write_bytes(image(drawn[name], image_format))
-        wrote(path)
+        wrote(_write(folder, name, drawn[name], image_format))
     return drawn
 
 
 def write_gallery(
-    folder: Path, *, image_format: str = "png", wrote: Callable[[Path], None] = lambda path: None
+    folder: Path,
+    *,
+    run: Path | None = None,
+    text: str | None = None,
+    image_format: str = "png",
+    wrote: Callable[[Path], None] = lambda path: None,
+    left_out: Callable[[str, LocantError], None] = lambda name, reason: None,
 ) -> None:
     """Write all figures with their default options, and a page that tells their story.
 
@@ -74,18 +83,62 @@ def write_gallery(
 
     Args:
         folder: Where to write; made if it is not there.
+        run: Run folder of a trained model, whose figures are added.
+        text: Sentence whose attention is drawn.
         image_format: Of the separate files.
         wrote: Called with each file when it is complete.
+        left_out: Called with the name of a figure that the run cannot have, and the reason.
 
     Raises:
-        UsageError: The format is unknown.
+        UsageError: The format is unknown, or ``text`` is given without ``run``.
+        ConfigError: The model is no Transformer.
         MissingExtraError: matplotlib or jinja2 is not installed.
-        CheckpointError: The folder cannot be written.
+        CheckpointError: The folder cannot be written, or ``run`` holds no trained model.
     """
     _require_jinja()
-    drawn = write_figures(list(ENTRIES), folder, image_format=image_format, wrote=wrote)
-    write_text(folder / PAGE, render_page(drawn))
+    _check_format(image_format)
+    _check_folder(folder)
+    if text is not None and run is None:
+        raise UsageError("--text belongs to the figures of a trained model; say which: --run FOLDER.")
+    if run is not None:
+        load_trained(run, "The page of a trained model")
+    drawn = {}
+    for name, entry in ENTRIES.items():
+        if entry.needs_run and run is None:
+            continue
+        options: dict[str, Any] = {"run": run} if entry.needs_run else {}
+        if text is not None and name == "attention":
+            options["text"] = text
+        try:
+            drawn[name] = draw(name, options)
+        except (ConfigError, DataError, CheckpointError) as reason:
+            # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
+            if not entry.needs_run:
+                raise
+            left_out(name, reason)
+        else:
+            wrote(_write(folder, name, drawn[name], image_format))
+    write_text(folder / PAGE, render_page(drawn, run=run))
     wrote(folder / PAGE)
+
+
+def _check_format(image_format: str) -> None:
+    if image_format not in FORMATS:
+        raise UsageError(
+            f"Unknown image format '{image_format}'.{nearest(image_format, FORMATS)} Known: {', '.join(FORMATS)}."
+        )
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; figures are written to a folder.")
+
+
+def _write(folder: Path, name: str, drawn: Drawn, image_format: str) -> Path:
+    path = folder / f"{name}.{image_format}"
+    with replacing_file(path) as temporary:
+        temporary.write_bytes(image(drawn, image_format))
+    return path
 
 
 def image(drawn: Drawn, image_format: str) -> bytes:
@@ -101,8 +154,12 @@ def image(drawn: Drawn, image_format: str) -> bytes:
     return content.getvalue()
 
 
-def render_page(drawn: Mapping[str, Drawn]) -> str:
+def render_page(drawn: Mapping[str, Drawn], *, run: Path | None = None) -> str:
     """Return the text of a page with these figures, in their order.
+
+    Args:
+        drawn: Figures by name.
+        run: Folder of the trained model that some of them show.
 
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
@@ -119,7 +176,14 @@ def render_page(drawn: Mapping[str, Drawn]) -> str:
         keep_trailing_newline=True,
     )
     figures = [
-        {"name": name, "words": TEXTS[name], "image": base64.b64encode(image(one, "svg")).decode("ascii")}
+        {
+            "name": name,
+            "words": TEXTS[name],
+            "image": base64.b64encode(image(one, "svg")).decode("ascii"),
+            "command": shlex.join(
+                ["locant", "figures", name, *(["--run", str(run)] if ENTRIES[name].needs_run else []), "-o", "figures"]
+            ),
+        }
         for name, one in drawn.items()
     ]
     return environment.get_template("gallery.html").render(figures=figures, version=__version__)

@@ -13,11 +13,13 @@ class Words:
         title: Heading.
         text: Two or three sentences.
         formula: HTML of one line or more; the page places it as it is.
+        points: Further sentences, listed.
     """
 
     title: str
     text: str
     formula: str
+    points: tuple[str, ...] = ()
 
 
 TEXTS: dict[str, Words] = {
@@ -80,7 +82,7 @@ TEXTS: dict[str, Words] = {
         "Longer texts than the model was trained for",
         "A pair that made a full turn in training has seen every angle; the slower ones, above the dashed line, have "
         "not, and a longer text would turn them to angles the model never met. Each scaling slows pairs down in its "
-        "own way: all alike, more towards the slow end, or only those that need it.",
+        "own way: all alike (linear: position interpolation), more towards the slow end, or only those that need it.",
         "λ<sub>i</sub>&nbsp;= 2π&thinsp;/&thinsp;ω<sub>i</sub> tokens a turn; &nbsp; "
         "turns in training&nbsp;= L&thinsp;/&thinsp;λ<sub>i</sub>",
     ),
@@ -97,5 +99,53 @@ TEXTS: dict[str, Words] = {
         "bounded, and the same each time. The table is computed from the schemes themselves, with their default "
         "options; that a code extends means that it is defined there, not that a trained model reads such texts well.",
         "for all p ≠ q: code(p) ≠ code(q); &nbsp; d(code(p), code(p + k)) depends on k alone",
+    ),
+    "tutorial-errors": Words(
+        "Four errors that many tutorials repeat",
+        "Each panel holds a sentence or a line of code that is often met against the numbers. None of them stops a "
+        "program from running, and so they are copied from text to text.",
+        "ω<sub>i</sub>&nbsp;= 10000<sup>&minus;2i/d</sup>, &nbsp; i&nbsp;= 0 … d/2&minus;1 &nbsp;&nbsp; "
+        "λ<sub>d/2&minus;1</sub>&nbsp;= 2π&thinsp;·&thinsp;10000<sup>1&minus;2/d</sup>&nbsp;&lt; "
+        "2π&thinsp;·&thinsp;10000",
+        (
+            "The double exponent: a loop over the features 0, 2, 4 … already counts 2i. Doubling it again makes the "
+            "waves so long that half of the features hardly move within any text.",
+            "Distance and angle: near positions have near codes, but only up to a point. Beyond it the angle between "
+            "two codes goes up and down, so that a farther token can look nearer.",
+            "The order of the frequencies: the first pair is the fastest. The exponent grows with i, and it divides.",
+            "Width and context: more features put more waves between the same two ends. How far the longest one "
+            "reaches is set by the base, and how long a text can be read is set by the lengths seen in training.",
+        ),
+    ),
+    "training": Words(
+        "How the model was trained",
+        "The loss falls fast at first, while the model learns which words are frequent, and then slowly, while it "
+        "learns to translate. BLEU compares whole translations with those by people and rises only when sentences come "
+        "out right; the learning rate rises at first, so that early steps do no harm, and then sinks.",
+        "loss&nbsp;= &minus;1/T&thinsp;Σ<sub>t</sub> log p(y<sub>t</sub> | y<sub>&lt;t</sub>, x) &nbsp;&nbsp; "
+        "BLEU&nbsp;= brevity · (p<sub>1</sub>&thinsp;p<sub>2</sub>&thinsp;p<sub>3</sub>&thinsp;p<sub>4</sub>)"
+        "<sup>1/4</sup>",
+    ),
+    "word-plus-position": Words(
+        "A word is not one point but a circle of points",
+        "The model adds the code of the position to the vector of the word. In the plane of one pair of features the "
+        "same word then lies somewhere on a circle around its own vector: all words are moved alike, so that the place "
+        "can be told from the word. The lengths of both show how much room the position takes.",
+        "x<sub>p</sub>&nbsp;= √d&thinsp;E[w] + PE(p), &nbsp; |PE(p)|&nbsp;= √(d/2) for every p",
+    ),
+    "attention": Words(
+        "Where every head looks",
+        "Each image is one head of one layer for one sentence: a row is a token that asks, a column a token that is "
+        "looked at, and each row sums to 1. Stripes beside the diagonal are heads that follow position rather than "
+        "content; in the last block the translation looks for its source.",
+        "A&nbsp;= softmax( Q&thinsp;K<sup>T</sup>&thinsp;/&thinsp;√D + bias ), &nbsp; output&nbsp;= A&thinsp;V",
+    ),
+    "probe": Words(
+        "Why the position is not lost on the way up",
+        "A linear function, fitted on some sentences, reads the position of a token from its hidden state in others. A "
+        "residual connection adds what a layer computes to what it received, so that a position told at the input can "
+        "pass every layer; the dashed line is the same model with these connections cut.",
+        "p̂&nbsp;= w · h + b, &nbsp; w, b&nbsp;= argmin Σ (w · h + b &minus; p)<sup>2</sup> + |w|<sup>2</sup>; &nbsp; "
+        "h<sub>l+1</sub>&nbsp;= h<sub>l</sub> + f(h<sub>l</sub>) &nbsp;against&nbsp; f(h<sub>l</sub>)",
     ),
 }

@@ -1,0 +1,163 @@
+"""The report of a comparison: tables, curves, ranks and the proof of fairness on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text
+from locant.figures import LengthCurve, quality_by_length, svg
+from locant.lab import Comparison, Record
+from locant.lab.fairness import check_fairness
+from locant.lab.ranks import agreement, mean_ranks
+from locant.lab.tables import Curve, ResultTable, result_tables
+from locant.lab.written import definitions, quality_and_cost, rank_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+
+def comparison_report(comparison: Comparison, records: Sequence[Record], command: str) -> Report:
+    """Build the report of a comparison from its records.
+
+    Args:
+        comparison: What was compared.
+        records: What was found.
+        command: The command line that runs it again.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    tables = result_tables(comparison, records)
+    sections = [Section(f"{table.task.title} ({table.task.name})", _task(table)) for table in tables]
+    if mean_ranks(records):
+        sections.append(Section("Mean reciprocal rank", _ranks(records)))
+    sections.append(Section("The same for all", _fairness(records)))
+    sections.append(Section("How it was made", [_machine(comparison, records), Code(command, "Runs it again.")]))
+    contenders = list(dict.fromkeys(record.contender for record in records))
+    return Report(
+        title="Which scheme? A comparison",
+        summary=(
+            f"{len(contenders)} contenders ({', '.join(contenders)}) on {len(tables)} "
+            f"task{'s' if len(tables) != 1 else ''}, {comparison.seeds} seed{'s' if comparison.seeds != 1 else ''} "
+            f"each, {comparison.budget} of training a trial. Everything but the contender was the same."
+        ),
+        sections=sections,
+    )
+
+
+def length_figures(table: ResultTable) -> Iterator[tuple[str, Drawing]]:
+    """Yield a name and a figure of quality against length, one for each condition of a task."""
+    metric = next(iter(table.task.metrics.values()))
+    trained = getattr(table.task, "train_length", None)
+    exact = table.task.averages_lengths
+    for number, (condition, curves) in enumerate(_by_condition(table.curves).items()):
+        lines = [_line(curve) for curve in curves]
+        if any(values for line in lines for values in line.values.values()):
+            yield (
+                f"{table.task.name}{f'-{number}' if number else ''}",
+                quality_by_length(
+                    lines,
+                    title=f"{table.task.title}{f', {condition}' if condition else ''}",
+                    length_label=f"length ({table.task.length_means})",
+                    quality_label=metric.name,
+                    trained=trained,
+                    logarithmic_lengths=not exact,
+                    limits=(-3.0, 103.0) if exact else None,
+                ),
+            )
+
+
+def _by_condition(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    """Group curves by condition."""
+    found: dict[str, list[Curve]] = {}
+    for curve in curves:
+        found.setdefault(curve.condition, []).append(curve)
+    return {condition: of_one for condition, of_one in found.items() if any(curve.values for curve in of_one)}
+
+
+def _line(curve: Curve) -> LengthCurve:
+    reached = {length: [v for v in values if v is not None] for length, values in curve.values.items()}
+    missing = [length for length, values in reached.items() if not values]
+    label = curve.contender + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
+    return LengthCurve(label, reached)
+
+
+def _task(table: ResultTable) -> list[Block]:
+    pictures = [
+        Figure(svg(figure, name=name, description=f"{table.task.title}: quality against length"))
+        for name, figure in length_figures(table)
+    ]
+    quality, cost = (Table(header, rows) for header, *rows in quality_and_cost(table))
+    bands = "Lines are means over seeds, bands reach from the worst seed to the best." if pictures else ""
+    notes = [Text(table.notes)] if table.notes else []
+    return [Text([*definitions(table), *([bands] if bands else [])]), *pictures, quality, *notes, cost]
+
+
+def _ranks(records: Sequence[Record]) -> list[Block]:
+    columns, rows = rank_rows(records)
+    said = [
+        "For every task and seed the contenders are ranked by their mean exact match over all unseen lengths; 1 would "
+        "be first everywhere. Equal ones share the mean of their ranks, and a length that a scheme cannot reach counts "
+        "as no right answer. The paper trained models of 107 million parameters on lengths up to 20; its rotary "
+        "baseline rotates a quarter of each head.",
+        agreement(mean_ranks(records)),
+    ]
+    return [Table(columns, rows), Text([sentence for sentence in said if sentence])]
+
+
+def _fairness(records: Sequence[Record]) -> list[Block]:
+    checks = check_fairness(records)
+    kept = sum(check.holds for check in checks)
+    rows = [[c.task, c.seed, c.what, "yes" if c.holds else "NO", c.common] for c in checks]
+    return [
+        Facts([Fact("checks that hold", f"{kept} of {len(checks)}", "first batch, initial weights, sizes")]),
+        Table(["task", "seed", "what", "same", "value"], rows),
+    ]
+
+
+def _machine(comparison: Comparison, records: Sequence[Record]) -> Block:
+    environments = {
+        (
+            record.device,
+            record.environment["processor"],
+            str(record.environment["threads"]),
+            record.environment["packages"]["torch"],
+            record.environment["locant"],
+        )
+        for record in records
+    }
+    hours = sum(record.wall_seconds for record in records) / 3600
+    rows = [["budget of a trial", str(comparison.budget)], ["time of all trials together", f"{hours:.2f} hours"]]
+    for device, processor, threads, torch, version in sorted(environments):
+        rows.append(["machine", f"{device}, {processor}, {threads} threads a trial, torch {torch}, Locant {version}"])
+    for name in comparison.tasks:
+        rows.append([f"settings of {name}", _flat(comparison.build(name).to_dict())])
+    return Table(["what", "value"], rows)
+
+
+def _flat(settings: dict[str, object]) -> str:
+    words = []
+    for key, value in settings.items():
+        words.append(f"{key} ({_flat(value)})" if isinstance(value, dict) else f"{key} {value}")
+    return ", ".join(words)
+
+
+def write_figures_of(folder: Path, tables: Sequence[ResultTable]) -> list[Path]:
+    """Write every figure of quality against length as PNG.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        CheckpointError: The folder cannot be written.
+    """
+    from locant.files import replacing_file
+
+    written = []
+    for table in tables:
+        for name, figure in length_figures(table):
+            path = folder / f"{name}.png"
+            with replacing_file(path) as temporary:
+                figure.savefig(temporary, format="png", dpi=150)
+            written.append(path)
+    return written

@@ -1,0 +1,243 @@
+"""Draw panels with plotly. Numbers travel as base64 of their bytes; large matrices as images whose cells are looked up.
+
+Plotly draws a matrix of a quarter of a million cells in a second or so as a heat map, but at once as an image. Each
+image therefore carries its numbers along, and ``assets/cells.js`` shows the one under the pointer.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locant.app.explorer.panels import Clocks, Curves, Matrix, Panel, Strips
+from locant.figures.drawn import ORANGE, PURPLE, count
+from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION
+
+# Colour, dash and marker together, so that no line is told by its colour alone.
+_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, INK, "#56B4E9", FAINT)
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
+_MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "circle-open")
+
+_BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
+_ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
+_SHADES = 255
+_MOST_TICKS = 60
+
+_GRID = {
+    "gridcolor": "#d8dee4", "zeroline": False, "linecolor": FAINT, "ticks": "outside", "tickcolor": FAINT,
+    "automargin": True,
+}  # fmt: skip
+_LAYOUT: dict[str, Any] = {
+    "template": {},
+    "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "#ffffff",
+    "margin": {"l": 60, "r": 12, "t": 12, "b": 48},
+    "height": 380,
+    "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+    "hovermode": "closest",
+}
+
+
+def chart(panel: Panel) -> dict[str, Any]:
+    """Return a panel as a plotly figure, in plain data."""
+    if isinstance(panel, Matrix):
+        return _matrix(panel)
+    if isinstance(panel, Curves):
+        return _curves(panel)
+    return _strips(panel) if isinstance(panel, Strips) else _clocks(panel)
+
+
+def packed(values: NDArray[Any]) -> dict[str, str]:
+    """Return numbers as plotly reads them without parsing digits: float32, base64, and their shape."""
+    floats = np.ascontiguousarray(values, dtype="<f4")
+    shape = ", ".join(map(str, floats.shape))
+    return {"dtype": "f4", "bdata": base64.b64encode(floats.tobytes()).decode("ascii"), "shape": shape}
+
+
+def _matrix(panel: Matrix) -> dict[str, Any]:
+    rows, columns = panel.values.shape
+    size = float(np.abs(panel.values).max()) or 1.0
+    lowest = -size if panel.values.min() < 0 else 0.0
+    colours = _BOTH_SIGNS if lowest else _ONE_SIGN
+    image = {
+        "type": "image",
+        "source": _png((panel.values - lowest) / (size - lowest), colours),
+        "hoverinfo": "none",
+        "meta": {
+            "values": packed(panel.values)["bdata"],
+            "rows": _names(panel.rows),
+            "columns": _names(panel.columns),
+            "names": [panel.row_name, panel.column_name, panel.measure],
+            "width": columns,
+        },
+    }
+    # An image has no scale of colours of its own.
+    scale = {
+        "type": "scatter", "x": [None], "y": [None], "mode": "markers", "showlegend": False, "hoverinfo": "skip",
+        "marker": {
+            "colorscale": [[place, colour] for place, colour in _placed(colours)], "cmin": lowest, "cmax": size,
+            "color": [0], "showscale": True,
+            "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": panel.measure, "side": "right"}},
+        },
+    }  # fmt: skip
+    x = _axis(panel.column_name, panel.columns) | {"range": [-0.5, columns - 0.5], "constrain": "range"}
+    y = _axis(panel.row_name, panel.rows) | {"range": [rows - 0.5, -0.5], "scaleanchor": False}
+    return {"data": [image, scale], "layout": _LAYOUT | {"xaxis": x, "yaxis": y, "meta": panel.title}}
+
+
+def _axis(name: str, names: Sequence[Any] | None) -> dict[str, Any]:
+    axis: dict[str, Any] = _GRID | {"title": {"text": name}, "showgrid": False}
+    if names is not None:
+        every = -(-len(names) // _MOST_TICKS)
+        axis |= {"tickvals": list(range(0, len(names), every)), "ticktext": [str(name) for name in names[::every]]}
+    return axis
+
+
+def _names(names: Sequence[Any] | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
+
+
+def _placed(colours: Sequence[str]) -> list[tuple[float, str]]:
+    return list(zip(np.linspace(0, 1, len(colours)).tolist(), colours, strict=True))
+
+
+def _png(shares: NDArray[Any], colours: Sequence[str]) -> str:
+    """Return numbers from 0 to 1 as the address of an image with a pixel each."""
+    from PIL import Image
+
+    stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], dtype=float)
+    places = np.linspace(0, _SHADES, len(colours))
+    palette = np.stack([np.interp(np.arange(_SHADES + 1), places, stops[:, channel]) for channel in range(3)], axis=1)
+    image = Image.fromarray(np.rint(shares * _SHADES).astype(np.uint8))
+    image.putpalette(np.rint(palette).astype(np.uint8).tobytes())
+    content = io.BytesIO()
+    image.save(content, format="png", compress_level=1)
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
+
+
+def _line(number: int, name: str, x: Any, y: Any, *, points: bool = False, **more: Any) -> dict[str, Any]:
+    colour, dash, marker = (kinds[number % len(kinds)] for kinds in (_COLOURS, _DASHES, _MARKERS))
+    look: dict[str, Any] = {"mode": "markers", "marker": {"color": colour, "symbol": marker, "size": 6}}
+    if not points:
+        look = {"mode": "lines", "line": {"color": colour, "dash": dash, "width": 2}}
+    return {"type": "scatter", "name": name, "x": x, "y": y, **look, **more}
+
+
+def _curves(panel: Curves) -> dict[str, Any]:
+    x = packed(panel.places)
+    data = [
+        _line(number, name, x, packed(values), points=panel.points)
+        for number, (name, values) in enumerate(panel.lines.items())
+    ]
+    layout = _LAYOUT | {
+        "xaxis": _GRID | {"title": {"text": panel.place_name}},
+        "yaxis": _GRID | {"title": {"text": panel.measure}} | (_decades(panel) if panel.logarithmic else {}),
+        "showlegend": len(data) > 1,
+        "shapes": [*_mark(panel.marked), *map(_level, panel.references.values())],
+        "annotations": [_level_name(panel, name, value) for name, value in panel.references.items()],
+        "meta": panel.title,
+    }
+    return {"data": data, "layout": layout}
+
+
+def _decades(panel: Curves) -> dict[str, Any]:
+    """Return a logarithmic axis; over few decades with 2 and 5 between the powers of ten."""
+    values = np.concatenate([line[np.isfinite(line) & (line > 0)] for line in panel.lines.values()])
+    return {"type": "log", "dtick": "D2" if values.size and values.max() / values.min() < 1000 else 1}
+
+
+def _mark(place: float | None) -> list[dict[str, Any]]:
+    if place is None:
+        return []
+    stroke = {"color": INK, "width": 1}
+    return [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}]
+
+
+def _level(value: float) -> dict[str, Any]:
+    stroke = {"color": INK, "width": 1, "dash": "dash"}
+    return {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": value, "y1": value, "line": stroke}
+
+
+def _level_name(panel: Curves, name: str, value: float) -> dict[str, Any]:
+    height = float(np.log10(value)) if panel.logarithmic else value
+    return {
+        "x": 0.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "bottom", "text": name,
+        "showarrow": False,
+    }  # fmt: skip
+
+
+def _strips(panel: Strips) -> dict[str, Any]:
+    """Draw all strips in one frame, each moved to a height of its own: a frame each would take long."""
+    x, data, heights = packed(panel.places), [], []
+    for row, (strip, lines) in enumerate(panel.strips.items()):
+        heights.append(-row)
+        low = min(float(values.min()) for values in lines.values())
+        spread = max(float(values.max()) for values in lines.values()) - low or 1.0
+        for number, (name, values) in enumerate(lines.items()):
+            moved = (values - low) / spread * 0.8 - 0.4 - row
+            hover = f"{strip}<br>{panel.place_name} %{{x:.5~g}}, {name} %{{customdata:.4f}}<extra></extra>"
+            more: dict[str, Any] = {
+                "customdata": packed(values),
+                "hovertemplate": hover,
+                "showlegend": row == 0 and len(lines) > 1,
+            }
+            data.append(_line(number, name, x, packed(moved), legendgroup=name, **more))
+    layout = _LAYOUT | {
+        "height": 110 + 44 * len(panel.strips),
+        "margin": {**_LAYOUT["margin"], "l": 160},
+        "xaxis": _GRID | {"title": {"text": panel.place_name}},
+        "yaxis": _GRID | {"tickvals": heights, "ticktext": list(panel.strips), "range": [-len(heights) + 0.4, 0.6]},
+        "shapes": _mark(panel.marked),
+        "meta": panel.title,
+    }
+    return {"data": data, "layout": layout}
+
+
+def _clocks(panel: Clocks) -> dict[str, Any]:
+    columns, radius = 8, 0.4
+    numbers = np.arange(len(panel.numbers))
+    x, y = (numbers % columns).astype(float), -(numbers // columns) * 1.25
+    turn = np.linspace(0, 2 * np.pi, 33)
+    gap = np.full((len(numbers), 1), np.nan)
+    faces = (
+        np.hstack((x[:, None] + radius * np.sin(turn), gap)).ravel(),
+        np.hstack((y[:, None] + radius * np.cos(turn), gap)).ravel(),
+    )
+    tips = x + radius * panel.sine, y + radius * panel.cosine
+    hands = np.column_stack((x, tips[0], gap)).ravel(), np.column_stack((y, tips[1], gap)).ravel()
+    text = [
+        f"pair {pair}: sine {sine:+.4f}, cosine {cosine:+.4f}<br>{count(wavelength)} tokens a turn"
+        for pair, sine, cosine, wavelength in zip(
+            panel.numbers, panel.sine, panel.cosine, panel.wavelengths, strict=True
+        )
+    ]
+    plain = {"type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    data = [
+        plain | {"x": packed(faces[0]), "y": packed(faces[1]), "line": {"color": FAINT, "width": 1}},
+        plain | {"x": packed(hands[0]), "y": packed(hands[1]), "line": {"color": VERMILION, "width": 3}},
+        {
+            "type": "scatter", "mode": "markers+text", "x": packed(x), "y": packed(y), "showlegend": False,
+            "marker": {"size": 4, "color": INK}, "hovertext": text, "hoverinfo": "text",
+        },
+    ]  # fmt: skip
+    hidden = {"visible": False, "fixedrange": True}
+    rows = -(-len(numbers) // columns)
+    labels = [
+        {"x": at, "y": down - 0.52, "text": f"{pair}", "showarrow": False, "font": {"size": 11, "color": FAINT}}
+        for at, down, pair in zip(x.tolist(), y.tolist(), panel.numbers.tolist(), strict=True)
+    ]
+    layout = _LAYOUT | {
+        "height": 40 + 95 * rows,
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": hidden | {"range": [-0.6, columns - 0.4]},
+        "yaxis": hidden | {"range": [-1.25 * rows + 0.55, 0.6], "scaleanchor": "x"},
+        "annotations": labels,
+        "meta": panel.title,
+    }
+    return {"data": data, "layout": layout}

@@ -1,0 +1,161 @@
+"""``locant evaluate-context``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locant.errors import UsageError
+
+if TYPE_CHECKING:
+    from locant.extension.settings import EvaluationSettings
+
+_EPILOG = """examples:
+  locant evaluate-context smollm2 --lengths 2k,4k
+  locant evaluate-context smollm2 --lengths 2k,8k,16k --method none,ntk,yarn --to 16k -o yarn-or-not
+  locant evaluate-context path/to/model --tests passkey,needle --needle "Ada keeps the key under a blue stone." \\
+      --question "Where does Ada keep the key?" --expect "blue stone" --text book.txt
+
+A length may end in k, which is 1024. Positions of methods that follow the length of the text (dynamic, longrope) are
+those of the whole text, as transformers has them in one pass without cached keys.
+
+Exit code: 0, or 1 where the model or a text cannot be used, or 2 where the request cannot be right."""
+
+_MOST_LENGTHS = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, smollm2, or a Hub id (owner/name)")
+    add = parser.add_argument
+    add("--lengths", metavar="L,L,...", help="in tokens (by default up to four, to the length the model is made for)")
+    add("--text", type=Path, nargs="+", default=[], metavar="FILE", help="texts to read (default: the built-in Bible)")
+    add("--tests", default="perplexity", metavar="T,T", help="perplexity, passkey, needle, ruler (default perplexity)")
+    add("--metrics", default="prefix,last", metavar="M,M", help="prefix, sliding, last (default prefix,last)")
+    add("--stride", type=int, default=256, metavar="S", help="tokens between windows of sliding (default 256)")
+    add("--windows", type=int, default=8, metavar="N", help="windows of sliding in a document (default 8)")
+    add("--last", type=int, default=256, metavar="K", help="tokens that last scores (default 256)")
+    add("--documents", type=int, default=4, metavar="N", help="documents for perplexity, at most (default 4)")
+    add(
+        "--depths", type=int, default=6, metavar="N", help="depths of passkey and needle, at even distances (default 6)"
+    )
+    add("--tries", type=int, default=10, metavar="N", help="pass keys in a cell, examples of a RULER task (default 10)")
+    add("--needle", metavar="TEXT", help="your own needle; needs --question and --expect")
+    add("--question", metavar="TEXT", help="what is asked about it")
+    add("--expect", action="append", default=[], metavar="TEXT", help="what the answer must contain; may be repeated")
+    add("--method", default="none", metavar="M,M", help="evaluate as extended by these, without saving; none: as it is")
+    add("--to", metavar="L", help="length in tokens that --method extends to")
+    add("--output", "-o", type=Path, metavar="FOLDER", help="results (default context-NAME); what is there is kept")
+    add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    add("--json", action="store_true", help="print the results as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure how far a model reads, and write table, pictures and a page."""
+    from locant.extension.documents import read_texts
+    from locant.extension.evaluation import configurations, evaluate_context
+    from locant.extension.load import load_config, resolve_model
+    from locant.runtime import choose_device, keep_freed_memory
+
+    device = choose_device(options.device)
+    lengths = _lengths(options.lengths) if options.lengths else ()
+    target = parse_length(options.to) if options.to else None
+    path = resolve_model(options.model)
+    settings = _settings(options, lengths or _default_lengths(load_config(path), target), target)
+    configurations(path, settings)  # complains before anything long begins
+    texts = read_texts(options.text)
+    folder = options.output or Path(f"context-{Path(options.model).stem}")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; give a folder with --output.")
+    if device.type == "cpu":
+        keep_freed_memory()
+
+    from locant.cli.evaluation_progress import EvaluationProgress, show_results
+
+    with EvaluationProgress() as progress:
+        results = evaluate_context(path, settings, texts, folder, device=device, monitor=progress)
+    if options.json:
+        import json
+
+        print(json.dumps(results, indent=2))
+    else:
+        show_results(results)
+    _write_pages(results, folder, quiet=options.json)
+    return 0
+
+
+def parse_length(text: str) -> int:
+    """Return a length in tokens; ``8k`` is 8192.
+
+    Raises:
+        UsageError: It is none.
+    """
+    found = re.fullmatch(r"(\d{1,9})(k?)", text.strip().lower())
+    if not found or int(found[1]) < 1:
+        raise UsageError(f"'{text}' is no length in tokens. Write 8192 or 8k, for instance.")
+    return int(found[1]) * (1024 if found[2] else 1)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    return tuple(sorted({parse_length(part) for part in text.split(",")}))
+
+
+def _default_lengths(config: dict[str, Any], target: int | None) -> tuple[int, ...]:
+    """Return lengths that double up to the one that a model is made for."""
+    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+    declared = next((part["max_position_embeddings"] for part in parts if part.get("max_position_embeddings")), None)
+    longest = target or declared
+    if not isinstance(longest, int):
+        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
+    halved = [longest >> shift for shift in range(_MOST_LENGTHS)]
+    return tuple(sorted(length for length in halved if length >= min(1024, longest)))
+
+
+def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int | None) -> EvaluationSettings:
+    from locant.extension.needle import Needle
+    from locant.extension.perplexity import PerplexitySettings
+    from locant.extension.settings import EvaluationSettings
+
+    own = [options.needle, options.question, options.expect]
+    if any(own) and not all(own):
+        raise UsageError("A needle of your own needs all three: --needle, --question and --expect.")
+    return EvaluationSettings(
+        lengths=lengths,
+        tests=_names(options.tests),
+        perplexity=PerplexitySettings(
+            metrics=_names(options.metrics), stride=options.stride, windows=options.windows, last=options.last
+        ),
+        documents=options.documents,
+        depths=options.depths,
+        tries=options.tries,
+        needle=Needle(options.needle, options.question, tuple(options.expect)) if options.needle else Needle(),
+        methods=_names(options.method),
+        target_length=target,
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
+    """Write pictures and the page, where what draws them is installed."""
+    import sys
+
+    from locant.app.context_report import context_report, write_figures
+    from locant.app.report import write_report
+    from locant.errors import MissingExtraError
+
+    written = [folder / "results.json"]
+    try:
+        written += write_figures(results, folder)
+        write_report(folder / "report.html", context_report(results))
+        written.append(folder / "report.html")
+    except MissingExtraError as error:
+        print(f"locant: no pictures and no page: {error}", file=sys.stderr)
+    if not quiet:
+        print("Wrote " + ", ".join(map(str, written)) + ".")

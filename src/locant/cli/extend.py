@@ -1,0 +1,135 @@
+"""``locant extend``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locant.errors import UsageError
+
+if TYPE_CHECKING:
+    from locant.extension.extend import Extended
+    from locant.extension.finetune import FineTuning, FineTuningStep
+    from locant.extension.model_card import Measurement
+
+_EPILOG = """examples:
+  locant extend models/llama --to 32768 -o models/llama-32k
+  locant extend models/llama --to 32768 --method auto --text book.txt -o models/llama-32k
+  locant extend smollm2 --to 16384 -o smollm2-16k
+  locant extend smollm2 --to 16384 --finetune books.txt --steps 200 --device cuda -o smollm2-16k
+
+Methods: yarn (default), ntk, linear, dynamic, longrope, or auto, which measures all but dynamic and takes the best."""
+
+_METHODS = ("auto", "yarn", "ntk", "linear", "dynamic", "longrope")
+_WITH_FINETUNE = ("steps", "length", "full", "rank", "learning_rate", "save_every")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
+    parser.add_argument("--to", required=True, type=_length, metavar="N", help="tokens to read; 32k is 32768")
+    parser.add_argument("--method", default="yarn", choices=_METHODS, help="how (default: yarn)")
+    parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
+    parser.add_argument(
+        "--format", choices=("huggingface", "gguf"), help="of the result (default: that of MODEL, if not trained)"
+    )
+    parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="FILE", help="what auto measures on")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda, for auto and --finetune")
+    training = parser.add_argument_group("training on long texts")
+    training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
+    training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
+    training.add_argument("--length", type=_length, metavar="N", help="tokens of a piece (default: --to)")
+    training.add_argument("--full", action="store_true", default=None, help="train all weights instead of LoRA")
+    training.add_argument("--rank", type=int, metavar="N", help="of LoRA (default: 16)")
+    training.add_argument("--learning-rate", type=float, metavar="X", help="(default: 2e-4, with --full 2e-5)")
+    training.add_argument("--save-every", type=int, metavar="N", help="steps between saved states (default: 50)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Extend a model and say what was done."""
+    finetuning = _finetuning(options)
+    if options.text and options.method != "auto":
+        raise UsageError("--text goes with --method auto only.")
+
+    from locant.extension.extend import extend_model
+    from locant.runtime import choose_device
+
+    progress = _Progress(options.to)
+    extended = extend_model(
+        options.model,
+        options.output,
+        options.to,
+        method=options.method,
+        format=options.format,
+        texts=options.text,
+        finetuning=finetuning,
+        device=choose_device(options.device),
+        on_measured=progress.on_measured,
+        on_step=progress.on_step,
+    )
+    _print(extended)
+    return 0
+
+
+def _length(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(k?)", text.strip().lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of tokens; 32768 and 32k are")
+    return int(found[1]) * (1024 if found[2] else 1)
+
+
+def _finetuning(options: argparse.Namespace) -> FineTuning | None:
+    given = {name: getattr(options, name) for name in _WITH_FINETUNE if getattr(options, name) is not None}
+    if not options.finetune:
+        if given:
+            raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with --finetune only.")
+        return None
+    if "steps" not in given:
+        raise UsageError("--finetune needs --steps, the number of updates.")
+    if given.pop("full", False):
+        if "rank" in given:
+            raise UsageError("--rank is LoRA's, which --full does without.")
+        given["kind"] = "full"
+
+    from locant.extension.finetune import FineTuning
+
+    return FineTuning(texts=tuple(options.finetune), **given)
+
+
+class _Progress:
+    """Writes what is measured, and how far training is, on standard error."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def on_measured(self, measured: Measurement) -> None:
+        print(
+            f"{measured.method:<9} perplexity {measured.short:>9.3f} at the original length, {measured.long:>9.3f} at "
+            f"{self.length} tokens or all of the text",
+            file=sys.stderr,
+        )
+
+    def on_step(self, step: FineTuningStep) -> None:
+        is_shown = sys.stderr.isatty()
+        if is_shown or step.step == step.steps or step.step % max(1, step.steps // 20) == 0:
+            end = "\n" if not is_shown or step.step == step.steps else "\r"
+            print(f"step {step.step:>6} of {step.steps}  loss {step.loss:.4f}", end=end, file=sys.stderr, flush=True)
+
+
+def _print(extended: Extended) -> None:
+    account = extended.account
+    print(
+        f"{extended.path} is written: {account.model} from {account.original_length} to {account.target_length} tokens "
+        f"by {account.method}."
+    )
+    if account.measurements:
+        print(
+            f"{account.method} was chosen: of the methods whose perplexity at {account.lengths[1]} tokens is within 1% "
+            f"of the best, it is the best at {account.lengths[0]}."
+        )
+    print(f"See {extended.path / 'README.md'} for what changed, and try: locant inspect {extended.model}")

@@ -1,0 +1,323 @@
+"""What the explorer computes, what it refuses, and what its server says; all without a browser."""
+
+import base64
+import csv
+import io
+import json
+import math
+import socket
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dash", reason="the extra 'explore' is not installed")
+
+from PIL import Image
+
+from locant.app.explorer import build_app, open_server
+from locant.app.explorer.charts import chart
+from locant.app.explorer.contexts import inspect_text, layer_pictures, pictures, scaled_models, summary
+from locant.app.explorer.encodings import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
+from locant.app.explorer.encodings import pictures as scheme_pictures
+from locant.app.explorer.limits import choice, number, text, whole
+from locant.app.explorer.panels import Clocks, Curves, Matrix, Panel, Strips, as_csv
+from locant.errors import LocantError, MissingExtraError, UsageError
+
+SMALL = Knobs(16, 20, 500.0, 3)
+RATES = 500.0 ** (-np.arange(8) / 8)
+
+
+def matrix(scheme: str, name: str = "heatmap", knobs: Knobs = SMALL) -> np.ndarray:
+    panel = scheme_pictures(scheme, knobs)[name]
+    assert isinstance(panel, Matrix)
+    return panel.values
+
+
+def curves(panel: Panel) -> Curves:
+    assert isinstance(panel, Curves)
+    return panel
+
+
+def test_sinusoids() -> None:
+    shown = scheme_pictures("sinusoidal", SMALL)
+    assert list(shown) == ["heatmap", "distance", "products", "waves", "clocks"]
+    angles = np.arange(20)[:, None] * RATES
+    np.testing.assert_allclose(matrix("sinusoidal")[:, 0::2], np.sin(angles), atol=1e-7)
+    np.testing.assert_allclose(matrix("sinusoidal")[:, 1::2], np.cos(angles), atol=1e-7)
+    apart = np.cos((np.arange(20)[:, None] - np.arange(20))[..., None] * RATES).sum(-1)
+    np.testing.assert_allclose(matrix("sinusoidal", "products"), apart, atol=1e-5)
+    np.testing.assert_allclose(*curves(shown["distance"]).lines.values(), apart[3], atol=1e-5)
+    waves, clocks = shown["waves"], shown["clocks"]
+    assert isinstance(waves, Strips)
+    assert isinstance(clocks, Clocks)
+    for lines, rate in zip(waves.strips.values(), RATES, strict=True):
+        np.testing.assert_allclose(lines["sine"], np.sin(waves.places * rate), atol=1e-9)
+        np.testing.assert_allclose(lines["cosine"], np.cos(waves.places * rate), atol=1e-9)
+    np.testing.assert_allclose(clocks.sine, np.sin(3 * RATES), atol=1e-7)
+    np.testing.assert_allclose(clocks.cosine, np.cos(3 * RATES), atol=1e-7)
+    np.testing.assert_allclose(clocks.wavelengths, 2 * np.pi / RATES)
+
+
+def test_rotary() -> None:
+    np.testing.assert_allclose(matrix("rotary"), np.cos(np.arange(20)[:, None] * RATES), atol=1e-7)
+    decay = curves(scheme_pictures("rotary", SMALL)["distance"]).lines
+    np.testing.assert_allclose(decay["equal query and key"], np.cos(np.arange(20)[:, None] * RATES).mean(1), atol=1e-7)
+    sums = [abs(sum(np.exp(1j * 7 * rate) for rate in RATES[:j])) for j in range(1, 9)]
+    assert decay["decay of the bound"][7] == pytest.approx(sum(sums) / sum(range(1, 9)), rel=1e-9)
+
+
+def test_alibi() -> None:
+    slopes = 2.0 ** -np.arange(1, 9)[:, None]  # Press et al. 2022: for 8 heads 1/2, 1/4 ... 1/256
+    np.testing.assert_allclose(matrix("alibi"), -slopes * np.arange(20), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", BIAS_SCHEMES)
+def test_each_bias_is_its_own(scheme: str) -> None:
+    assert scheme_pictures(scheme, SMALL)["heatmap"].title.casefold().startswith(scheme)
+
+
+def test_numbers_and_digits() -> None:
+    assert matrix("index")[:, 0].tolist() == list(range(20))
+    assert ["".join(f"{bit:.0f}" for bit in row[4::-1]) for row in matrix("binary")] == [f"{p:05b}" for p in range(20)]
+
+
+def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
+    head, *rows = csv.reader(io.StringIO(as_csv(panel)))
+    return head, np.array([[float(cell) for cell in row] for row in rows])
+
+
+@pytest.mark.parametrize("scheme", SHOWN_SCHEMES)
+def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
+    for name, panel in scheme_pictures(scheme, SMALL).items():
+        assert name in PICTURES
+        drawn = json.loads(json.dumps(chart(panel)))
+        assert drawn["data"]
+        assert panel.title
+        assert panel.caption
+        head, numbers = parsed(panel)
+        if isinstance(panel, Matrix):
+            assert len(head) == panel.values.shape[1] + 1
+            np.testing.assert_array_equal(numbers[:, 1:], panel.values)
+        elif isinstance(panel, Curves):
+            np.testing.assert_array_equal(numbers[:, 1:].T, list(panel.lines.values()))
+        else:
+            assert numbers.shape[1] == len(head)
+
+
+def test_an_image_has_the_colour_of_every_number_and_the_number_itself() -> None:
+    values = np.array([[-2.0, -1.0, 0.0], [0.5, 1.0, 2.0]])
+    image, scale = chart(Matrix("t", "c", values, "value", "row", "column"))["data"]
+    picture = Image.open(io.BytesIO(base64.b64decode(image["source"].split(",")[1]))).convert("RGB")
+    assert picture.size == (3, 2)
+    assert picture.getpixel((0, 0)) == (0x5E, 0x27, 0x00)
+    assert picture.getpixel((2, 1)) == (0x00, 0x30, 0x4D)
+    assert min(picture.getpixel((2, 0))) >= 0xFA  # zero is white
+    assert (scale["marker"]["cmin"], scale["marker"]["cmax"]) == (-2, 2)
+    numbers = np.frombuffer(base64.b64decode(image["meta"]["values"]), dtype="<f4")
+    np.testing.assert_array_equal(numbers.reshape(2, 3), values)
+
+
+def test_the_picture_of_one_number_everywhere() -> None:
+    image, scale = chart(Matrix("t", "c", np.zeros((2, 2)), "value", "row", "column"))["data"]
+    assert image["source"].startswith("data:image/png;base64,")
+    assert (scale["marker"]["cmin"], scale["marker"]["cmax"]) == (0, 1)
+
+
+def test_scalings() -> None:
+    head, base, trained, factor = 64, 10000.0, 4096, 8.0
+    models = scaled_models(head, base, trained, int(trained * factor))
+    slowed = curves(pictures(models)["slowed"]).lines
+    pair = np.arange(head // 2)
+    assert list(slowed) == ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
+    np.testing.assert_allclose(slowed["none"], 1)
+    np.testing.assert_allclose(slowed["PI"], factor)
+    np.testing.assert_allclose(slowed["NTK"], factor ** (2 * pair / (head - 2)), rtol=1e-9)
+    wavelengths = 2 * math.pi * base ** (2 * pair / head)
+    llama = np.clip((trained / wavelengths - 1) / (4 - 1), 0, 1)  # Llama 3's own factors, 1 and 4
+    np.testing.assert_allclose(1 / slowed["Llama 3"], llama + (1 - llama) / factor, rtol=1e-9)
+    # The code of Peng et al. 2023: a ramp over the pairs, from the one with 32 turns in training to that with one.
+    first, last = (head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
+    ramp = np.clip((pair - math.floor(first)) / (math.ceil(last) - math.floor(first)), 0, 1)
+    for name in ("NTK-by-parts", "YaRN"):
+        np.testing.assert_allclose(1 / slowed[name], 1 - ramp + ramp / factor, rtol=1e-9)
+    scores = {row[0]: float(row[2]) for row in summary(models)[1:]}
+    assert scores["YaRN"] == pytest.approx((0.1 * math.log(factor) + 1) ** 2, rel=1e-3)
+    assert scores["PI"] == 1
+    unseen = {row[0]: row[3] for row in summary(models)[1:]}
+    assert unseen["PI"] == "none"
+    assert unseen["none"] == f"from token {trained:,}"
+
+
+def test_a_pasted_configuration() -> None:
+    config = {
+        "model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768,
+        "rope_scaling": {"type": "linear", "factor": 8.0},
+    }  # fmt: skip
+    inspection = inspect_text(json.dumps(config))
+    assert inspection.declared_length == 32768
+    (panel,) = layer_pictures(inspection).values()
+    lines = curves(panel).lines
+    np.testing.assert_allclose(lines["after"], 8 * lines["before"])
+    np.testing.assert_allclose(lines["before"], 2 * np.pi * 10000 ** (np.arange(64) / 64))
+
+
+@pytest.mark.parametrize(
+    ("pasted", "said"),
+    [
+        ("", "is empty"),
+        (None, "is empty"),
+        ({"a": 1}, "is empty"),
+        ("{", "The pasted text cannot be read as JSON"),
+        ("[1]", "The pasted text must hold a JSON object"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ('{"a": ' + "9" * 100_000 + "}", "cannot be read as JSON"),
+        ("\ud800", "cannot be read as JSON"),
+        ("x" * 1_000_001, "longer than 1,000,000 characters"),
+    ],
+)
+def test_pasted_nonsense(pasted: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        inspect_text(pasted)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "head_dim": 10**9},
+        {"model_type": "llama", "head_dim": 128, "rope_theta": math.nan},
+        {"model_type": "llama", "head_dim": -2, "rope_theta": 1e308},
+        {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 10**400},
+    ],
+)
+def test_a_pasted_configuration_that_cannot_be_right_is_a_finding(config: dict[str, Any]) -> None:
+    inspection = inspect_text(json.dumps(config))
+    assert inspection.reading is None or layer_pictures(inspection)
+    assert inspection.diagnoses
+
+
+HOSTILE = [10**9, -1, 0, 1.5, math.nan, math.inf, -math.inf, None, "", "64", "DROP", [64], {"a": 1}, True, 10**5000]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: str(type(value).__name__))
+def test_only_right_numbers_pass(value: Any) -> None:
+    for check in (whole, number):
+        if check is number and value == 1.5:
+            continue
+        with pytest.raises(UsageError, match=r"^Width must be a .*number from 1.* to 1,024; ") as caught:
+            check("Width", value, 1, 1024)
+        assert len(str(caught.value)) < 150
+    assert whole("Width", 64.0, 1, 1024) == 64
+    assert number("Base", 1.5, 1, 1024) == 1.5
+
+
+@pytest.mark.parametrize("value", [None, "", "sinus", 3, ["a"], "x" * 10**6])
+def test_only_known_choices_pass(value: Any) -> None:
+    with pytest.raises(UsageError, match="must be one of sinusoidal, rotary") as caught:
+        choice("Scheme", value, ["sinusoidal", "rotary"])
+    assert len(str(caught.value)) < 200
+    with pytest.raises(UsageError, match="Did you mean 'rotary'"):
+        choice("Scheme", "rotari", ["sinusoidal", "rotary"])
+
+
+@pytest.mark.parametrize("value", [None, "", "  \n", 3, "x" * 11])
+def test_only_short_texts_pass(value: Any) -> None:
+    with pytest.raises(UsageError):
+        text("The sentence", value, 10)
+    assert text("The sentence", "x" * 10, 10) == "x" * 10
+
+
+def test_values_that_contradict_a_scheme() -> None:
+    with pytest.raises(LocantError, match="even width"):
+        scheme_pictures("sinusoidal", Knobs(7, 20, 10000.0, 3))
+    with pytest.raises(LocantError, match="16 known positions"):
+        scheme_pictures("binary", Knobs(4, 20, 10000.0, 3))
+    with pytest.raises(UsageError, match="Marked position must be a whole number from 0 to 19; got 20"):
+        Knobs.of_page(16, 20, 10000, 20)
+    with pytest.raises(UsageError, match="Wanted length must be a whole number from 4,096"):
+        scaled_models(128, 10000, 4096, 2048)
+    with pytest.raises(UsageError, match="Head size must be even"):
+        scaled_models(127, 10000, 4096, 8192)
+
+
+def ask(app: Any, values: list[Any]) -> dict[str, Any]:
+    """What the page's own request says, with any values in it."""
+    names = ("scheme", "width", "length", "base", "position")
+    output = next(key for key in app.callback_map if "encodings-message.children" in key)
+    outputs = [dict(zip(("id", "property"), part.rsplit(".", 1), strict=True)) for part in output[2:-2].split("...")]
+    inputs = [
+        {"id": f"encodings-{name}", "property": "value", "value": value}
+        for name, value in zip(names, values, strict=True)
+    ]
+    body = {"output": output, "outputs": outputs, "inputs": inputs, "changedPropIds": ["encodings-width.value"]}
+    response = app.server.test_client().post("/_dash-update-component", json=body)
+    assert response.status_code == 200
+    return json.loads(response.data)["response"]
+
+
+@pytest.fixture(scope="module")
+def app() -> Any:
+    return build_app()
+
+
+def test_a_request_is_answered_with_small_numbers(app: Any) -> None:
+    said = ask(app, ["sinusoidal", 512, 512, 10000, 5])
+    assert said["encodings-message"] == {"children": "", "hidden": True}
+    (image, _) = said["encodings-heatmap"]["figure"]["data"]
+    numbers = np.frombuffer(base64.b64decode(image["meta"]["values"]), dtype="<f4").reshape(512, 512)
+    assert numbers[3, 1] == pytest.approx(math.cos(3), abs=1e-7)
+    assert len(json.dumps(said)) < 6_000_000  # two matrices of a quarter of a million numbers, and two images
+
+
+@pytest.mark.parametrize("value", HOSTILE[:-1], ids=str)
+def test_hostile_requests_are_told_what_is_wrong(app: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("locant.app.explorer.encodings.code_table")  # nothing is computed
+    for values in (["sinusoidal", value, 64, 10000, 5], ["sinusoidal", 64, value, 10000, 5], [value, 64, 64, 10, 5]):
+        said = ask(app, values)
+        assert "must be" in said["encodings-message"]["children"]
+        assert said["encodings-message"]["hidden"] is False
+        assert "encodings-heatmap" not in said  # the picture stays
+
+
+def test_a_surprise_is_logged_and_not_shown(
+    app: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("locant.app.explorer.encodings.code_table", breaks)
+    said = ask(app, ["sinusoidal", 62, 63, 10000, 5])["encodings-message"]["children"]
+    assert "could not be computed" in said
+    assert "secret" not in said
+    assert "a secret" in caplog.text
+
+
+def test_too_large_a_request_is_refused(app: Any) -> None:
+    response = app.server.test_client().post("/_dash-update-component", json="x" * 4_000_001)
+    assert response.status_code == 413
+
+
+def test_browsers_are_told_to_fetch_nothing_from_elsewhere(app: Any) -> None:
+    response = app.server.test_client().get("/")
+    assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+    assert b"http://" not in response.data
+    assert b"https://" not in response.data
+
+
+def test_ports() -> None:
+    app = build_app()
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="is in use"):
+        open_server(app, "127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UsageError, match="0 to 65535"):
+        open_server(app, "127.0.0.1", 65536)
+    with pytest.raises(LocantError, match="No server can listen"):
+        open_server(app, "not an address", 0)
+
+
+@pytest.mark.parametrize("package", ["dash", "PIL", "waitress"])
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"locant\[explore\]"):
+        build_app()

@@ -1,0 +1,274 @@
+"""The explorer in a real browser without a window: Debian's chromium, driven by Playwright."""
+
+import csv
+import math
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("dash", reason="the extra 'explore' is not installed")
+pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a browser, is not installed")
+
+from playwright.sync_api import sync_playwright
+
+from locant.app.explorer import build_app, open_server
+from locant.app.explorer.reader import Reader
+from locant.decoding import DecodingSettings, Translator, introspect, token_pair
+from locant.text.cache import write_cache
+from locant.text.tokenizer import TokenizerSettings, train_tokenizers
+from locant.transformer import Transformer, TransformerConfig
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
+
+PAGES = ["/", "/context", "/compare", "/translate"]
+SENTENCE = "two red three four"
+DRAWN = ".card:not([hidden]) .main-svg"
+
+
+WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "red": "rot"}
+ENGLISH = [" ".join(list(WORDS)[(i * j + j) % 5] for j in range(1, 3 + i % 6)) for i in range(60)]
+PAIRS = [(sentence, " ".join(WORDS[word] for word in sentence.split())) for sentence in ENGLISH]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    tokenizers = train_tokenizers(PAIRS, TokenizerSettings(vocab_size=26))
+    size = tokenizers.source.vocab_size
+    torch.manual_seed(1)
+    config = {
+        "source_vocab_size": size, "target_vocab_size": size, "encoder_layers": 1, "decoder_layers": 2,
+        "d_model": 16, "d_ff": 32, "heads": 2, "tie_output": False,
+    }  # fmt: skip
+    model = Transformer(TransformerConfig.parse(config)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(3)
+    return Translator(model, tokenizers, DecodingSettings(beam=3, max_length_extra=4))
+
+
+@pytest.fixture(scope="module")
+def address(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("run")
+    translator.save_pretrained(folder / "model")
+    write_cache(PAIRS, translator.tokenizers, folder / "model" / "cache" / "valid", max_tokens=64)
+    server = open_server(build_app(Reader.from_folder(folder / "model", device="cpu")), "127.0.0.1", 0)
+    threading.Thread(target=server.run, daemon=True).start()
+    return f"http://127.0.0.1:{server.effective_port}"
+
+
+@pytest.fixture(scope="module")
+def window(address: str) -> Iterator[Any]:
+    """One window for all tests, so that scripts are read once."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser.new_context(base_url=address)
+        browser.close()
+
+
+@pytest.fixture
+def page(window: Any) -> Iterator[Any]:
+    """A page of the explorer; afterwards nothing must have been asked of anybody else, and nothing gone wrong."""
+    asked: list[str] = []
+    wrong: list[str] = []
+    page = window.new_page()
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.set_default_timeout(30_000)
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    yield page
+    page.close()
+    assert asked
+    addresses = [urlsplit(url) for url in asked]
+    assert {part.hostname for part in addresses if part.scheme not in ("data", "blob")} == {"127.0.0.1"}
+    assert not wrong
+
+
+def show(page: Any, path: str) -> None:
+    page.goto(path)
+    if path == "/translate":
+        page.get_by_role("textbox", name="Sentence").fill(SENTENCE)
+        page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_selector(DRAWN)
+
+
+def meta(page: Any, name: str) -> Any:
+    """What was sent along with the image of a picture."""
+    return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.meta", name)
+
+
+def when(page: Any, condition: str) -> None:
+    """Wait for a condition; Playwright's own way would evaluate a string in the page, which the explorer forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(200)
+    pytest.fail(f"never came true: {condition}")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page(page: Any, path: str) -> None:
+    show(page, path)
+    assert page.locator("h1").inner_text() == {"/": "Encodings"}.get(path, path[1:].capitalize())
+    titles = page.locator(".card:not([hidden]) h2").all_inner_texts()
+    assert len(titles) == {"/": 5, "/context": 3, "/compare": 9, "/translate": 3}[path]
+    assert all(titles)
+    assert page.locator("nav a.current").inner_text() == page.locator("h1").inner_text()
+    assert page.get_by_role("alert").and_(page.locator(":visible")).count() == 0
+    for field in page.locator("input, textarea").all():
+        assert field.evaluate("e => e.labels.length") == 1
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_narrow_screen(page: Any, path: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    show(page, path)
+    page.wait_for_timeout(500)  # pictures follow the width of their cards
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.locator(DRAWN).first.bounding_box()["width"] <= 360
+
+
+def test_a_page_that_does_not_exist(page: Any) -> None:
+    page.goto("/nothing")
+    page.get_by_text("No such page").wait_for()
+
+
+def test_a_knob_redraws(page: Any) -> None:
+    show(page, "/")
+    assert meta(page, "encodings-heatmap")["width"] == 64
+    page.get_by_label("Width d").fill("32")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 32")
+    page.get_by_label("alibi").check()
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.rows?.length === 8")
+    assert page.locator("#encodings-waves-card").is_hidden()
+
+
+def test_hovering_shows_the_value(page: Any) -> None:
+    show(page, "/")
+    box = page.locator("#encodings-heatmap .nsewdrag").bounding_box()
+    # The cell of position 40 and feature 1, which is cos(40).
+    page.mouse.move(box["x"] + box["width"] * 1.5 / 64, box["y"] + box["height"] * 40.5 / 64, steps=3)
+    label = page.locator(".cell-value")
+    label.wait_for()
+    assert label.inner_text().startswith("position 40, feature 1: value ")
+    assert float(label.inner_text().split()[-1]) == pytest.approx(math.cos(40), abs=1e-4)
+
+
+def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
+    show(page, "/")
+    page.get_by_label("Length").fill("-1")
+    alert = page.locator("#encodings-message")
+    alert.wait_for()
+    assert alert.inner_text() == "Length must be a whole number from 2 to 1,024; got -1."
+    assert alert.get_attribute("role") == "alert"
+    assert page.locator(DRAWN).first.is_visible()
+    page.get_by_label("Length").fill("1000000000")
+    page.get_by_text("got 1000000000").wait_for()
+    page.get_by_label("Length").fill("32")
+    alert.wait_for(state="hidden")
+
+
+def test_the_data_of_a_picture(page: Any, tmp_path: Path) -> None:
+    show(page, "/")
+    page.get_by_label("Width d").fill("8")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 8")
+    with page.expect_download() as waiting:
+        page.locator("#encodings-heatmap-csv").click()
+    assert waiting.value.suggested_filename == "encodings-heatmap.csv"
+    waiting.value.save_as(tmp_path / "data.csv")
+    rows = list(csv.reader((tmp_path / "data.csv").open(encoding="utf-8")))
+    numbers = np.array(rows[1:], dtype=float)
+    assert numbers.shape == (64, 9)
+    np.testing.assert_allclose(numbers[:, 1], np.sin(np.arange(64)), atol=1e-7)
+    np.testing.assert_allclose(numbers[:, 8], np.cos(np.arange(64) / 1000), atol=1e-7)
+
+
+def test_without_a_mouse(page: Any) -> None:
+    show(page, "/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    seen = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+        if page.evaluate("document.activeElement.type") == "radio":
+            page.keyboard.press("ArrowDown")  # the next scheme
+            page.get_by_text("training shapes them").wait_for()
+        if seen[-1] == "encodings-width":
+            page.keyboard.press("ArrowUp")
+            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 66")
+            break
+    assert seen[:4] == ["Encodings", "Context", "Compare", "Translate"]
+    assert seen[-1] == "encodings-width"
+    page.locator("nav a").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Context").wait_for()
+
+
+def test_the_context_of_a_model(page: Any) -> None:
+    show(page, "/context")
+    page.get_by_label("Wanted length").fill("8192")
+    when(page, "document.querySelector('#context-slowed').textContent.includes('2 times')")
+    rows = page.locator("#context-summary tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
+    config = '{"model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768, '
+    page.get_by_label("Paste a config.json").fill(config + '"rope_scaling": {"type": "linear", "factor": 8.0}}')
+    page.get_by_role("button", name="Explain").click()
+    meaning = page.locator("#context-meaning")
+    meaning.get_by_text("declared for 32,768 tokens").wait_for()
+    assert "vLLM: serves 262144 by default" in meaning.inner_text()
+    assert "scaling linear" in meaning.inner_text()
+    meaning.locator(".main-svg").first.wait_for()
+    page.get_by_label("Paste a config.json").fill("{]")
+    page.get_by_role("button", name="Explain").click()
+    meaning.get_by_text("The pasted text cannot be read as JSON").wait_for()
+    page.evaluate("document.querySelector('#context-config').focus()")
+    page.get_by_label("Paste a config.json").fill("x" * 1_500_000)
+    page.get_by_role("button", name="Explain").click()
+    meaning.get_by_text("longer than 1,000,000 characters").wait_for()
+
+
+def test_two_schemes_side_by_side(page: Any) -> None:
+    show(page, "/compare")
+    page.get_by_role("group", name="Right scheme").get_by_label("alibi").check()
+    page.locator("#compare-right-heatmap-title", has_text="ALiBi").wait_for()
+    page.get_by_label("Length").fill("20")
+    for side in ("left", "right"):
+        when(page, f"document.querySelector('#compare-{side}-distance .js-plotly-plot').calcdata?.[0].length === 20")
+    left, right = (page.locator(f"#compare-{side}-heatmap-card").bounding_box() for side in ("left", "right"))
+    assert left["x"] + left["width"] <= right["x"]
+    assert left["y"] == right["y"]
+
+
+def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:
+    show(page, "/translate")
+    best = translator.translate_n_best([SENTENCE], n_best=4, beam=4)[0]
+    rows = page.locator("#translate-found tbody tr").all_inner_texts()
+    assert rows == [f"{one.score:.4f}\t{one.text}".rstrip() for one in best]
+    page.get_by_role("spinbutton", name="Layer").fill("1")
+    page.get_by_role("spinbutton", name="Head").fill("2")
+    page.locator("#translate-attention-title", has_text="cross, layer 1, head 2").wait_for()
+    pair = token_pair(translator.tokenizers, SENTENCE, best[0].text)
+    expected = introspect(translator.model, pair.source, pair.target).cross_attention[0][1]
+    sent = meta(page, "translate-attention")
+    assert sent["rows"] == ["(begin)", *pair.target_tokens[1:]]
+    assert sent["columns"] == [*pair.source_tokens[:-1], "(end)"]
+    decode = "text => Array.from(new Float32Array(Uint8Array.from(atob(text), sign => sign.charCodeAt(0)).buffer))"
+    shown = np.array(page.evaluate(decode, sent["values"])).reshape(expected.shape)
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
+    np.testing.assert_allclose(shown.sum(1), 1, atol=1e-5)
+    page.get_by_role("spinbutton", name="Layer").fill("9")
+    page.get_by_text("Layer of the cross attention must be a whole number from 1 to 2; got 9.").wait_for()
+    page.get_by_role("spinbutton", name="Layer").fill("1")
+    page.get_by_role("textbox", name="Sentence").fill("one " * 400)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.locator("#translate-message", has_text="200 is the most that is read here").wait_for()

@@ -1,0 +1,257 @@
+"""The figures of a trained model: what they draw, against the weights in the folder and formulas."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from locant.app.gallery import ENTRIES, draw, write_figures, write_gallery
+from locant.cli import main
+from locant.decoding import DecodingSettings, Scores, save_model_folder
+from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
+from locant.figures import Drawn
+from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.training import Evaluation
+from locant.transformer import RNN, RNNConfig, Transformer, TransformerConfig
+
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "omicron",
+    "sigma",
+    "upsilon",
+    "omega",
+]
+SENTENCES = [" ".join(WORDS[(i * j + j + i) % len(WORDS)] for j in range(1, 4 + i % 6)) for i in range(60)]
+VOCABULARY, WIDTH = 36, 16
+RunMaker = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    return train_tokenizers([(one, one) for one in SENTENCES], TokenizerSettings(vocab_size=VOCABULARY))
+
+
+@pytest.fixture(scope="module")
+def make_run(tmp_path_factory: pytest.TempPathFactory, tokenizers: TokenizerPair) -> RunMaker:
+    def make(*, evaluated: bool = True, metrics: bool = True, **changes: Any) -> Path:
+        folder = tmp_path_factory.mktemp("run")
+        torch.manual_seed(5)
+        size = {"source_vocab_size": VOCABULARY, "target_vocab_size": VOCABULARY, "d_model": WIDTH, "dropout": 0.0}
+        if changes.get("architecture") == "rnn":
+            model: Any = RNN(RNNConfig.parse({**size, "hidden_size": 8, **changes}))
+        else:
+            layers = {"encoder_layers": 2, "decoder_layers": 3, "d_ff": 24, "heads": 2}
+            model = Transformer(TransformerConfig.parse({**size, **layers, **changes}))
+        save_model_folder(folder, model, tokenizers, DecodingSettings(beam=1, max_length_extra=3))
+        if evaluated:
+            scores = Scores(1.0, "", 2.0, "", len(SENTENCES))
+            evaluation = Evaluation("test", scores, scores, 1, 1.0, SENTENCES, SENTENCES, SENTENCES)
+            (folder / "evaluation.test.json").write_text(json.dumps(asdict(evaluation)), encoding="utf-8")
+        if metrics:
+            rows: list[dict[str, Any]] = [
+                {"kind": "training", "step": s, "nll": 9 - s / 10, "learning_rate": s * 1e-4, "tokens_per_second": 5.0}
+                for s in (10, 20, 30)
+            ]
+            rows += [{"kind": "validation", "step": 30, "loss": 4.5, "bleu": 12.5, "chrf": None}]
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def run(make_run: RunMaker) -> Path:
+    return make_run()
+
+
+def panels(drawn: Drawn) -> dict[str, Any]:
+    return {axes.get_title(loc="left"): axes for axes in drawn.figure.axes if axes.get_title(loc="left")}
+
+
+def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
+    text = "alpha beta gamma"
+    shown = panels(draw("attention", {"run": run, "text": text}))
+    assert list(shown) == [
+        "Encoder: source to source",
+        "Decoder: target to earlier target",
+        "Cross-attention: target to source",
+    ]
+    encoder, decoder, cross = shown.values()
+    pieces = tokenizers.source.pieces(text)
+    source = [label.get_text() for label in encoder.get_xticklabels()]
+    assert len(source) == 2 * (len(pieces) + 1)  # once for each head
+    assert re.sub("[-␣]", "", "".join(source[: len(pieces)])) == text.replace(" ", "")
+    assert source[len(pieces)] == "(end)"
+    assert [label.get_text() for label in encoder.get_yticklabels()] == source  # two layers as two heads
+    assert [label.get_text() for label in cross.get_xticklabels()] == source
+    target = [label.get_text() for label in decoder.get_xticklabels()]
+    assert [label.get_text() for label in cross.get_yticklabels()] == target[: len(target) // 2] * 3
+    assert target[0] == "(begin)"
+    for axes, layers in ((encoder, 2), (decoder, 3), (cross, 3)):
+        images = [np.asarray(image.get_array()) for image in axes.images]
+        assert len(images) == 2 * layers
+        for image in images:
+            np.testing.assert_allclose(image.sum(1), 1, atol=1e-5)
+            assert image.min() >= 0
+            if axes is decoder:
+                assert not np.triu(image, 1).any()
+        assert len({image.tobytes() for image in images}) > layers
+
+
+def test_attention_of_a_held_out_sentence(run: Path, tokenizers: TokenizerPair) -> None:
+    lengths = [len(ids) for ids in tokenizers.source.encode(SENTENCES)]
+    chosen = next(length for length in lengths if 8 <= length <= 14)
+    drawn = draw("attention", {"run": run})
+    assert drawn.data["Encoder: source to source"].shape == (2, 2, chosen + 1, chosen + 1)
+
+
+def test_words_and_their_circles(run: Path) -> None:
+    drawn = draw("word-plus-position", {"run": run})
+    weights = load_file(run / "model.safetensors")["target_embedding.weight"].astype(float) * math.sqrt(WIDTH)
+    np.testing.assert_allclose(drawn.data["word norms"], np.linalg.norm(weights[4:], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(drawn.data["position norms"], math.sqrt(WIDTH / 2), rtol=1e-6)
+    shown = panels(drawn)
+    # Wavelengths of a width of 16: 6.3, 19.9, 62.8 ...; 62.8 is nearer to 40 than 19.9, as a ratio.
+    for title, pair in (("Pair 0: 6.28 tokens a turn", 0), ("Pair 2: 62.8 tokens a turn", 2)):
+        angles = np.arange(16) * 10000 ** (-2 * pair / WIDTH)
+        circle = np.stack((np.sin(angles), np.cos(angles)), axis=1)
+        np.testing.assert_allclose(drawn.data[f"positions {title}"], circle, atol=1e-6)
+        axes = shown[title]
+        assert len(axes.collections) == len(axes.patches) == 5
+        for places, patch in zip(axes.collections, axes.patches, strict=True):
+            np.testing.assert_allclose(np.asarray(places.get_offsets()) - patch.center, circle, atol=1e-6)
+            assert patch.radius == pytest.approx(1)
+            gaps = np.abs(weights[:, [2 * pair, 2 * pair + 1]] - patch.center).max(1)
+            assert gaps.min() < 1e-5  # the centre is the vector of a word
+        assert axes.get_aspect() == 1
+
+
+def test_words_that_are_asked_for(run: Path) -> None:
+    shown = panels(draw("word-plus-position", {"run": run, "text": "omega omega beta"}))
+    labels = [text.get_text() for text in shown["Pair 0: 6.28 tokens a turn"].texts]
+    assert re.sub("[-␣]", "", "".join(labels)).startswith("omega")
+    assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize("dialect", ["concatenated", "learned"])
+def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
+    if dialect == "learned":
+        folder = make_run(position="learned", position_options={"max_positions": 12})
+        drawn = draw("word-plus-position", {"run": folder})
+        table = load_file(folder / "model.safetensors")["encoder.schemes.0.weight"].astype(float)
+        plane = drawn.data["positions Where positions differ most"]
+        values = np.linalg.svd(table - table.mean(0), compute_uv=False)
+        centred = plane - plane.mean(0)
+        np.testing.assert_allclose(np.linalg.svd(centred, compute_uv=False), values[:2], rtol=1e-5)
+    else:
+        folder = make_run(position_options={"dialect": "concatenated"})
+        drawn = draw("word-plus-position", {"run": folder})
+        positions = drawn.data["positions Pair 0: 6.28 tokens a turn"]
+        np.testing.assert_allclose(positions, [(math.sin(p), math.cos(p)) for p in range(16)], atol=1e-6)
+
+
+def test_probe(run: Path) -> None:
+    drawn = draw("probe", {"run": run})
+    figure: Any = drawn.figure
+    above, below = figure.axes[0], figure.axes[2]
+    labels = [label.get_text() for label in below.get_xticklabels()]
+    assert labels == ["words alone", "input", "layer 1", "layer 2"]
+    kept, cut = (line.get_ydata() for line in above.lines)
+    assert kept[1] > kept[0] + 0.2
+    np.testing.assert_allclose(cut[:2], kept[:2], atol=1e-9)  # nothing has been cut below the first layer
+    assert cut[3] < kept[3]
+    assert len(drawn.data) == 8
+
+
+def test_training(run: Path) -> None:
+    drawn = draw("training", {"run": run})
+    shown = panels(drawn)
+    assert set(shown) == {"Loss", "Validation translations", "Learning rate", "Speed"}
+    assert drawn.data["training nll"].tolist() == [8.0, 7.0, 6.0]
+    assert drawn.data["validation bleu"].tolist() == [12.5]
+    assert np.isnan(drawn.data["validation chrf"]).all()
+    assert shown["Learning rate"].lines[0].get_ydata() == pytest.approx([1e-3, 2e-3, 3e-3])
+
+
+def test_biases_that_were_learned(make_run: RunMaker) -> None:
+    folder = make_run(position="t5", evaluated=False, metrics=False)
+    drawn = draw("bias", {"run": folder, "length": 20})
+    decoder = next(values for title, values in drawn.data.items() if title.startswith("t5, decoder"))
+    table = next(v for name, v in load_file(folder / "model.safetensors").items() if name.startswith("decoder.schemes"))
+    np.testing.assert_allclose(decoder[:, :16], table[:16].T, rtol=1e-6)  # 16 distances have a bucket each
+    assert decoder.shape == (2, 20)
+
+
+def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name, entry in ENTRIES.items() if not entry.needs_run and name != "circle"]:
+        monkeypatch.delitem(ENTRIES, name)
+    assert main(["figures", "--all", "--run", str(run), "--text", "alpha beta", "-o", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"{name}.png" for name in ENTRIES} | {"index.html"}
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r'<h2 id="([^"]+)">', page) == list(ENTRIES)
+    assert f"locant figures probe --run {run} -o figures" in page
+
+
+def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name, entry in ENTRIES.items() if not entry.needs_run]:
+        monkeypatch.delitem(ENTRIES, name)
+    folder = make_run(position="rotary", evaluated=False, metrics=False)
+    reasons: dict[str, LocantError] = {}
+    write_gallery(tmp_path, run=folder, left_out=reasons.__setitem__)
+    assert set(reasons) == {"training", "word-plus-position", "attention", "probe"}
+    assert "holds no metrics" in str(reasons["training"])
+    assert "'rotary', which adds nothing to its word vectors" in str(reasons["word-plus-position"])
+    assert "locant evaluate" in str(reasons["probe"])
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.needs_run])
+def test_without_a_run(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"The figure '{name}' shows a trained model; say which: --run FOLDER\."):
+        write_figures([name], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_mistakes(run: Path, make_run: RunMaker, tmp_path: Path) -> None:
+    out = tmp_path / "none"
+    with pytest.raises(CheckpointError, match="There is no model folder"):
+        write_gallery(out, run=tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="--text belongs to the figures of a trained model"):
+        write_gallery(out, text="alpha")
+    with pytest.raises(DataError, match="tokens, of which at most 40 can be drawn"):
+        write_figures(["attention"], out, options={"run": run, "text": " ".join(WORDS * 4)})
+    with pytest.raises(DataError, match="--text is empty"):
+        write_figures(["attention"], out, options={"run": run, "text": " "})
+    with pytest.raises(ConfigError, match="'sinusoidal', which is no bias of the distance"):
+        write_figures(["bias"], out, options={"run": run})
+    with pytest.raises(ConfigError, match="needs a Transformer, but this model's architecture is rnn"):
+        write_figures(["attention"], out, options={"run": make_run(architecture="rnn")})
+    assert not out.exists()
+
+
+def test_wrong_usage_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "probe", "-o", str(tmp_path / "none")]) == 2
+    assert "say which: --run FOLDER" in capsys.readouterr().err
+    assert main(["figures", "probe", "--run", str(tmp_path / "gone"), "-o", str(tmp_path / "none")]) == 1
+    assert "There is no model folder" in capsys.readouterr().err
