@@ -81,10 +81,10 @@ def table(found: dict[str, list[Record]], limit: float, ours: str) -> None:
     print(flush=True)
 
 
-def training(shape: str, rounds: int, seconds: float, limit: float) -> dict[str, list[Record]]:
+def training(shape: str, engines: list[str], rounds: int, seconds: float, limit: float) -> dict[str, list[Record]]:
     """Compare training; peers as they install and with freed memory kept."""
     jobs: dict[str, dict[str, Any]] = {}
-    for engine in TRAINERS:
+    for engine in engines:
         arguments = [engine, shape, "--seconds", str(seconds)]
         jobs[engine] = {"script": "train_engine.py", "arguments": arguments}
         if engine != "locant":
@@ -104,7 +104,7 @@ def translation(
     for engine in TRANSLATORS:
         for variant in variants(engine):
             options = [engine, variant, shape, "--batch", str(batch), "--beam", str(beam), "--seconds", str(seconds)]
-            for threads in (1, os.cpu_count() or 1) if batch == 1 and engine != "ctranslate2" else (os.cpu_count(),):
+            for threads in (1, os.cpu_count() or 1) if batch == 1 and engine == "transformers" else (os.cpu_count(),):
                 name = f"{engine} {variant}" + ("" if engine == "ctranslate2" else f", threads {threads}")
                 tuned = engine == "transformers"
                 jobs[name] = {
@@ -124,6 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["training", "translation"])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
+    parser.add_argument("--engines", nargs="+", choices=TRAINERS, default=list(TRAINERS), help="of training")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--output", type=Path)
@@ -144,7 +145,7 @@ def main() -> None:
     default = ["tiny-8k", "small-8k", "small-32k", "base-32k"]
     for shape in arguments.shapes or (default if arguments.what == "training" else ["small-8k", "base-32k"]):
         if arguments.what == "training":
-            records[shape] = training(shape, arguments.rounds, arguments.seconds, limit)
+            records[shape] = training(shape, arguments.engines, arguments.rounds, arguments.seconds, limit)
             continue
         for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
             found = translation(shape, batch, beam, arguments.rounds, arguments.seconds, limit)

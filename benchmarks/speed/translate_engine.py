@@ -135,7 +135,7 @@ def variants(engine: str) -> list[str]:
     bfloat16 = ["bfloat16"] if has_fast_bfloat16(torch.device("cpu")) else []
     match engine:
         case "ctranslate2":
-            return [f"{kind}-{workers}" for kind in ("int8", "float32") for workers in ("1x1", "1x2", "2x1")]
+            return ["int8-1x1", "int8-1x2", "int8-2x1", "float32-2x1"]
         case "locant":
             return ["pytorch", "float32", "int8"]
         case _:

@@ -27,6 +27,7 @@ from locant.decoding import Translator
 Translator.from_pretrained("FOLDER").translate("...")"""
 """How to use a model in Locant's own format; a card's text about use begins and ends inside a block of code."""
 
+_PUBLIC_CORPORA = ("bible", "huggingface")
 _NOT_RECORDED = "not recorded"
 
 
@@ -53,6 +54,9 @@ def read_records(folder: Path) -> dict[str, Any]:
     if (folder / "recipe.yaml").is_file():
         recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
         records["corpus_kind"] = recipe.get("corpus", {}).get("kind")
+    if records.get("corpus_kind") not in _PUBLIC_CORPORA:
+        # Where local files lie is nobody else's business, and these records are published.
+        records["data"]["description"] = "local files."
     if rows := list(_training_rows(folder / "metrics.jsonl")):
         records["training"] = {"steps": rows[-1]["step"], "seconds": rows[-1]["seconds"]}
         if (folder / "environment.json").is_file():
@@ -155,13 +159,11 @@ def _training_data(records: dict[str, Any]) -> str:
     data = records.get("data")
     if not data:
         return f"The training data is {_NOT_RECORDED}."
-    # Where local files lie is nobody else's business.
-    public = records.get("corpus_kind") in ("bible", "huggingface")
     tokens, cleaning = data["train_tokens"], data["cleaning"]
     removed = ", ".join(f"{count:,} {reason}" for reason, count in cleaning["removed"].items() if count)
     return "\n".join(
         [
-            f"{data['corpus']}: {data['description'] if public else 'local files.'}",
+            f"{data['corpus']}: {data['description']}",
             "",
             f"- pairs: {data['train_pairs']:,} for training, {data['valid_pairs']:,} for validation, "
             f"{data['test_pairs']:,} for the test",

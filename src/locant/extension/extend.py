@@ -14,7 +14,7 @@ from locant.extension.extend_folder import write_folder, write_trained
 from locant.extension.extend_gguf import extended_configs, write_extended_gguf
 from locant.extension.extend_scaling import check_request, present_length
 from locant.extension.finetune import FineTuning, FineTuningStep, check_finetuning, finetune, read_tokens
-from locant.extension.load import _check_weights, load_config, load_model, load_tokenizer
+from locant.extension.load import check_weights, load_config, load_model, load_tokenizer
 from locant.extension.methods import apply_method, before_extension, mark_trained
 from locant.extension.model_card import Account, Measurement, write_card
 from locant.extension.resolve import resolve_model
@@ -174,7 +174,7 @@ class _Job:
     def write_huggingface(self, account: Account) -> None:
         content = apply_method(self.content(), account.method, self.target_length)
         if self.source.kind == "huggingface":
-            _check_weights(self.source.path.parent)
+            check_weights(self.source.path.parent)
             _refuse_own_code(content)
             with replacing_folder(_empty(self.output)) as folder:
                 write_folder(self.source.path.parent, folder, content, account)

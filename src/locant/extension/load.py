@@ -84,7 +84,7 @@ def load_model(
     source = load_source(path)
     folder = source.path.parent
     if source.kind == "huggingface":
-        _check_weights(folder)
+        check_weights(folder)
     transformers = _transformers(gguf=source.kind == "gguf")
     content = dict(load_config(path) if config is None else config)
     device = torch.device(device)
@@ -143,7 +143,7 @@ def _typed(transformers: Any, content: dict[str, Any], path: Path) -> Any:
     return transformers.CONFIG_MAPPING[model_type].from_dict(content)
 
 
-def _check_weights(folder: Path) -> None:
+def check_weights(folder: Path) -> None:
     """Check that the weights of a folder are safetensors.
 
     Raises:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from typing import Any
 import torch
 
 from locant.decoding import DecodingSettings, Translator, bleu_tokenizer, save_model_folder, score_translations
-from locant.errors import CheckpointError
+from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
+from locant.positions import compile_rotations
 from locant.runtime import choose_device, environment, keep_freed_memory
 from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
@@ -125,6 +127,9 @@ def _train(
 ) -> RunSummary:
     keep_freed_memory()
     device = choose_device(recipe.training.device)
+    if device.type == "cpu":
+        with suppress(ConfigError):  # without a compiler rotary positions take longer
+            compile_rotations()
     with parallel.process_group(device):
         corpus = load_corpus(recipe.corpus)
         data = _prepare(recipe, corpus, folder, resume=resume)

@@ -109,7 +109,7 @@ class DecoderLayer(nn.Module):
         return self.residuals[2](x, self.feed_forward)
 
 
-class _Stack(nn.Module):
+class Stack(nn.Module):
     """What encoder and decoder share: the positional schemes, the dropout on the embeddings and the final norm."""
 
     def __init__(self, config: TransformerConfig, layers: int, *, causal: bool) -> None:
@@ -135,7 +135,7 @@ class _Stack(nn.Module):
         return self.dropout(self.scheme(0).embed(x, positions))
 
 
-class Encoder(_Stack):
+class Encoder(Stack):
     """A stack of identical encoder layers (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -150,7 +150,7 @@ class Encoder(_Stack):
         return self.norm(x)
 
 
-class Decoder(_Stack):
+class Decoder(Stack):
     """A stack of identical decoder layers (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:

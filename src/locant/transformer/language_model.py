@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from locant.positions import Mask, PositionScheme
 from locant.settings import Settings
 from locant.transformer.attention import SelfAttention
-from locant.transformer.blocks import FeedForward, Residual, _Stack
+from locant.transformer.blocks import FeedForward, Residual, Stack
 from locant.transformer.cache import KeyValueCache
 from locant.transformer.config import FeedForwardKind, TransformerConfig
 from locant.transformer.initial import draw_initial_weights
@@ -90,7 +90,7 @@ class CausalLayer(nn.Module):
         return self.residuals[1](x, self.feed_forward)
 
 
-class CausalStack(_Stack):
+class CausalStack(Stack):
     """A stack of identical causal layers."""
 
     def __init__(self, config: TransformerConfig) -> None:

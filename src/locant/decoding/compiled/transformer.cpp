@@ -1,7 +1,7 @@
 // Translation steps of an encoder-decoder Transformer on the CPU: the encoder, and one token of the decoder at a time.
 //
-// A step is one parallel region. Its threads share the columns of every matrix product and the rows of everything
-// else. Matrices are float32, or int8 with a scale for each output and for each row of input; all other arithmetic is
+// A step is one parallel region. With many rows each thread has rows of its own; with few the threads share the columns
+// of every matrix product. Matrices are float32, or int8 with a scale for each output and for each row of input; all other arithmetic is
 // float32. Sentences are packed without padding. Beams share the keys and values of their sentence, and a beam that
 // changes its place changes an index, not a cache.
 //
@@ -22,7 +22,7 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#ifdef __AVX512VNNI__
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
@@ -30,6 +30,7 @@ namespace {
 
 constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
 constexpr int64_t kLanes = 16;
+constexpr int64_t kRowsApart = 8;  // rows a thread, from which threads share nothing
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
 
@@ -61,6 +62,53 @@ class Buffer {
   int64_t size_ = 0;
 };
 
+inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+
+inline void save(Lanes value, float* to) { *reinterpret_cast<Lanes*>(to) = value; }
+
+inline Lanes largest(Lanes one, Lanes other) { return one > other ? one : other; }
+
+#ifdef __AVX512F__
+inline float total(Lanes lanes) { return _mm512_reduce_add_ps(reinterpret_cast<__m512>(lanes)); }
+inline float largest(Lanes lanes) { return _mm512_reduce_max_ps(reinterpret_cast<__m512>(lanes)); }
+#else
+inline float total(Lanes lanes) {
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; i++) sum += lanes[i];
+  return sum;
+}
+inline float largest(Lanes lanes) {
+  float found = lanes[0];
+  for (int64_t i = 1; i < kLanes; i++) found = std::max(found, lanes[i]);
+  return found;
+}
+#endif
+
+inline float dot(const float* one, const float* other, int64_t size) {
+  Lanes sums = {};
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) sums += load(one + i) * load(other + i);
+  float sum = total(sums);
+  for (; i < size; i++) sum += one[i] * other[i];
+  return sum;
+}
+
+// The largest of at least one number; what is not a number is passed over.
+inline float largest_of(const float* x, int64_t size) {
+  float found = x[0];
+  int64_t i = 0;
+  if (size >= kLanes) {
+    Lanes lanes = load(x);
+    for (i = kLanes; i + kLanes <= size; i += kLanes) lanes = largest(load(x + i), lanes);
+    found = largest(lanes);
+  }
+  for (; i < size; i++) found = std::max(found, x[i]);
+  return found;
+}
+
+// Bytes of a row of so many int8 numbers, filled up to what a product takes at once.
+inline int64_t byte_stride(int64_t width) { return (width + 15) / 16 * 16; }
+
 struct Range {
   int64_t begin, end;
 };
@@ -84,19 +132,93 @@ struct Rows {
 
   void quantize(int64_t row) const {
     const float* from = values + row * width;
-    float largest = 0;
-#pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < width; i++) largest = std::max(largest, std::fabs(from[i]));
-    const float scale = largest > 0 ? 127.0f / largest : 0.0f;
+    Lanes sizes = {};
+    int64_t start = 0;
+    for (; start + kLanes <= width; start += kLanes) sizes = largest(largest(load(from + start), -load(from + start)), sizes);
+    float reach = largest(sizes);
+    for (; start < width; start++) reach = std::max(reach, std::fabs(from[start]));
+    const float scale = reach > 0 ? 127.0f / reach : 0.0f;
     uint8_t* to = bytes + row * stride;
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
       // Rounds to the nearest; the offset makes the number positive.
       to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
     }
-    scales[row] = largest > 0 ? largest / 127.0f : 0.0f;
+    scales[row] = reach > 0 ? reach / 127.0f : 0.0f;
   }
 };
+
+// The sums of R rows over one panel of weights. Loops of constant length are unrolled by force, and what follows the sums
+// stands elsewhere: only then do compilers keep them in registers.
+template <int R, int U>
+__attribute__((noinline)) void sum_float(const float* x, int64_t width, const float* w, int64_t inputs, float* to) {
+  Lanes sums[U][R][2] = {};
+  int64_t k = 0;
+  for (; k + U <= inputs; k += U) {
+#pragma GCC unroll 4
+    for (int u = 0; u < U; u++) {
+      const Lanes first = load(w + (k + u) * kColumns), second = load(w + (k + u) * kColumns + kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++) {
+        const float value = x[r * width + k + u];
+        sums[u][r][0] += value * first;
+        sums[u][r][1] += value * second;
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) {
+    Lanes first = sums[0][r][0], second = sums[0][r][1];
+#pragma GCC unroll 4
+    for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
+    save(first, to + r * kColumns);
+    save(second, to + r * kColumns + kLanes);
+  }
+  for (; k < inputs; k++) {
+    for (int r = 0; r < R; r++) {
+      for (int64_t n = 0; n < kColumns; n++) to[r * kColumns + n] += x[r * width + k] * w[k * kColumns + n];
+    }
+  }
+}
+
+#ifdef __AVX512VNNI__
+// The number of groups of four inputs is a multiple of U.
+template <int R, int U>
+__attribute__((noinline)) void sum_int8(const uint8_t* x, int64_t stride, const int8_t* w, int64_t groups, int32_t* to) {
+  __m512i sums[U][R][2];
+#pragma GCC unroll 4
+  for (int u = 0; u < U; u++) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++) sums[u][r][0] = sums[u][r][1] = _mm512_setzero_si512();
+  }
+  for (int64_t g = 0; g < groups; g += U) {
+#pragma GCC unroll 4
+    for (int u = 0; u < U; u++) {
+      const __m512i first = _mm512_load_si512(w + (g + u) * kColumns * 4);
+      const __m512i second = _mm512_load_si512(w + (g + u) * kColumns * 4 + 64);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++) {
+        int32_t four;
+        std::memcpy(&four, x + r * stride + 4 * (g + u), sizeof four);
+        const __m512i value = _mm512_set1_epi32(four);
+        sums[u][r][0] = _mm512_dpbusd_epi32(sums[u][r][0], value, first);
+        sums[u][r][1] = _mm512_dpbusd_epi32(sums[u][r][1], value, second);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) {
+    __m512i first = sums[0][r][0], second = sums[0][r][1];
+#pragma GCC unroll 4
+    for (int u = 1; u < U; u++) {
+      first = _mm512_add_epi32(first, sums[u][r][0]);
+      second = _mm512_add_epi32(second, sums[u][r][1]);
+    }
+    _mm512_storeu_si512(to + r * kColumns, first);
+    _mm512_storeu_si512(to + r * kColumns + kLanes, second);
+  }
+}
+#endif
 
 class Linear {
  public:
@@ -112,7 +234,7 @@ class Linear {
           floats_[(n / kColumns * inputs + k) * kColumns + n % kColumns] = weight[n * inputs + k];
       return;
     }
-    groups_ = (inputs + 3) / 4;
+    groups_ = byte_stride(inputs) / 4;
     bytes_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
     scale_.resize_to_zeros(panels_ * kColumns);
     offset_.resize_to_zeros(panels_ * kColumns);
@@ -147,7 +269,7 @@ class Linear {
  private:
   int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
     // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
-    if (left >= 12) return run<12, 1>(x, row, panel, out);
+    if (left >= 17 || left == 12) return run<12, 1>(x, row, panel, out);
     switch (left) {
       case 1: return run<1, 4>(x, row, panel, out);
       case 2: return run<2, 4>(x, row, panel, out);
@@ -156,92 +278,38 @@ class Linear {
       case 5: return run<5, 2>(x, row, panel, out);
       case 6: return run<6, 1>(x, row, panel, out);
       case 7: return run<7, 1>(x, row, panel, out);
-      case 8: case 9: case 10: case 11: return run<8, 1>(x, row, panel, out);
+      default: return run<8, 1>(x, row, panel, out);
     }
-    return left;
   }
 
   template <int R, int U>
   int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
     float* to = out + row * stride() + panel * kColumns;
-    if (int8_) {
-      run_int8<R, U>(x.bytes + row * x.stride, x.stride, x.scales + row, panel, to);
-    } else {
-      run_float<R, U>(x.values + row * x.width, x.width, panel, to);
+    const float* bias = bias_.get() + panel * kColumns;
+    if (!int8_) {
+      alignas(64) float sums[R * kColumns];
+      sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
+      for (int r = 0; r < R; r++) {
+        save(load(sums + r * kColumns) + load(bias), to + r * stride());
+        save(load(sums + r * kColumns + kLanes) + load(bias + kLanes), to + r * stride() + kLanes);
+      }
+      return R;
     }
+#ifdef __AVX512VNNI__
+    alignas(64) int32_t sums[R * kColumns];
+    const int8_t* w = bytes_.get() + panel * groups_ * kColumns * 4;
+    sum_int8<R, U>(x.bytes + row * x.stride, x.stride, w, groups_, sums);
+    const int32_t* offset = offset_.get() + panel * kColumns;
+    const float* scale = scale_.get() + panel * kColumns;
+    for (int r = 0; r < R; r++) {
+      const float row_scale = x.scales[row + r];
+#pragma omp simd
+      for (int64_t n = 0; n < kColumns; n++)
+        to[r * stride() + n] = static_cast<float>(sums[r * kColumns + n] - offset[n]) * (scale[n] * row_scale) + bias[n];
+    }
+#endif
     return R;
   }
-
-  template <int R, int U>
-  void run_float(const float* x, int64_t width, int64_t panel, float* to) const {
-    const float* w = floats_.get() + panel * inputs_ * kColumns;
-    Lanes sums[U][R][2] = {};
-    int64_t k = 0;
-    for (; k + U <= inputs_; k += U)
-      for (int u = 0; u < U; u++) add_float<R>(x, width, k + u, w, sums[u]);
-    for (; k < inputs_; k++) add_float<R>(x, width, k, w, sums[0]);
-    const auto* bias = reinterpret_cast<const Lanes*>(bias_.get() + panel * kColumns);
-    for (int r = 0; r < R; r++) {
-      for (int half = 0; half < 2; half++) {
-        Lanes sum = sums[0][r][half];
-        for (int u = 1; u < U; u++) sum += sums[u][r][half];
-        *reinterpret_cast<Lanes*>(to + r * stride() + half * kLanes) = sum + bias[half];
-      }
-    }
-  }
-
-  template <int R>
-  static inline void add_float(const float* x, int64_t width, int64_t k, const float* w, Lanes (*sums)[2]) {
-    const auto* row = reinterpret_cast<const Lanes*>(w + k * kColumns);
-    const Lanes first = row[0], second = row[1];
-    for (int r = 0; r < R; r++) {
-      const float value = x[r * width + k];
-      sums[r][0] += value * first;
-      sums[r][1] += value * second;
-    }
-  }
-
-#ifdef __AVX512VNNI__
-  template <int R, int U>
-  void run_int8(const uint8_t* x, int64_t stride_x, const float* row_scales, int64_t panel, float* to) const {
-    const int8_t* w = bytes_.get() + panel * groups_ * kColumns * 4;
-    __m512i sums[U][R][2];
-    for (int u = 0; u < U; u++)
-      for (int r = 0; r < R; r++) sums[u][r][0] = sums[u][r][1] = _mm512_setzero_si512();
-    int64_t g = 0;
-    for (; g + U <= groups_; g += U)
-      for (int u = 0; u < U; u++) add_int8<R>(x, stride_x, g + u, w, sums[u]);
-    for (; g < groups_; g++) add_int8<R>(x, stride_x, g, w, sums[0]);
-    for (int half = 0; half < 2; half++) {
-      const int64_t n = panel * kColumns + half * kLanes;
-      const __m512i offset = _mm512_load_si512(offset_.get() + n);
-      const __m512 scale = _mm512_load_ps(scale_.get() + n), bias = _mm512_load_ps(bias_.get() + n);
-      for (int r = 0; r < R; r++) {
-        __m512i sum = sums[0][r][half];
-        for (int u = 1; u < U; u++) sum = _mm512_add_epi32(sum, sums[u][r][half]);
-        const __m512 value = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
-        const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(row_scales[r]));
-        _mm512_storeu_ps(to + r * stride() + half * kLanes, _mm512_fmadd_ps(value, both, bias));
-      }
-    }
-  }
-
-  template <int R>
-  static inline void add_int8(const uint8_t* x, int64_t stride_x, int64_t g, const int8_t* w, __m512i (*sums)[2]) {
-    const __m512i first = _mm512_load_si512(w + g * kColumns * 4);
-    const __m512i second = _mm512_load_si512(w + g * kColumns * 4 + 64);
-    for (int r = 0; r < R; r++) {
-      int32_t four;
-      std::memcpy(&four, x + r * stride_x + 4 * g, sizeof four);
-      const __m512i value = _mm512_set1_epi32(four);
-      sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], value, first);
-      sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], value, second);
-    }
-  }
-#else
-  template <int R, int U>
-  void run_int8(const uint8_t*, int64_t, const float*, int64_t, float*) const {}
-#endif
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0, groups_ = 0;
   bool int8_ = false;
@@ -322,17 +390,16 @@ struct Workspace {
     input_scales.resize(copies * rows), context_scales.resize(copies * rows), hidden_scales.resize(copies * rows);
     product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
   }
-  static int64_t byte_stride(int64_t width) { return (width + 3) / 4 * 4; }
 };
 
 // One thread's view of the work on M rows.
 class Worker {
  public:
-  Worker(const Engine& engine, Workspace& space, const Team& team, int64_t rows, bool alone)
-      : engine_(engine), shape_(engine.shape), space_(space), team_(team), rows_(rows),
+  Worker(const Shape& shape, Workspace& space, const Team& team, int64_t rows, bool alone)
+      : shape_(shape), space_(space), team_(team), rows_(rows),
         mine_(alone ? Range{0, rows} : team.share(rows)), alone_(alone) {
     const int64_t first = alone ? team.thread * rows : 0, e = shape_.d_model, f = shape_.d_ff;
-    const int64_t e_bytes = Workspace::byte_stride(e), f_bytes = Workspace::byte_stride(f);
+    const int64_t e_bytes = byte_stride(e), f_bytes = byte_stride(f);
     stream_ = space.stream.get() + first * e;
     input_ = {space.input.get() + first * e, space.input_bytes.get() + first * e_bytes,
               space.input_scales.get() + first, e, e_bytes};
@@ -342,10 +409,12 @@ class Worker {
                space.hidden_scales.get() + first, f, f_bytes};
   }
 
-  const Range& mine() const { return mine_; }
   const Rows& input() const { return input_; }
   float* product() const { return space_.product.get(); }
   const Team& team() const { return team_; }
+
+  // Whether what is for all threads is this one's to write.
+  bool writes() const { return !alone_ || team_.thread == 0; }
 
   // Rows are ready: others may read them.
   void ready() const {
@@ -433,7 +502,6 @@ class Worker {
     if (shape_.int8) input_.quantize(row);
   }
 
-  const Engine& engine_;
   const Shape& shape_;
   Workspace& space_;
   Team team_;
@@ -454,22 +522,16 @@ void attend_row(const Shape& shape, const float* query, int64_t keys, const Key&
   for (int64_t i = 0; i < keys; i++) {
     const float* k = key(i);
     for (int64_t h = 0; h < heads; h++) {
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t d = 0; d < dim; d++) sum += query[h * dim + d] * k[h * dim + d];
-      scores[h * keys + i] = sum * scale;
+      scores[h * keys + i] = dot(query + h * dim, k + h * dim, dim) * scale;
     }
   }
   for (int64_t h = 0; h < heads; h++) {
     float* row = scores.data() + h * keys;
-    float largest = row[0], sum = 0;
-#pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < keys; i++) largest = std::max(largest, row[i]);
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < keys; i++) {
-      row[i] = exponential(row[i] - largest);
-      sum += row[i];
-    }
+    const float highest = largest_of(row, keys);
+#pragma omp simd
+    for (int64_t i = 0; i < keys; i++) row[i] = exponential(row[i] - highest);
+    float sum = 0;
+    for (int64_t i = 0; i < keys; i++) sum += row[i];
     const float inverse = 1.0f / sum;
 #pragma omp simd
     for (int64_t i = 0; i < keys; i++) row[i] *= inverse;
@@ -494,7 +556,7 @@ struct Batch {
   std::vector<int64_t> sentences;             // the source sentence of each row
   std::vector<std::vector<Buffer<float>>> own;  // for each layer and position, keys and values of the rows of then
   std::vector<std::vector<int32_t>> places;   // for each position, where the keys of each present row are
-  Workspace space;
+  std::vector<Workspace> spaces;
 };
 
 Team this_team() {
@@ -505,6 +567,31 @@ Team this_team() {
 #endif
 }
 
+// Runs `work(team, workspace, first row, number of rows)` on all rows. With many rows each thread has some of its own and
+// never waits for the others; with few they share every product. `cuts` are the rows at which work may be divided.
+template <class Work>
+void in_parallel(const Shape& shape, int threads, std::vector<Workspace>& spaces, const std::vector<int64_t>& cuts,
+                 int64_t width, const Work& work) {
+  const int64_t rows = cuts.back(), parts = static_cast<int64_t>(cuts.size()) - 1;
+  const bool apart = threads > 1 && rows >= kRowsApart * threads && parts >= threads;
+  const bool alone = rows <= 2;
+  spaces.resize(threads);
+  if (!apart) spaces[0].resize(shape, rows, alone ? threads : 1, width);
+#pragma omp parallel num_threads(threads)
+  {
+    const Team team = this_team();
+    if (apart) {
+      const Range mine = team.share(parts);
+      const int64_t first = cuts[mine.begin], count = cuts[mine.end] - first;
+      Workspace& space = spaces[team.thread];
+      space.resize(shape, count, 1, width);
+      work(Worker(shape, space, {0, 1}, count, false), first, count);
+    } else {
+      work(Worker(shape, spaces[0], team, rows, alone), 0, rows);
+    }
+  }
+}
+
 void encode(Batch& batch, const int64_t* tokens, const float* positions) {
   const Engine& engine = batch.engine;
   const Shape& s = engine.shape;
@@ -513,50 +600,44 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
   for (size_t b = 0; b + 1 < batch.starts.size(); b++)
     for (int64_t row = batch.starts[b]; row < batch.starts[b + 1]; row++)
       places[row] = row - batch.starts[b], owner[row] = static_cast<int64_t>(b);
-  Workspace space;
-  space.resize(s, rows, 1, 0);
   for (int64_t layer = 0; layer < s.decoder_layers; layer++)
     batch.cross.emplace_back(rows * engine.decoder[layer * 7 + 3].stride());
-#pragma omp parallel num_threads(batch.threads)
-  {
-    const Team team = this_team();
-    const Worker worker(engine, space, team, rows, false);
+  std::vector<Workspace> spaces;
+  in_parallel(s, batch.threads, spaces, batch.starts, 0, [&](const Worker& worker, int64_t first, int64_t count) {
     std::vector<float> scores;
-    worker.embed(engine.source_embedding, tokens, positions, places.data(), engine.encoder_norms);
+    worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
       const Linear* part = &engine.encoder[layer * 4];
       const float* all = worker.product();
       worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
-        const int64_t first = batch.starts[owner[row]], stride = part[0].stride();
-        const auto key = [&](int64_t i) { return all + (first + i) * stride + e; };
-        const auto value = [&](int64_t i) { return all + (first + i) * stride + 2 * e; };
-        attend_row(s, query, batch.starts[owner[row] + 1] - first, key, value, scores, context);
+        const int64_t sentence = owner[first + row], begin = batch.starts[sentence] - first, stride = part[0].stride();
+        const auto key = [&](int64_t i) { return all + (begin + i) * stride + e; };
+        const auto value = [&](int64_t i) { return key(i) + e; };
+        attend_row(s, query, batch.starts[sentence + 1] - first - begin, key, value, scores, context);
       });
       worker.residual(part[1], engine.encoder_norms, 2 * layer);
       worker.feed_forward(part[2], part[3]);
       worker.residual(part[3], engine.encoder_norms, 2 * layer + 1);
     }
-    for (int64_t layer = 0; layer < s.decoder_layers; layer++)
-      engine.decoder[layer * 7 + 3].apply(team, worker.input(), rows, batch.cross[layer].get());
-  }
+    for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
+      const Linear& both = engine.decoder[layer * 7 + 3];
+      both.apply(worker.team(), worker.input(), count, batch.cross[layer].get() + first * both.stride());
+    }
+  });
 }
 
 // Writes the k largest of a row's log-probabilities and their columns, largest first.
 void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* columns) {
-  float largest = -std::numeric_limits<float>::infinity(), sum = 0;
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < s.vocabulary; i++) largest = std::max(largest, logits[i]);
+  const float highest = largest_of(logits, s.vocabulary);
+  float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < s.vocabulary; i++) sum += exponential(logits[i] - largest);
-  const float total = largest + std::log(sum);
+  for (int64_t i = 0; i < s.vocabulary; i++) sum += exponential(logits[i] - highest);
+  const float normaliser = highest + std::log(sum);
   logits[s.padding] = logits[s.begin] = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < k; i++) values[i] = -std::numeric_limits<float>::infinity(), columns[i] = 0;
   for (int64_t start = 0; start < s.vocabulary; start += 64) {
     const int64_t end = std::min(start + 64, s.vocabulary);
-    float block = logits[start];
-#pragma omp simd reduction(max : block)
-    for (int64_t i = start; i < end; i++) block = std::max(block, logits[i]);
-    if (!(block > values[k - 1])) continue;
+    if (!(largest_of(logits + start, end - start) > values[k - 1])) continue;
     for (int64_t i = start; i < end; i++) {
       if (!(logits[i] > values[k - 1])) continue;
       int64_t place = k - 1;
@@ -565,7 +646,7 @@ void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* colu
       values[place] = logits[i], columns[place] = i;
     }
   }
-  for (int64_t i = 0; i < k; i++) values[i] -= total;
+  for (int64_t i = 0; i < k; i++) values[i] -= normaliser;
 }
 
 void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k, float* values, int64_t* columns) {
@@ -573,19 +654,15 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
   const Shape& s = engine.shape;
   const int64_t rows = static_cast<int64_t>(batch.sentences.size()), e = s.d_model;
   const int64_t now = static_cast<int64_t>(batch.places.size());
-  const bool alone = rows <= 2;
-  batch.space.resize(s, rows, alone ? batch.threads : 1, engine.projection.stride());
-  std::vector<int64_t> times(rows, now);
+  std::vector<int64_t> times(rows, now), cuts(rows + 1);
   std::vector<int32_t> here(rows);
-  for (int64_t row = 0; row < rows; row++) here[row] = static_cast<int32_t>(row);
+  for (int64_t row = 0; row < rows; row++) here[row] = static_cast<int32_t>(row), cuts[row + 1] = row + 1;
   batch.places.push_back(std::move(here));
   for (auto& layer : batch.own) layer.emplace_back(rows * 2 * e);
-#pragma omp parallel num_threads(batch.threads)
-  {
-    const Team team = this_team();
-    const Worker worker(engine, batch.space, team, rows, alone);
+  const int64_t width = engine.projection.stride();
+  in_parallel(s, batch.threads, batch.spaces, cuts, width, [&](const Worker& worker, int64_t first, int64_t count) {
     std::vector<float> scores;
-    worker.embed(engine.target_embedding, tokens, positions, times.data(), engine.decoder_norms);
+    worker.embed(engine.target_embedding, tokens + first, positions, times.data(), engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];
       const auto& own = batch.own[layer];
@@ -593,29 +670,29 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
       const int64_t cross_stride = part[3].stride();
       worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
         const auto key = [&](int64_t i) {
-          return i == now ? query + e : own[i].get() + batch.places[i][row] * 2 * e;
+          return i == now ? query + e : own[i].get() + batch.places[i][first + row] * 2 * e;
         };
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, now + 1, key, value, scores, context);
         // Where every thread has all rows, the first one writes for all; nobody reads it in this step.
-        if (!alone || team.thread == 0) std::memcpy(own[now].get() + row * 2 * e, query + e, 2 * e * sizeof(float));
+        if (worker.writes()) std::memcpy(own[now].get() + (first + row) * 2 * e, query + e, 2 * e * sizeof(float));
       });
       worker.residual(part[1], engine.decoder_norms, 3 * layer);
       worker.attention(part[2], part[4], [&](int64_t row, const float* query, float* context) {
-        const int64_t first = batch.starts[batch.sentences[row]];
-        const auto key = [&](int64_t i) { return cross + (first + i) * cross_stride; };
+        const int64_t sentence = batch.sentences[first + row], begin = batch.starts[sentence];
+        const auto key = [&](int64_t i) { return cross + (begin + i) * cross_stride; };
         const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, batch.starts[batch.sentences[row] + 1] - first, key, value, scores, context);
+        attend_row(s, query, batch.starts[sentence + 1] - begin, key, value, scores, context);
       });
       worker.residual(part[4], engine.decoder_norms, 3 * layer + 1);
       worker.feed_forward(part[5], part[6]);
       worker.residual(part[6], engine.decoder_norms, 3 * layer + 2);
     }
     worker.multiply(engine.projection, worker.input());
-    const Range mine = team.share(rows);
+    const Range mine = worker.team().share(count);
     for (int64_t row = mine.begin; row < mine.end; row++)
-      best(s, worker.product() + row * engine.projection.stride(), k, values + row * k, columns + row * k);
-  }
+      best(s, worker.product() + row * width, k, values + (first + row) * k, columns + (first + row) * k);
+  });
 }
 
 }  // namespace
