@@ -30,7 +30,10 @@ namespace {
 
 constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
 constexpr int64_t kLanes = 16;
-constexpr int64_t kRowsApart = 8;  // rows a thread, from which threads share nothing
+// Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
+// caches.
+constexpr int64_t kRowsApart = 8, kRowsApartUncached = 32;
+constexpr int64_t kCachedBytes = 16 << 20;
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
 
@@ -254,7 +257,7 @@ class Linear {
     }
   }
 
-  int64_t outputs() const { return outputs_; }
+  int64_t size() const { return inputs_ * outputs_; }
   int64_t stride() const { return panels_ * kColumns; }
 
   // Writes this thread's panels of x W^T + b; rows of `out` are stride() apart. The caller waits.
@@ -372,6 +375,7 @@ struct Engine {
   std::vector<Norm> encoder_norms, decoder_norms;
   const float* source_embedding;
   const float* target_embedding;
+  int64_t rows_apart;
 };
 
 // What one sub-layer hands to the next, for M rows. With very few rows every thread computes them all for itself
@@ -570,10 +574,11 @@ Team this_team() {
 // Runs `work(team, workspace, first row, number of rows)` on all rows. With many rows each thread has some of its own and
 // never waits for the others; with few they share every product. `cuts` are the rows at which work may be divided.
 template <class Work>
-void in_parallel(const Shape& shape, int threads, std::vector<Workspace>& spaces, const std::vector<int64_t>& cuts,
+void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spaces, const std::vector<int64_t>& cuts,
                  int64_t width, const Work& work) {
+  const Shape& shape = engine.shape;
   const int64_t rows = cuts.back(), parts = static_cast<int64_t>(cuts.size()) - 1;
-  const bool apart = threads > 1 && rows >= kRowsApart * threads && parts >= threads;
+  const bool apart = threads > 1 && rows >= engine.rows_apart * threads && parts >= threads;
   const bool alone = rows <= 2;
   spaces.resize(threads);
   if (!apart) spaces[0].resize(shape, rows, alone ? threads : 1, width);
@@ -603,7 +608,7 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
   for (int64_t layer = 0; layer < s.decoder_layers; layer++)
     batch.cross.emplace_back(rows * engine.decoder[layer * 7 + 3].stride());
   std::vector<Workspace> spaces;
-  in_parallel(s, batch.threads, spaces, batch.starts, 0, [&](const Worker& worker, int64_t first, int64_t count) {
+  in_parallel(engine, batch.threads, spaces, batch.starts, 0, [&](const Worker& worker, int64_t first, int64_t count) {
     std::vector<float> scores;
     worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
@@ -660,7 +665,7 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
   batch.places.push_back(std::move(here));
   for (auto& layer : batch.own) layer.emplace_back(rows * 2 * e);
   const int64_t width = engine.projection.stride();
-  in_parallel(s, batch.threads, batch.spaces, cuts, width, [&](const Worker& worker, int64_t first, int64_t count) {
+  in_parallel(engine, batch.threads, batch.spaces, cuts, width, [&](const Worker& worker, int64_t first, int64_t count) {
     std::vector<float> scores;
     worker.embed(engine.target_embedding, tokens + first, positions, times.data(), engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
@@ -738,6 +743,10 @@ void* locant_engine(const Shape* shape, const float* const* weights, const float
   stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
   stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
   engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->int8);
+  int64_t numbers = engine->projection.size();
+  for (const auto& linear : engine->decoder) numbers += linear.size();
+  const int64_t bytes = numbers * (shape->int8 ? 1 : 4);
+  engine->rows_apart = bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
   return engine.release();
 } catch (const std::bad_alloc&) {
   return nullptr;
