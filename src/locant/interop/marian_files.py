@@ -1,9 +1,10 @@
-"""Reading the files of a Marian folder in Hugging Face's format, without running code from it."""
+"""Reading the files of a Marian or M2M-100 folder in Hugging Face's format, without running code from it."""
 
 from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -16,7 +17,24 @@ from locant.settings import Settings
 
 
 class MarianConfig(Settings):
-    """What matters of Marian's ``config.json``, with the defaults of ``transformers``, which leaves them out."""
+    """What matters of Marian's ``config.json``, with the defaults of ``transformers``, which leaves them out.
+
+    Attributes:
+        model_type: What ``config.json`` calls this kind of model.
+        title: Its name in messages.
+        norm: Where its layer norms stand, as in Locant's configuration.
+        tables: The tensors that hold its sinusoid, where the weights do.
+        has_bias: Whether its logits have a bias.
+    """
+
+    model_type: ClassVar[str] = "marian"
+    title: ClassVar[str] = "Marian"
+    norm: ClassVar[Literal["post", "pre"]] = "post"
+    tables: ClassVar[tuple[str, ...]] = (
+        "model.encoder.embed_positions.weight",
+        "model.decoder.embed_positions.weight",
+    )
+    has_bias: ClassVar[bool] = True
 
     vocab_size: int = 58101
     decoder_vocab_size: int | None = None
@@ -44,9 +62,23 @@ class MarianConfig(Settings):
         own = None if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
         return own or self.vocab_size
 
+    @property
+    def position_options(self) -> dict[str, Any]:
+        """Options of Locant's sinusoidal scheme."""
+        return {"dialect": "concatenated"}
 
-def read_config(folder: Path) -> MarianConfig:
-    """Read ``config.json``.
+
+_LANGUAGE_TOKENS = (
+    " M2M-100 and NLLB expect a token for its language in front of every source and as the first of every translation, "
+    "and Locant's tokenizers and searches have no such tokens. The weights alone can be read, in Python, by "
+    "locant.interop.import_m2m100_weights."
+)
+
+Config = TypeVar("Config", bound=MarianConfig)
+
+
+def read_config(folder: Path, kind: type[Config]) -> Config:
+    """Read ``config.json`` as that of one kind of model.
 
     Raises:
         CheckpointError: The folder or the file is missing, or it is not JSON.
@@ -56,10 +88,13 @@ def read_config(folder: Path) -> MarianConfig:
         raise CheckpointError(f"There is no folder {folder}.")
     path = folder / "config.json"
     data = read_json(path)
-    kind = data.get("model_type") if isinstance(data, dict) else None
-    if kind != "marian":
-        raise ConfigError(f"{path} describes a model of type {kind!r}; only 'marian' can be imported.")
-    config = MarianConfig.parse({key: data[key] for key in MarianConfig.model_fields if key in data}, str(path))
+    found = data.get("model_type") if isinstance(data, dict) else None
+    if found != kind.model_type:
+        raise ConfigError(
+            f"{path} describes a model of type {found!r}; only '{kind.model_type}' can be imported."
+            f"{_LANGUAGE_TOKENS if found == 'm2m_100' else ''}"
+        )
+    config = kind.parse({key: data[key] for key in kind.model_fields if key in data}, str(path))
     special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     size = min(config.vocab_size, config.target_size)
     if not all(0 <= index < size for index in special):

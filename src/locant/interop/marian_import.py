@@ -24,7 +24,6 @@ from locant.transformer import Transformer, TransformerConfig
 _FEED_FORWARDS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SOURCE, _TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
 def import_marian(folder: Path | str, run: Path | str) -> list[str]:
@@ -45,15 +44,12 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     """
     folder, run = Path(folder), Path(run)
     require_new_folder(run)
-    marian = read_config(folder)
-    _require_locant(marian)
+    marian = read_config(folder, MarianConfig)
+    require_expressible(marian)
     special = Special(marian.pad_token_id, marian.decoder_start_token_id, marian.eos_token_id)
     source, target = read_sides(folder, special, marian.vocab_size, marian.target_size)
     weights = read_weights(folder)
-    try:
-        model = build_model(weights, marian, source.rows, target.rows)
-    except KeyError as error:
-        raise CheckpointError(f"The weights in {folder} lack the tensor {error}.") from None
+    model = build_model(folder, weights, marian, source.rows, target.rows)
     decoding, notes = _decoding(folder, marian)
     with replacing_folder(run) as temporary:
         save_model_folder(
@@ -77,21 +73,47 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
 
 
 def build_model(
-    weights: dict[str, Tensor], marian: MarianConfig, source_rows: list[int], target_rows: list[int]
+    folder: Path, weights: dict[str, Tensor], marian: MarianConfig, source_rows: list[int], target_rows: list[int]
 ) -> Transformer:
-    """Return the Locant model of Marian's weights.
+    """Return the Locant model of the weights of a Marian model, or of one whose modules have Marian's names.
 
     Args:
+        folder: Where they came from, for messages.
         weights: Tensors by Marian's names, float32.
         marian: The configuration.
         source_rows: Marian's id of each of Locant's source ids.
         target_rows: Likewise of the target.
 
     Raises:
-        KeyError: A tensor is missing.
         ConfigError: A tensor is of no module that Locant knows, or Locant cannot express the model.
-        CheckpointError: A tensor has another shape than the configuration says.
+        CheckpointError: A tensor is missing, or has another shape than the configuration says.
     """
+    try:
+        return _build(weights, marian, source_rows, target_rows)
+    except KeyError as error:
+        raise CheckpointError(f"The weights in {folder} lack the tensor {error}.") from None
+
+
+def require_expressible(marian: MarianConfig) -> None:
+    """Raise ConfigError unless Locant can express the model."""
+    if marian.activation_function not in _FEED_FORWARDS:
+        raise ConfigError(
+            f"The model's activation is '{marian.activation_function}', which Locant's feed-forward does not have. "
+            f"Models with {', '.join(_FEED_FORWARDS)} can be imported."
+        )
+    for what, encoder, decoder in (
+        ("attention_heads", marian.encoder_attention_heads, marian.decoder_attention_heads),
+        ("ffn_dim", marian.encoder_ffn_dim, marian.decoder_ffn_dim),
+    ):
+        if encoder != decoder:
+            raise ConfigError(
+                f"The model has encoder_{what} {encoder} but decoder_{what} {decoder}; Locant has one number for both."
+            )
+
+
+def _build(
+    weights: dict[str, Tensor], marian: MarianConfig, source_rows: list[int], target_rows: list[int]
+) -> Transformer:
     source = _first(weights, _SOURCE, _SHARED, *((_TARGET, _OUTPUT) if marian.share_encoder_decoder_embeddings else ()))
     target = _first(weights, _TARGET, _SHARED, _OUTPUT)
     output = _first(weights, _OUTPUT, _TARGET, _SHARED)
@@ -122,13 +144,14 @@ def build_model(
             "attention_dropout": marian.attention_dropout,
             "feed_forward_dropout": marian.activation_dropout,
             "feed_forward": _FEED_FORWARDS[marian.activation_function],
-            "position_options": {"dialect": "concatenated"},
+            "norm": marian.norm,
+            "position_options": marian.position_options,
             "share_embeddings": torch.equal(source, target),
             "tie_output": not has_bias and torch.equal(target, output),
         },
         "config.json",
     )
-    _require_known(weights, config)
+    _require_known(weights, marian, config)
     state = from_marian(weights, config)
     if has_bias:
         norm = f"decoder.layers.{config.decoder_layers - 1}.residuals.2.norm"
@@ -146,35 +169,24 @@ def build_model(
     return model
 
 
-def _require_locant(marian: MarianConfig) -> None:
-    """Raise ConfigError unless Locant can express the model."""
-    if marian.activation_function not in _FEED_FORWARDS:
-        raise ConfigError(
-            f"The model's activation is '{marian.activation_function}', which Locant's feed-forward does not have. "
-            f"Models with {', '.join(_FEED_FORWARDS)} can be imported."
-        )
-    for what, encoder, decoder in (
-        ("attention_heads", marian.encoder_attention_heads, marian.decoder_attention_heads),
-        ("ffn_dim", marian.encoder_ffn_dim, marian.decoder_ffn_dim),
-    ):
-        if encoder != decoder:
-            raise ConfigError(
-                f"The model has encoder_{what} {encoder} but decoder_{what} {decoder}; Locant has one number for both."
-            )
-
-
-def _require_known(weights: dict[str, Tensor], config: TransformerConfig) -> None:
-    """Raise ConfigError where the weights hold more than Marian's modules, or another table of positions."""
-    names = {f"{name}.{part}" for module in modules(config) for name in module.marian for part in ("weight", "bias")}
-    unknown = sorted(weights.keys() - names - {_SOURCE, _TARGET, _SHARED, _OUTPUT, _BIAS, *_TABLES})
+def _require_known(weights: dict[str, Tensor], marian: MarianConfig, config: TransformerConfig) -> None:
+    """Raise ConfigError where the weights hold more than the model's modules, or another table of positions."""
+    known = {f"{name}.{part}" for module in modules(config) for name in module.marian for part in ("weight", "bias")}
+    known |= {_SOURCE, _TARGET, _SHARED, _OUTPUT, *marian.tables}
+    if marian.has_bias:
+        known.add(_BIAS)
+    unknown = sorted(weights.keys() - known)
     if unknown:
-        raise ConfigError(f"The weights hold '{unknown[0]}', which no part of a Marian model in Hugging Face has.")
-    for name in _TABLES:
+        raise ConfigError(f"The weights hold '{unknown[0]}', which no {marian.title} model in Hugging Face has.")
+    options = marian.position_options
+    start = options.get("start", 0)
+    for name in marian.tables:
         table = weights.get(name)
         if table is not None:
-            expected = sinusoid_table(torch.arange(len(table)), config.d_model, dialect="concatenated")
-            if table.shape != expected.shape or not torch.allclose(table, expected, atol=2e-3):
-                raise ConfigError(f"'{name}' is not Marian's sinusoid, so its positions cannot be imported.")
+            used = table[start:]
+            expected = sinusoid_table(torch.arange(len(used)) + start, config.d_model, dialect=options["dialect"])
+            if used.shape != expected.shape or not torch.allclose(used, expected, atol=2e-3):
+                raise ConfigError(f"'{name}' is not {marian.title}'s sinusoid, so its positions cannot be imported.")
 
 
 def _first(weights: dict[str, Tensor], *names: str) -> Tensor:

@@ -43,10 +43,10 @@ class Module:
 
 
 def modules(config: TransformerConfig) -> Iterator[Module]:
-    """Yield every module with weight and bias of a post-norm model; the embeddings and the output are not among them.
+    """Yield every module with weight and bias; the embeddings and the output are not among them.
 
     Args:
-        config: Says how many layers there are.
+        config: Says how many layers there are, and whether each stack ends in a layer norm (pre-norm, as in M2M-100).
     """
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for index in range(layers):
@@ -65,6 +65,8 @@ def modules(config: TransformerConfig) -> Iterator[Module]:
             yield Module(f"{own}.feed_forward.outer", (f"{other}.fc2",), "writes")
             for place, norm in enumerate(norms):
                 yield Module(f"{own}.residuals.{place}.norm", (f"{other}.{norm}",), "writes")
+        if config.norm == "pre":
+            yield Module(f"{stack}.norm", (f"model.{stack}.layer_norm",), "writes")
 
 
 def concatenated_order(dim: int) -> Tensor:

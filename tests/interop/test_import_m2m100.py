@@ -1,0 +1,171 @@
+"""Imported weights against ``M2M100ForConditionalGeneration``."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer
+
+from locant.cli import main
+from locant.errors import CheckpointError, ConfigError
+from locant.interop import import_m2m100_weights, import_marian
+
+LENGTHS = [7, 1, 12, 4]
+
+
+def m2m100_folder(folder: Path, *, pickled: bool = False, **changes: object) -> M2M100ForConditionalGeneration:
+    """Write a random model in which no parameter is 0 or 1."""
+    torch.manual_seed(0)
+    config = M2M100Config.from_dict(
+        {
+            "vocab_size": 50,
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 40,
+            "decoder_ffn_dim": 40,
+            "max_position_embeddings": 64,
+            "init_std": 0.2,
+            **changes,
+        }
+    )
+    model = M2M100ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "layer_norm" in name or "bias" in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return model
+
+
+def sources(pad: int, vocab_size: int, *, left: bool) -> tuple[Tensor, Tensor]:
+    """Rows of different lengths, padded on one side, and their attention mask; no real token is the padding's."""
+    draw = torch.Generator().manual_seed(1)
+    ids, mask = torch.full((len(LENGTHS), 12), pad), torch.zeros(len(LENGTHS), 12, dtype=torch.long)
+    for row, length in enumerate(LENGTHS):
+        place = slice(12 - length, 12) if left else slice(length)
+        tokens = torch.randint(0, vocab_size - 1, (length,), generator=draw)
+        ids[row, place], mask[row, place] = tokens + (tokens >= pad), 1
+    return ids, mask
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"pickled": True, "activation_function": "gelu"},
+        {"scale_embedding": False, "activation_function": "swish"},
+        {"tie_word_embeddings": False, "encoder_layers": 1, "decoder_layers": 3},
+        {"pad_token_id": 0, "d_model": 30, "encoder_attention_heads": 3, "decoder_attention_heads": 3},
+        {"pad_token_id": 9, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "vocab_size": 23},
+        {"max_position_embeddings": 4},
+    ],
+    ids=str,
+)
+def test_logits_are_equal_whatever_the_padding(changes, tmp_path):
+    other = m2m100_folder(tmp_path, **changes)
+    model = import_m2m100_weights(tmp_path)
+    pad, size = other.config.pad_token_id, other.config.vocab_size
+    written, written_mask = sources(pad, size, left=False)
+    right, mask = sources(pad, size, left=False)
+    left, left_mask = sources(pad, size, left=True)
+    rubbish = torch.where(mask.bool(), right, torch.randint_like(right, size))
+    real = written_mask.bool()
+    with torch.no_grad():
+        found = model(rubbish, torch.tensor(LENGTHS), written.flip(0))[real.flip(0)]
+        for ids, attention in ((right, mask), (left, left_mask)):
+            expected = other(input_ids=ids, attention_mask=attention, decoder_input_ids=written.flip(0)).logits
+            assert (found - expected[real.flip(0)]).abs().max() < 1e-4
+    assert expected.std() > 0.1
+    assert model.config.norm == "pre"
+    assert model.config.position_options == {"dialect": "tensor2tensor", "start": pad + 1}
+    assert model.config.tie_output == changes.get("scale_embedding", changes.get("tie_word_embeddings", True))
+
+
+def test_greedy_translations_between_two_languages_are_equal(joint, tmp_path):
+    (tmp_path / "spm").write_bytes(joint.source.model)
+    pieces = [joint.source.piece(index) for index in range(4, joint.source.vocab_size)]
+    rows = ["<s>", "<pad>", "</s>", "<unk>", *random.Random(0).sample(pieces, len(pieces))]
+    (tmp_path / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(rows)}))
+    tokenizer = M2M100Tokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "spm"), src_lang="en")
+    other = m2m100_folder(tmp_path / "m2m", vocab_size=tokenizer.get_lang_id("zu") + 9)
+    model = import_m2m100_weights(tmp_path / "m2m")
+
+    batch = tokenizer(["kalo mir", "tenbu shi grano", "ka"], return_tensors="pt", padding=True)
+    assert (batch["input_ids"][:, 0] == tokenizer.get_lang_id("en")).all()
+    end, language = tokenizer.eos_token_id, tokenizer.get_lang_id("fr")
+    expected = other.generate(
+        **batch, forced_bos_token_id=language, num_beams=1, do_sample=False, min_new_tokens=12, max_new_tokens=12
+    )
+    lengths = batch["attention_mask"].sum(1)
+    with torch.no_grad():
+        cache = model.start(model.encode(batch["input_ids"], lengths), lengths)
+        new = torch.tensor([[end, language]]).expand(len(lengths), -1)
+        found = new
+        while found.shape[1] < expected.shape[1]:
+            logits = model.step(new, cache)[:, -1]
+            logits[:, end] = -torch.inf
+            new = logits.argmax(-1, keepdim=True)
+            found = torch.cat((found, new), dim=1)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"activation_function": "gelu_new"}, "activation is 'gelu_new'"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads 4 but decoder_attention_heads 2"),
+        ({"decoder_ffn_dim": 48}, "encoder_ffn_dim 40 but decoder_ffn_dim 48"),
+        ({"d_model": 33, "encoder_attention_heads": 3, "decoder_attention_heads": 3}, "need an even width"),
+    ],
+)
+def test_what_locant_cannot_express_is_refused(changes, reason, tmp_path):
+    m2m100_folder(tmp_path, **changes)
+    with pytest.raises(ConfigError, match=reason):
+        import_m2m100_weights(tmp_path)
+
+
+def test_a_model_folder_is_refused_with_the_reason(tmp_path, capsys):
+    m2m100_folder(tmp_path / "m2m")
+    with pytest.raises(ConfigError, match="expect a token for its language in front of every source"):
+        import_marian(tmp_path / "m2m", tmp_path / "run")
+    assert main(["import", str(tmp_path / "m2m"), "--output", str(tmp_path / "run")]) == 2
+    assert "locant.interop.import_m2m100_weights" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["m2m"]
+
+
+def test_other_models_and_missing_files_are_named(tmp_path):
+    with pytest.raises(CheckpointError, match="There is no folder"):
+        import_m2m100_weights(tmp_path / "m2m")
+    m2m100_folder(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
+        import_m2m100_weights(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
+    with pytest.raises(ConfigError, match="type 'marian'; only 'm2m_100'"):
+        import_m2m100_weights(tmp_path)
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    model = m2m100_folder(tmp_path, pickled=True)
+    path, state = tmp_path / "pytorch_model.bin", model.state_dict()
+    table = model.model.encoder.embed_positions.weights
+    torch.save({**state, "model.encoder.embed_positions.weights": table}, path)
+    assert import_m2m100_weights(tmp_path).config.d_model == 32
+    torch.save({**state, "model.encoder.embed_positions.weights": table.roll(1, 0)}, path)
+    with pytest.raises(ConfigError, match="is not M2M-100's sinusoid"):
+        import_m2m100_weights(tmp_path)
+    torch.save({**state, "final_logits_bias": torch.zeros(1, 50)}, path)
+    with pytest.raises(ConfigError, match="hold 'final_logits_bias'"):
+        import_m2m100_weights(tmp_path)
+    torch.save({name: value for name, value in state.items() if name != "model.decoder.layer_norm.bias"}, path)
+    with pytest.raises(CheckpointError, match=r"lack the tensor 'model\.decoder\.layer_norm\.bias'"):
+        import_m2m100_weights(tmp_path)
