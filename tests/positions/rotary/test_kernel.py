@@ -21,15 +21,20 @@ pytestmark = pytest.mark.skipif(
 LAYOUTS = ["half", "interleaved"]
 
 
+def forget() -> None:
+    load_library.cache_clear()
+    kernel.load_kernel.cache_clear()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        load_library.cache_clear()
+        forget()
         compile_rotations()
         yield
         compile_rotations(False)
-        load_library.cache_clear()
+        forget()
 
 
 def heads(*shape: int, seed: int = 0) -> Tensor:
@@ -120,13 +125,22 @@ def test_other_schemes_and_dtypes() -> None:
     compile_rotations()
 
 
+def test_it_goes_on_when_libraries_are_loaded_anew() -> None:
+    """Addresses are wider than what C takes an integer for unless it is told."""
+    x = heads(1, 2, 6, 16)
+    first = Rotary(16).rotate(x, x, torch.arange(6), torch.arange(6))[0]
+    load_library.cache_clear()
+    again = Rotary(16).rotate(x, x, torch.arange(6), torch.arange(6))[0]
+    assert torch.equal(first, again)
+
+
 def test_a_build_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    load_library.cache_clear()
+    forget()
     kernel.load_kernel()
     (library,) = (tmp_path / "locant").iterdir()
     monkeypatch.setattr(compiler, "_build", None)
-    load_library.cache_clear()
+    forget()
     kernel.load_kernel()
     assert library.name.startswith("rotation-")
 
@@ -136,7 +150,7 @@ def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.Monke
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)
-    load_library.cache_clear()
+    forget()
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(ConfigError, match=r"could not build rotation.cpp\. It said: out of order"):
         compile_rotations()
@@ -150,6 +164,6 @@ def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_cache_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    load_library.cache_clear()
+    forget()
     with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
         compile_rotations()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_ro
 _Layout = ctypes.c_int64 * 15
 
 
+@cache
 def load_kernel() -> ctypes.CDLL:
     """Build the kernel, unless that was done before, and load it.
 
@@ -50,7 +52,7 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor, *, interleaved: bool) -> Ten
     layout = _Layout(
         batch, heads, length, features, cosine.shape[-1], *x.stride()[:3], *out.stride()[:3], *tables[0], *tables[1]
     )
-    function = getattr(load_library("locant.positions.rotary", "rotation.cpp"), _FUNCTIONS[x.dtype])
+    function = getattr(load_kernel(), _FUNCTIONS[x.dtype])
     function(x.data_ptr(), out.data_ptr(), cosine.data_ptr(), sine.data_ptr(), layout, interleaved)
     return out
 
