@@ -7,6 +7,7 @@ import json
 import math
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,20 @@ from locant.app.explorer.contexts import inspect_text, layer_pictures, pictures,
 from locant.app.explorer.encodings import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
 from locant.app.explorer.encodings import pictures as scheme_pictures
 from locant.app.explorer.limits import choice, number, text, whole
-from locant.app.explorer.panels import Clocks, Curves, Matrix, Panel, Strips, as_csv
+from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Picture, Strips
+from locant.app.explorer.tables import as_csv
 from locant.errors import LocantError, MissingExtraError, UsageError
 
-SMALL = Knobs(16, 20, 500.0, 3)
+SMALL = Knobs(16, 20, 500.0, 3, 2)
 RATES = 500.0 ** (-np.arange(8) / 8)
 
 
+def computed(pictures: Mapping[str, Picture]) -> dict[str, Panel]:
+    return {name: picture.panel() for name, picture in pictures.items()}
+
+
 def matrix(scheme: str, name: str = "heatmap", knobs: Knobs = SMALL) -> np.ndarray:
-    panel = scheme_pictures(scheme, knobs)[name]
+    panel = scheme_pictures(scheme, knobs)[name].panel()
     assert isinstance(panel, Matrix)
     return panel.values
 
@@ -41,8 +47,8 @@ def curves(panel: Panel) -> Curves:
 
 
 def test_sinusoids() -> None:
-    shown = scheme_pictures("sinusoidal", SMALL)
-    assert list(shown) == ["heatmap", "distance", "products", "waves", "clocks"]
+    shown = computed(scheme_pictures("sinusoidal", SMALL))
+    assert list(shown) == list(PICTURES)
     angles = np.arange(20)[:, None] * RATES
     np.testing.assert_allclose(matrix("sinusoidal")[:, 0::2], np.sin(angles), atol=1e-7)
     np.testing.assert_allclose(matrix("sinusoidal")[:, 1::2], np.cos(angles), atol=1e-7)
@@ -62,7 +68,7 @@ def test_sinusoids() -> None:
 
 def test_rotary() -> None:
     np.testing.assert_allclose(matrix("rotary"), np.cos(np.arange(20)[:, None] * RATES), atol=1e-7)
-    decay = curves(scheme_pictures("rotary", SMALL)["distance"]).lines
+    decay = curves(scheme_pictures("rotary", SMALL)["distance"].panel()).lines
     np.testing.assert_allclose(decay["equal query and key"], np.cos(np.arange(20)[:, None] * RATES).mean(1), atol=1e-7)
     sums = [abs(sum(np.exp(1j * 7 * rate) for rate in RATES[:j])) for j in range(1, 9)]
     assert decay["decay of the bound"][7] == pytest.approx(sum(sums) / sum(range(1, 9)), rel=1e-9)
@@ -75,12 +81,88 @@ def test_alibi() -> None:
 
 @pytest.mark.parametrize("scheme", BIAS_SCHEMES)
 def test_each_bias_is_its_own(scheme: str) -> None:
-    assert scheme_pictures(scheme, SMALL)["heatmap"].title.casefold().startswith(scheme)
+    assert scheme_pictures(scheme, SMALL)["heatmap"].panel().title.casefold().startswith(scheme)
 
 
 def test_numbers_and_digits() -> None:
     assert matrix("index")[:, 0].tolist() == list(range(20))
     assert ["".join(f"{bit:.0f}" for bit in row[4::-1]) for row in matrix("binary")] == [f"{p:05b}" for p in range(20)]
+
+
+def odometer(scheme: str, knobs: Knobs) -> Odometer:
+    panel = scheme_pictures(scheme, knobs)["odometer"].panel()
+    assert isinstance(panel, Odometer)
+    return panel
+
+
+@pytest.mark.parametrize(
+    ("position", "length", "expected"),
+    [(50, 101, range(44, 57)), (3, 20, range(13)), (19, 20, range(7, 20)), (4, 5, range(5))],
+)
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary", "binary"])
+def test_the_odometer(scheme: str, position: int, length: int, expected: range) -> None:
+    panel = odometer(scheme, Knobs(40, length, 500.0, position, 2))
+    assert panel.marked == position
+    assert panel.positions.tolist() == list(expected)
+    written = [[str(one) for one in expected], [f"{one:b}" for one in expected]]
+    widths = len(f"{length - 1}"), len(f"{length - 1:b}")
+    for digits, numerals, width in zip((panel.digits, panel.bits), written, widths, strict=True):
+        assert ["".join(map(str, row)) for row in digits] == [one.zfill(width) for one in numerals]
+    if scheme == "binary":
+        assert panel.sine.shape == panel.cosine.shape == (len(expected), 0)
+        return
+    assert panel.pairs.tolist() == [0, 3, 5, 8, 11, 14, 16, 19]
+    rates = 500.0 ** (-panel.pairs / 20)
+    np.testing.assert_allclose(panel.sine, np.sin(np.outer(expected, rates)), atol=1e-6)
+    np.testing.assert_allclose(panel.cosine, np.cos(np.outer(expected, rates)), atol=1e-6)
+    np.testing.assert_allclose(panel.wavelengths, 2 * np.pi / rates)
+
+
+def test_the_bits_of_the_odometer_are_the_binary_code() -> None:
+    panel = odometer("binary", SMALL)
+    np.testing.assert_array_equal(panel.bits[:, ::-1], matrix("binary")[panel.positions, :5])
+
+
+@pytest.mark.parametrize("offset", [1, 2, 44, 1024])
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary"])
+def test_the_circle(scheme: str, offset: int) -> None:
+    panel = scheme_pictures(scheme, Knobs(16, 20, 500.0, 3, offset))["circle"].panel()
+    assert isinstance(panel, Circle)
+    places = np.array([3, 4, 5])
+    assert panel.positions.tolist() == places.tolist()
+    np.testing.assert_allclose(panel.codes, np.column_stack((np.sin(places), np.cos(places))), atol=1e-7)
+    # Vaswani et al. 2017, section 3.5: the addition theorems of sine and cosine.
+    turn = [[math.cos(offset), math.sin(offset)], [-math.sin(offset), math.cos(offset)]]
+    np.testing.assert_allclose(panel.matrix, turn, atol=1e-12)
+    ahead = np.column_stack((np.sin(places + offset), np.cos(places + offset)))
+    np.testing.assert_allclose(panel.turned, ahead, atol=1e-6)
+    np.testing.assert_allclose(panel.ahead, ahead, atol=1e-6)
+    np.testing.assert_allclose(panel.angles, places)
+    assert panel.turn == pytest.approx(offset)
+    written = chart(panel)["layout"]["annotations"][-1]["text"].replace("\N{MINUS SIGN}", "-")
+    assert f"[ {turn[0][0]:+.3f}  {turn[0][1]:+.3f} ;  {turn[1][0]:+.3f}  {turn[1][1]:+.3f} ]" in written
+    head, numbers = parsed(panel)
+    csv_of = dict(zip(head, numbers.T, strict=True))
+    np.testing.assert_allclose(csv_of["cosine at p + k"], np.cos(places + offset), atol=1e-6)
+    np.testing.assert_allclose(csv_of["M_k, row 2, column 1"], -math.sin(offset), atol=1e-12)
+
+
+def test_only_some_schemes_have_an_odometer_and_a_circle() -> None:
+    having = {scheme: set(scheme_pictures(scheme, SMALL)) & {"odometer", "circle"} for scheme in SHOWN_SCHEMES}
+    both = {"odometer", "circle"}
+    expected = {"sinusoidal": both, "rotary": both, "binary": {"odometer"}}
+    assert {scheme: found for scheme, found in having.items() if found} == expected
+
+
+@pytest.mark.parametrize("scheme", SHOWN_SCHEMES)
+def test_a_picture_has_another_key_exactly_where_a_knob_changes_it(scheme: str) -> None:
+    before = scheme_pictures(scheme, SMALL)
+    for changed in (Knobs(16, 20, 500.0, 4, 2), Knobs(16, 20, 500.0, 3, 5), Knobs(18, 40, 600.0, 3, 2)):
+        after = scheme_pictures(scheme, changed)
+        for name in before:
+            panels = before[name].panel(), after[name].panel()
+            one, other = ((as_csv(panel), getattr(panel, "marked", None)) for panel in panels)
+            assert (before[name].key == after[name].key) == (one == other), name
 
 
 def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
@@ -90,7 +172,7 @@ def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
 
 @pytest.mark.parametrize("scheme", SHOWN_SCHEMES)
 def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
-    for name, panel in scheme_pictures(scheme, SMALL).items():
+    for name, panel in computed(scheme_pictures(scheme, SMALL)).items():
         assert name in PICTURES
         drawn = json.loads(json.dumps(chart(panel)))
         assert drawn["data"]
@@ -128,7 +210,7 @@ def test_the_picture_of_one_number_everywhere() -> None:
 def test_scalings() -> None:
     head, base, trained, factor = 64, 10000.0, 4096, 8.0
     models = scaled_models(head, base, trained, int(trained * factor))
-    slowed = curves(pictures(models)["slowed"]).lines
+    slowed = curves(pictures(head, base, trained, int(trained * factor))["slowed"].panel()).lines
     pair = np.arange(head // 2)
     assert list(slowed) == ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
     np.testing.assert_allclose(slowed["none"], 1)
@@ -231,30 +313,41 @@ def test_only_short_texts_pass(value: Any) -> None:
 
 def test_values_that_contradict_a_scheme() -> None:
     with pytest.raises(LocantError, match="even width"):
-        scheme_pictures("sinusoidal", Knobs(7, 20, 10000.0, 3))
+        scheme_pictures("sinusoidal", Knobs(7, 20, 10000.0, 3, 2))
     with pytest.raises(LocantError, match="16 known positions"):
-        scheme_pictures("binary", Knobs(4, 20, 10000.0, 3))
+        scheme_pictures("binary", Knobs(4, 20, 10000.0, 3, 2))
     with pytest.raises(UsageError, match="Marked position must be a whole number from 0 to 19; got 20"):
-        Knobs.of_page(16, 20, 10000, 20)
+        Knobs.of_page(16, 20, 10000, 20, 2)
+    with pytest.raises(UsageError, match="Offset k must be a whole number from 1 to 1,024; got 0"):
+        Knobs.of_page(16, 20, 10000, 3, 0)
     with pytest.raises(UsageError, match="Wanted length must be a whole number from 4,096"):
         scaled_models(128, 10000, 4096, 2048)
     with pytest.raises(UsageError, match="Head size must be even"):
         scaled_models(127, 10000, 4096, 8192)
 
 
-def ask(app: Any, values: list[Any]) -> dict[str, Any]:
+def ask(app: Any, values: list[Any], view: Any = PICTURES, drawn: Any = None) -> dict[str, Any]:
     """What the page's own request says, with any values in it."""
-    names = ("scheme", "width", "length", "base", "position")
+    names = ("scheme", "width", "length", "base", "position", "offset")
     output = next(key for key in app.callback_map if "encodings-message.children" in key)
     outputs = [dict(zip(("id", "property"), part.rsplit(".", 1), strict=True)) for part in output[2:-2].split("...")]
     inputs = [
         {"id": f"encodings-{name}", "property": "value", "value": value}
         for name, value in zip(names, values, strict=True)
     ]
-    body = {"output": output, "outputs": outputs, "inputs": inputs, "changedPropIds": ["encodings-width.value"]}
+    inputs.append({"id": "encodings-view", "property": "data", "value": view})
+    state = [{"id": "encodings-drawn", "property": "data", "value": {} if drawn is None else drawn}]
+    body = {
+        "output": output, "outputs": outputs, "inputs": inputs, "state": state,
+        "changedPropIds": ["encodings-width.value"],
+    }  # fmt: skip
     response = app.server.test_client().post("/_dash-update-component", json=body)
     assert response.status_code == 200
     return json.loads(response.data)["response"]
+
+
+def drawings(said: dict[str, Any]) -> set[str]:
+    return {name for name in PICTURES if "figure" in said.get(f"encodings-{name}", {})}
 
 
 @pytest.fixture(scope="module")
@@ -262,20 +355,69 @@ def app() -> Any:
     return build_app()
 
 
-def test_a_request_is_answered_with_small_numbers(app: Any) -> None:
-    said = ask(app, ["sinusoidal", 512, 512, 10000, 5])
+LARGE = ["sinusoidal", 512, 512, 10000, 5, 2]
+
+
+def test_only_pictures_in_view_are_computed_and_sent(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("locant.app.explorer.encodings.measure_geometry")  # what the dot products need
+    said = ask(app, [*LARGE[:1], 510, *LARGE[2:]], view=["heatmap", "distance", "nothing"])
     assert said["encodings-message"] == {"children": "", "hidden": True}
-    (image, _) = said["encodings-heatmap"]["figure"]["data"]
-    numbers = np.frombuffer(base64.b64decode(image["meta"]["values"]), dtype="<f4").reshape(512, 512)
-    assert numbers[3, 1] == pytest.approx(math.cos(3), abs=1e-7)
-    assert len(json.dumps(said)) < 6_000_000  # two matrices of a quarter of a million numbers, and two images
+    assert drawings(said) == set(said["encodings-drawn"]["data"]) == {"heatmap", "distance"}
+    assert not any(said[f"encodings-{name}-card"]["hidden"] for name in PICTURES)
+    assert drawings(ask(app, LARGE, view=[])) == set()
+
+
+def test_only_pictures_that_a_knob_changes_are_sent(app: Any) -> None:
+    drawn = ask(app, LARGE)["encodings-drawn"]["data"]
+    assert set(drawn) == set(PICTURES)
+    assert drawings(ask(app, LARGE, drawn=drawn)) == set()
+    position = ask(app, [*LARGE[:4], 6, 2], drawn=drawn)
+    assert drawings(position) == {"distance", "waves", "clocks", "odometer", "circle"}
+    assert position["encodings-drawn"]["data"]["heatmap"] == drawn["heatmap"]
+    assert drawings(ask(app, [*LARGE[:5], 3], drawn=drawn)) == {"circle"}
+    assert drawings(ask(app, [*LARGE[:3], 500, 5, 2], drawn=drawn)) == set(PICTURES) - {"circle"}
+    fewer = ask(app, ["alibi", *LARGE[1:]], drawn=drawn)
+    assert [name for name in PICTURES if not fewer[f"encodings-{name}-card"]["hidden"]] == ["heatmap", "distance"]
+
+
+def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -> None:
+    said = ask(app, LARGE)
+    assert said["encodings-message"] == {"children": "", "hidden": True}
+    assert len(json.dumps(said)) < 1_500_000  # two images of a quarter of a million cells, and the waves
+    angles = np.arange(512)[:, None] * 10000.0 ** (-np.arange(256) / 256)
+    by_distance = np.cos(angles).sum(1)
+    apart = by_distance[abs(np.subtract.outer(np.arange(512), np.arange(512)))]
+    code = np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(512, 512)
+    for name, expected in (("heatmap", code), ("products", apart)):
+        (image, _) = said[f"encodings-{name}"]["figure"]["data"]
+        assert "values" not in image["meta"]
+        source = image["meta"]["source"]
+        answer = app.server.test_client().post(source["address"], json=source["body"])
+        numbers = np.frombuffer(answer.data, dtype="<f4").reshape(512, 512)
+        np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [], {}, {"picture": "heatmap"}, {"picture": "clocks", "knobs": ["sinusoidal", 8, 8, 10, 1, 1]},
+        {"picture": "heatmap", "knobs": ["sinusoidal", 10**9, 8, 10, 1, 1]}, {"picture": ["a"], "knobs": {"a": 1}},
+    ],
+)  # fmt: skip
+def test_wrong_requests_for_numbers_are_refused(app: Any, body: Any) -> None:
+    assert app.server.test_client().post("/cells/encodings", json=body).status_code == 400
+
+
+@pytest.mark.parametrize(("view", "drawn"), [(None, {}), ({"a": 1}, {}), ("heatmap", []), ([["a"], 1], 3), (3, None)])
+def test_nonsense_about_what_is_in_view(app: Any, view: Any, drawn: Any) -> None:
+    assert "encodings-message" in ask(app, LARGE, view=view, drawn=drawn)
 
 
 @pytest.mark.parametrize("value", HOSTILE[:-1], ids=str)
 def test_hostile_requests_are_told_what_is_wrong(app: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("locant.app.explorer.encodings.code_table")  # nothing is computed
-    for values in (["sinusoidal", value, 64, 10000, 5], ["sinusoidal", 64, value, 10000, 5], [value, 64, 64, 10, 5]):
-        said = ask(app, values)
+    for scheme, width, length in (("sinusoidal", value, 64), ("sinusoidal", 64, value), (value, 64, 64)):
+        said = ask(app, [scheme, width, length, 10000, 5, 2])
         assert "must be" in said["encodings-message"]["children"]
         assert said["encodings-message"]["hidden"] is False
         assert "encodings-heatmap" not in said  # the picture stays
@@ -288,7 +430,7 @@ def test_a_surprise_is_logged_and_not_shown(
         raise RuntimeError("a secret")
 
     monkeypatch.setattr("locant.app.explorer.encodings.code_table", breaks)
-    said = ask(app, ["sinusoidal", 62, 63, 10000, 5])["encodings-message"]["children"]
+    said = ask(app, ["sinusoidal", 62, 63, 10000, 5, 2])["encodings-message"]["children"]
     assert "could not be computed" in said
     assert "secret" not in said
     assert "a secret" in caplog.text

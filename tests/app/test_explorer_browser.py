@@ -20,11 +20,13 @@ pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a br
 from playwright.sync_api import sync_playwright
 
 from locant.app.explorer import build_app, open_server
+from locant.app.explorer.panels import Curves
 from locant.app.explorer.reader import Reader
 from locant.decoding import DecodingSettings, Translator, introspect, token_pair
 from locant.text.cache import write_cache
 from locant.text.tokenizer import TokenizerSettings, train_tokenizers
 from locant.transformer import Transformer, TransformerConfig
+from locant.transformer.blocks import Residual
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -32,7 +34,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found;
 
 PAGES = ["/", "/context", "/compare", "/translate"]
 SENTENCE = "two red three four"
-DRAWN = ".card:not([hidden]) .main-svg"
+CARDS = "[data-picture]:not([hidden])"
+DRAWN = f"{CARDS} .main-svg"
 
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "red": "rot"}
@@ -56,11 +59,16 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def address(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> str:
+def reader(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     folder = tmp_path_factory.mktemp("run")
     translator.save_pretrained(folder / "model")
     write_cache(PAIRS, translator.tokenizers, folder / "model" / "cache" / "valid", max_tokens=64)
-    server = open_server(build_app(Reader.from_folder(folder / "model", device="cpu")), "127.0.0.1", 0)
+    return Reader.from_folder(folder / "model", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def address(reader: Reader) -> str:
+    server = open_server(build_app(reader), "127.0.0.1", 0)
     threading.Thread(target=server.run, daemon=True).start()
     return f"http://127.0.0.1:{server.effective_port}"
 
@@ -98,7 +106,15 @@ def show(page: Any, path: str) -> None:
     if path == "/translate":
         page.get_by_role("textbox", name="Sentence").fill(SENTENCE)
         page.get_by_role("button", name="Translate", exact=True).click()
-    page.wait_for_selector(DRAWN)
+    page.locator(CARDS).first.scroll_into_view_if_needed()
+    when(page, f"document.querySelector('{CARDS} .js-plotly-plot')?.data?.length > 0")
+
+
+def show_all(page: Any, path: str) -> None:
+    """Show a page in a window so high that all its pictures are in view."""
+    page.set_viewport_size({"width": 1200, "height": 6000})
+    show(page, path)
+    when(page, f"[...document.querySelectorAll('{CARDS} h2')].every(title => title.textContent)")
 
 
 def meta(page: Any, name: str) -> Any:
@@ -117,11 +133,11 @@ def when(page: Any, condition: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(page: Any, path: str) -> None:
-    show(page, path)
+    show_all(page, path)
     assert page.locator("h1").inner_text() == {"/": "Encodings"}.get(path, path[1:].capitalize())
-    titles = page.locator(".card:not([hidden]) h2").all_inner_texts()
-    assert len(titles) == {"/": 5, "/context": 3, "/compare": 9, "/translate": 3}[path]
-    assert all(titles)
+    number = {"/": 7, "/context": 3, "/compare": 13, "/translate": 4}[path]
+    when(page, f"document.querySelectorAll('.card:not([hidden]) h2:not(:empty)').length === {number}")
+    assert page.locator(".card:not([hidden]) h2:empty").count() == 0
     assert page.locator("nav a.current").inner_text() == page.locator("h1").inner_text()
     assert page.get_by_role("alert").and_(page.locator(":visible")).count() == 0
     for field in page.locator("input, textarea").all():
@@ -161,6 +177,57 @@ def test_hovering_shows_the_value(page: Any) -> None:
     label.wait_for()
     assert label.inner_text().startswith("position 40, feature 1: value ")
     assert float(label.inner_text().split()[-1]) == pytest.approx(math.cos(40), abs=1e-4)
+
+
+def test_a_large_matrix_tells_its_numbers_when_the_pointer_comes(page: Any) -> None:
+    show(page, "/")
+    page.get_by_label("Width d").fill("512")
+    page.get_by_label("Length").fill("512")
+    plot = "document.querySelector('#encodings-heatmap .js-plotly-plot')"
+    when(page, f"{plot}.data[0].meta.width === 512 && {plot}.layout.yaxis.range[0] === 511.5")
+    assert "values" not in meta(page, "encodings-heatmap")
+    box = page.locator("#encodings-heatmap .nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 4, steps=3)
+    label = page.locator(".cell-value")
+    label.wait_for()
+    position, feature, value = (float(one.strip(",:")) for one in label.inner_text().split()[1::2])
+    assert position == pytest.approx(128, abs=4)
+    assert feature == pytest.approx(170, abs=4)
+    angle = position * 10000 ** -(feature // 2 / 256)
+    assert value == pytest.approx(math.cos(angle) if feature % 2 else math.sin(angle), abs=1e-4)
+
+
+def test_a_picture_out_of_view_waits(page: Any) -> None:
+    page.set_viewport_size({"width": 1200, "height": 500})
+    show(page, "/")
+    title = page.locator("#encodings-circle-title")
+    assert title.inner_text() == ""
+    page.locator("#encodings-circle-card").scroll_into_view_if_needed()
+    page.locator("#encodings-circle-title", has_text="k = 2").wait_for()
+    page.get_by_label("Offset k").fill("3")  # scrolls up
+    page.locator("#encodings-circle-card").scroll_into_view_if_needed()
+    page.locator("#encodings-circle-title", has_text="k = 3").wait_for()
+    written = page.locator("#encodings-circle .annotation-text").last.text_content()
+    written = written.replace("\N{MINUS SIGN}", "-").replace("\u200b", "")
+    assert f"M3 PE(16) = ({math.sin(19):+.3f}  {math.cos(19):+.3f}) = PE(19)" in written
+
+
+def test_the_odometer(page: Any) -> None:
+    show_all(page, "/")
+    drawn = page.locator("#encodings-odometer .textpoint")
+    when(page, "document.querySelectorAll('#encodings-odometer .textpoint').length === 13 * (2 + 6)")
+    assert set(drawn.all_text_contents()) <= set("0123456789")
+    page.get_by_label("Marked position").fill("17")
+    page.locator("#encodings-odometer-title", has_text="Position 17").wait_for()
+
+
+def test_turning_pages_back(page: Any) -> None:
+    show(page, "/")
+    for name in ("Compare", "Encodings", "Encodings"):
+        page.locator("nav").get_by_role("link", name=name).click()
+        page.get_by_role("heading", name=name, exact=True).wait_for()
+        page.wait_for_timeout(300)  # a link to the page that is shown may build it anew
+        when(page, f"document.querySelector('{CARDS} h2')?.textContent.includes('code of every position')")
 
 
 def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
@@ -238,7 +305,7 @@ def test_the_context_of_a_model(page: Any) -> None:
 
 
 def test_two_schemes_side_by_side(page: Any) -> None:
-    show(page, "/compare")
+    show_all(page, "/compare")
     page.get_by_role("group", name="Right scheme").get_by_label("alibi").check()
     page.locator("#compare-right-heatmap-title", has_text="ALiBi").wait_for()
     page.get_by_label("Length").fill("20")
@@ -250,7 +317,7 @@ def test_two_schemes_side_by_side(page: Any) -> None:
 
 
 def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:
-    show(page, "/translate")
+    show_all(page, "/translate")
     best = translator.translate_n_best([SENTENCE], n_best=4, beam=4)[0]
     rows = page.locator("#translate-found tbody tr").all_inner_texts()
     assert rows == [f"{one.score:.4f}\t{one.text}".rstrip() for one in best]
@@ -272,3 +339,25 @@ def test_a_translation_with_its_attention(page: Any, translator: Translator) -> 
     page.get_by_role("textbox", name="Sentence").fill("one " * 400)
     page.get_by_role("button", name="Translate", exact=True).click()
     page.locator("#translate-message", has_text="200 is the most that is read here").wait_for()
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_positions_with_and_without_residual_connections(reader: Reader, translator: Translator, part: str) -> None:
+    pictures = reader.pictures(SENTENCE, 4, part, 1, 1)
+    panels = [pictures[name].panel() for name in ("layers", "positions", "positions-bare")]
+    layers, positions, bare = (panel for panel in panels if isinstance(panel, Curves))
+    # Neither the words nor what the first layer receives has passed a residual connection.
+    for name in ("words alone", "told positions"):
+        np.testing.assert_allclose(positions.lines[name], bare.lines[name], atol=1e-9)
+    with_them, without = layers.lines[part], layers.lines[f"{part}, no residuals"]
+    np.testing.assert_allclose(with_them[:2], without[:2], atol=1e-9)
+    assert not np.allclose(with_them[2], without[2])
+    # Post-norm without its residual connection: LayerNorm(Sublayer(x)).
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Residual, "forward", lambda self, x, sublayer: self.norm(sublayer(x)))
+        tokens = reader.read(SENTENCE, 4).tokens
+        seen = introspect(translator.model, tokens.source, tokens.target)
+    states = getattr(seen, part).layers[1]
+    assert reader.bare_probe is not None
+    linear = getattr(reader.bare_probe, part).layers[1]
+    np.testing.assert_allclose(bare.lines["layer 1"], states.double() @ linear.weight + linear.bias, atol=1e-5)

@@ -1,21 +1,24 @@
-"""Draw panels with plotly. Numbers travel as base64 of their bytes; large matrices as images whose cells are looked up.
+"""Draw panels with plotly. Large matrices travel as images alone; their numbers are fetched when somebody asks.
 
-Plotly draws a matrix of a quarter of a million cells in a second or so as a heat map, but at once as an image. Each
-image therefore carries its numbers along, and ``assets/cells.js`` shows the one under the pointer.
+Plotly draws a matrix of a quarter of a million cells in a second or so as a heat map, but at once as an image.
+``assets/cells.js`` shows the number under the pointer, from those sent along or from those that it fetches.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.app.explorer.panels import Clocks, Curves, Matrix, Panel, Strips
-from locant.figures.drawn import ORANGE, PURPLE, count
+from locant.app.explorer.circles import circle_chart
+from locant.app.explorer.dials import clocks_chart, odometer_chart
+from locant.app.explorer.looks import GRID, LAYOUT, packed, raw
+from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Strips
+from locant.figures.drawn import ORANGE, PURPLE
 from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION
 
 # Colour, dash and marker together, so that no line is told by its colour alone.
@@ -27,50 +30,45 @@ _BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2",
 _ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
 _SHADES = 255
 _MOST_TICKS = 60
-
-_GRID = {
-    "gridcolor": "#d8dee4", "zeroline": False, "linecolor": FAINT, "ticks": "outside", "tickcolor": FAINT,
-    "automargin": True,
-}  # fmt: skip
-_LAYOUT: dict[str, Any] = {
-    "template": {},
-    "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-    "paper_bgcolor": "rgba(0,0,0,0)",
-    "plot_bgcolor": "#ffffff",
-    "margin": {"l": 60, "r": 12, "t": 12, "b": 48},
-    "height": 380,
-    "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-    "hovermode": "closest",
-}
+_MOST_CARRIED = 64 * 64
 
 
-def chart(panel: Panel) -> dict[str, Any]:
-    """Return a panel as a plotly figure, in plain data."""
-    if isinstance(panel, Matrix):
-        return _matrix(panel)
-    if isinstance(panel, Curves):
-        return _curves(panel)
-    return _strips(panel) if isinstance(panel, Strips) else _clocks(panel)
+def chart(panel: Panel, source: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a panel as a plotly figure, in plain data.
+
+    Args:
+        panel: The numbers.
+        source: What to send where, as ``{"address": ..., "body": ...}``, to be given the numbers of a matrix as
+            float32. Without it even a large matrix carries its numbers along.
+    """
+    match panel:
+        case Matrix():
+            return _matrix(panel, source)
+        case Curves():
+            return _curves(panel)
+        case Strips():
+            return _strips(panel)
+        case Clocks():
+            return clocks_chart(panel)
+        case Odometer():
+            return odometer_chart(panel)
+        case Circle():
+            return circle_chart(panel)
 
 
-def packed(values: NDArray[Any]) -> dict[str, str]:
-    """Return numbers as plotly reads them without parsing digits: float32, base64, and their shape."""
-    floats = np.ascontiguousarray(values, dtype="<f4")
-    shape = ", ".join(map(str, floats.shape))
-    return {"dtype": "f4", "bdata": base64.b64encode(floats.tobytes()).decode("ascii"), "shape": shape}
-
-
-def _matrix(panel: Matrix) -> dict[str, Any]:
+def _matrix(panel: Matrix, source: Mapping[str, Any] | None) -> dict[str, Any]:
     rows, columns = panel.values.shape
     size = float(np.abs(panel.values).max()) or 1.0
     lowest = -size if panel.values.min() < 0 else 0.0
     colours = _BOTH_SIGNS if lowest else _ONE_SIGN
+    carried = source is None or panel.values.size <= _MOST_CARRIED
+    numbers = {"values": base64.b64encode(raw(panel.values)).decode("ascii")} if carried else {"source": source}
     image = {
         "type": "image",
         "source": _png((panel.values - lowest) / (size - lowest), colours),
         "hoverinfo": "none",
         "meta": {
-            "values": packed(panel.values)["bdata"],
+            **numbers,
             "rows": _names(panel.rows),
             "columns": _names(panel.columns),
             "names": [panel.row_name, panel.column_name, panel.measure],
@@ -88,11 +86,11 @@ def _matrix(panel: Matrix) -> dict[str, Any]:
     }  # fmt: skip
     x = _axis(panel.column_name, panel.columns) | {"range": [-0.5, columns - 0.5], "constrain": "range"}
     y = _axis(panel.row_name, panel.rows) | {"range": [rows - 0.5, -0.5], "scaleanchor": False}
-    return {"data": [image, scale], "layout": _LAYOUT | {"xaxis": x, "yaxis": y, "meta": panel.title}}
+    return {"data": [image, scale], "layout": LAYOUT | {"xaxis": x, "yaxis": y, "meta": panel.title}}
 
 
 def _axis(name: str, names: Sequence[Any] | None) -> dict[str, Any]:
-    axis: dict[str, Any] = _GRID | {"title": {"text": name}, "showgrid": False}
+    axis: dict[str, Any] = GRID | {"title": {"text": name}, "showgrid": False}
     if names is not None:
         every = -(-len(names) // _MOST_TICKS)
         axis |= {"tickvals": list(range(0, len(names), every)), "ticktext": [str(name) for name in names[::every]]}
@@ -135,9 +133,9 @@ def _curves(panel: Curves) -> dict[str, Any]:
         _line(number, name, x, packed(values), points=panel.points)
         for number, (name, values) in enumerate(panel.lines.items())
     ]
-    layout = _LAYOUT | {
-        "xaxis": _GRID | {"title": {"text": panel.place_name}},
-        "yaxis": _GRID | {"title": {"text": panel.measure}} | (_decades(panel) if panel.logarithmic else {}),
+    layout = LAYOUT | {
+        "xaxis": GRID | {"title": {"text": panel.place_name}},
+        "yaxis": GRID | {"title": {"text": panel.measure}} | (_decades(panel) if panel.logarithmic else {}),
         "showlegend": len(data) > 1,
         "shapes": [*_mark(panel.marked), *map(_level, panel.references.values())],
         "annotations": [_level_name(panel, name, value) for name, value in panel.references.items()],
@@ -188,56 +186,12 @@ def _strips(panel: Strips) -> dict[str, Any]:
                 "showlegend": row == 0 and len(lines) > 1,
             }
             data.append(_line(number, name, x, packed(moved), legendgroup=name, **more))
-    layout = _LAYOUT | {
+    layout = LAYOUT | {
         "height": 110 + 44 * len(panel.strips),
-        "margin": {**_LAYOUT["margin"], "l": 160},
-        "xaxis": _GRID | {"title": {"text": panel.place_name}},
-        "yaxis": _GRID | {"tickvals": heights, "ticktext": list(panel.strips), "range": [-len(heights) + 0.4, 0.6]},
+        "margin": {**LAYOUT["margin"], "l": 160},
+        "xaxis": GRID | {"title": {"text": panel.place_name}},
+        "yaxis": GRID | {"tickvals": heights, "ticktext": list(panel.strips), "range": [-len(heights) + 0.4, 0.6]},
         "shapes": _mark(panel.marked),
-        "meta": panel.title,
-    }
-    return {"data": data, "layout": layout}
-
-
-def _clocks(panel: Clocks) -> dict[str, Any]:
-    columns, radius = 8, 0.4
-    numbers = np.arange(len(panel.numbers))
-    x, y = (numbers % columns).astype(float), -(numbers // columns) * 1.25
-    turn = np.linspace(0, 2 * np.pi, 33)
-    gap = np.full((len(numbers), 1), np.nan)
-    faces = (
-        np.hstack((x[:, None] + radius * np.sin(turn), gap)).ravel(),
-        np.hstack((y[:, None] + radius * np.cos(turn), gap)).ravel(),
-    )
-    tips = x + radius * panel.sine, y + radius * panel.cosine
-    hands = np.column_stack((x, tips[0], gap)).ravel(), np.column_stack((y, tips[1], gap)).ravel()
-    text = [
-        f"pair {pair}: sine {sine:+.4f}, cosine {cosine:+.4f}<br>{count(wavelength)} tokens a turn"
-        for pair, sine, cosine, wavelength in zip(
-            panel.numbers, panel.sine, panel.cosine, panel.wavelengths, strict=True
-        )
-    ]
-    plain = {"type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
-    data = [
-        plain | {"x": packed(faces[0]), "y": packed(faces[1]), "line": {"color": FAINT, "width": 1}},
-        plain | {"x": packed(hands[0]), "y": packed(hands[1]), "line": {"color": VERMILION, "width": 3}},
-        {
-            "type": "scatter", "mode": "markers+text", "x": packed(x), "y": packed(y), "showlegend": False,
-            "marker": {"size": 4, "color": INK}, "hovertext": text, "hoverinfo": "text",
-        },
-    ]  # fmt: skip
-    hidden = {"visible": False, "fixedrange": True}
-    rows = -(-len(numbers) // columns)
-    labels = [
-        {"x": at, "y": down - 0.52, "text": f"{pair}", "showarrow": False, "font": {"size": 11, "color": FAINT}}
-        for at, down, pair in zip(x.tolist(), y.tolist(), panel.numbers.tolist(), strict=True)
-    ]
-    layout = _LAYOUT | {
-        "height": 40 + 95 * rows,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "xaxis": hidden | {"range": [-0.6, columns - 0.4]},
-        "yaxis": hidden | {"range": [-1.25 * rows + 0.55, 0.6], "scaleanchor": "x"},
-        "annotations": labels,
         "meta": panel.title,
     }
     return {"data": data, "layout": layout}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from locant.app.explorer.encodings import LARGEST_BASE
 from locant.app.explorer.limits import number, text, whole
-from locant.app.explorer.panels import Curves, Panel
+from locant.app.explorer.panels import Curves, Panel, Picture
 from locant.app.gallery.attention import LONG_FACTORS, first_unseen_position
 from locant.errors import UsageError
 from locant.extension import Inspection, inspect_model
@@ -77,6 +78,11 @@ def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scale
     base = number("Base", base, 1.1, LARGEST_BASE)
     trained = whole("Trained length", trained, _SHORTEST_CONTEXT, LONGEST_CONTEXT)
     wanted = whole("Wanted length", wanted, trained, LONGEST_CONTEXT)
+    return _models(head, base, trained, wanted)
+
+
+@lru_cache(maxsize=4)  # for the pictures and for the table
+def _models(head: int, base: float, trained: int, wanted: int) -> list[Scaled]:
     places = np.linspace(0, len(LONG_FACTORS) - 1, head // 2)
     factors = tuple(np.interp(places, range(len(LONG_FACTORS)), LONG_FACTORS).tolist())
     lengths: dict[str, Any] = {"original_length": trained, "target_length": wanted}
@@ -99,31 +105,48 @@ def _scaled(name: str, scaling: FrequencyScaling, head: int, base: float, traine
     return Scaled(name, explanation, first_unseen_position(explanation))
 
 
-def pictures(models: list[Scaled]) -> dict[str, Panel]:
-    """Return how much each scaling slows every pair down, and how long its turns are then."""
-    explanation = models[0].explanation
-    trained, wanted = explanation.trained_length, explanation.effective_length
-    assert trained is not None
-    assert wanted is not None
-    pairs = np.arange(len(explanation.pairs))
-    slowed = Curves(
+def pictures(head: Any, base: Any, trained: Any, wanted: Any) -> dict[str, Picture]:
+    """Return how much each scaling slows every pair down, and how long its turns are then.
+
+    Arguments and errors as for :func:`scaled_models`.
+    """
+    scaled_models(head, base, trained, wanted)  # says what cannot be before any picture is wanted
+    values = (head, base, trained, wanted)
+    return {"slowed": Picture(_slowed, values), "wavelengths": Picture(_wavelengths, values)}
+
+
+def _slowed(*values: float) -> Curves:
+    models = scaled_models(*values)
+    trained, wanted = _lengths(models)
+    return Curves(
         "How much each pair is slowed down",
         "1 leaves a pair as it was trained; the dashed line slows it as much as the text becomes longer.",
-        pairs, "pair, the fastest first",
+        np.arange(len(models[0].explanation.pairs)), "pair, the fastest first",
         {model.name: np.array([1 / pair.ratio for pair in model.explanation.pairs]) for model in models},
         "slowed by", references={f"{wanted / trained:.4g} times": wanted / trained},
         logarithmic=True,
     )  # fmt: skip
-    wavelengths = Curves(
+
+
+def _wavelengths(*values: float) -> Curves:
+    models = scaled_models(*values)
+    trained, wanted = _lengths(models)
+    return Curves(
         "Tokens of a full turn",
         "A pair below the trained length has shown every angle in training; one above it meets new ones in longer "
         "texts, unless it is slowed down.",
-        pairs, "pair, the fastest first",
+        np.arange(len(models[0].explanation.pairs)), "pair, the fastest first",
         {model.name: np.array([pair.scaled_wavelength for pair in model.explanation.pairs]) for model in models},
         "tokens a turn", references={"trained length": trained, "wanted length": wanted},
         logarithmic=True,
     )  # fmt: skip
-    return {"slowed": slowed, "wavelengths": wavelengths}
+
+
+def _lengths(models: list[Scaled]) -> tuple[int, int]:
+    explanation = models[0].explanation
+    assert explanation.trained_length is not None
+    assert explanation.effective_length is not None
+    return explanation.trained_length, explanation.effective_length
 
 
 def summary(models: list[Scaled]) -> list[tuple[str, ...]]:

@@ -1,14 +1,11 @@
-"""What a picture of the explorer shows, in numbers: drawn by one module, written as CSV by this one."""
+"""What a picture of the explorer shows, in numbers; it is drawn by ``charts`` and written as CSV by ``tables``."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 
@@ -108,31 +105,86 @@ class Clocks:
     wavelengths: NDArray[Any]
 
 
-Panel = Matrix | Curves | Strips | Clocks
+@dataclass(frozen=True)
+class Odometer:
+    """Positions as an odometer shows them: decimal wheels, binary digits, and the hands of the pairs.
+
+    Attributes:
+        title: What they are.
+        caption: A sentence or two about how to read them.
+        positions: ``[L]``, one row each.
+        digits: Decimal digits ``[L, W]``, the highest first.
+        bits: Binary digits ``[L, B]``, the highest first.
+        pairs: Number of each pair, the fastest first, ``[P]``; there may be none.
+        sine: ``[L, P]``; a hand points at (sine, cosine), clockwise from 12.
+        cosine: ``[L, P]``.
+        wavelengths: Tokens of a full turn, ``[P]``.
+        marked: The position whose row is marked.
+    """
+
+    title: str
+    caption: str
+    positions: NDArray[Any]
+    digits: NDArray[Any]
+    bits: NDArray[Any]
+    pairs: NDArray[Any]
+    sine: NDArray[Any]
+    cosine: NDArray[Any]
+    wavelengths: NDArray[Any]
+    marked: int
 
 
-def as_csv(panel: Panel) -> str:
-    """Return the numbers of a picture as CSV with a row of names, every float with all its digits."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(_table(panel))
-    return out.getvalue()
+@dataclass(frozen=True)
+class Circle:
+    """Positions of a two-dimensional code on one circle, and the matrix that turns each into one farther on.
+
+    Attributes:
+        title: What they are.
+        caption: A sentence or two about how to read them.
+        name: What the code of a position is called.
+        offset: How much farther, in tokens, ``k``.
+        positions: Positions ``p`` that are turned, ``[N]``.
+        codes: Sine and cosine at ``p``, ``[N, 2]``.
+        ahead: Sine and cosine at ``p + k``, ``[N, 2]``.
+        matrix: ``M_k``, ``[2, 2]``.
+        turned: ``M_k`` times the codes, ``[N, 2]``.
+        angles: Angle at ``p`` in radians, clockwise from 12, ``[N]``.
+        turn: Angle from ``p`` to ``p + k`` in radians.
+    """
+
+    title: str
+    caption: str
+    name: str
+    offset: int
+    positions: NDArray[Any]
+    codes: NDArray[Any]
+    ahead: NDArray[Any]
+    matrix: NDArray[Any]
+    turned: NDArray[Any]
+    angles: NDArray[Any]
+    turn: float
 
 
-def _table(panel: Panel) -> list[list[Any]]:
-    if isinstance(panel, Matrix):
-        count = panel.values.shape
-        rows = range(count[0]) if panel.rows is None else panel.rows
-        columns = range(count[1]) if panel.columns is None else panel.columns
-        head = [f"{panel.row_name} / {panel.column_name}", *columns]
-        return [head, *([name, *values] for name, values in zip(rows, panel.values.tolist(), strict=True))]
-    if isinstance(panel, Clocks):
-        named = {
-            "pair": panel.numbers, "sine": panel.sine, "cosine": panel.cosine, "tokens a turn": panel.wavelengths,
-        }  # fmt: skip
-    elif isinstance(panel, Curves):
-        named = {panel.place_name: panel.places, **panel.lines}
-    else:
-        named = {panel.place_name: panel.places}
-        named |= {f"{strip}, {name}": line for strip, lines in panel.strips.items() for name, line in lines.items()}
-    return [list(named), *np.column_stack([np.asarray(column, dtype=np.float64) for column in named.values()]).tolist()]
+Panel = Matrix | Curves | Strips | Clocks | Odometer | Circle
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A panel that is computed when somebody looks.
+
+    Attributes:
+        compute: Returns the panel.
+        depends: Its arguments, which are all that the panel depends on.
+    """
+
+    compute: Callable[..., Panel]
+    depends: tuple[str | float | None, ...]
+
+    def panel(self) -> Panel:
+        """Return the panel; raises what ``compute`` raises."""
+        return self.compute(*self.depends)
+
+    @property
+    def key(self) -> str:
+        """Equal for pictures that show the same."""
+        return repr((self.compute.__name__, *self.depends))

@@ -13,14 +13,16 @@ import numpy as np
 import torch
 
 from locant.app.explorer.limits import choice, text, whole
-from locant.app.explorer.panels import Curves, Matrix, Panel
+from locant.app.explorer.panels import Curves, Matrix, Picture
+from locant.app.explorer.readings import attention, knowledge, positions_read
 from locant.decoding import (
     Introspection,
-    LinearReading,
     PositionProbe,
+    StackStates,
     TokenPair,
     Translation,
     Translator,
+    hidden_states,
     introspect,
     probe_positions,
     token_pair,
@@ -30,7 +32,7 @@ from locant.text.cache import TokenCache
 from locant.text.tokenizer import BOS, EOS
 from locant.transformer import Transformer
 
-PICTURES = ("attention", "layers", "positions")
+PICTURES = ("attention", "layers", "positions", "positions-bare")
 PARTS = ("encoder", "decoder", "cross")
 
 LONGEST_SENTENCE = 2000
@@ -122,21 +124,37 @@ class Reader:
         return Reading(found, pair, seen)
 
     @cached_property
-    def probe(self) -> PositionProbe | None:
-        """Linear readings of the position from every layer, fitted on held-out sentences where there are enough."""
+    def _probe_pairs(self) -> list[tuple[list[int], list[int]]]:
+        """Held-out sentences that the model can read, as ids; none where it cannot be looked into."""
         model = self.translator.model
         if self._probed is None or not isinstance(model, Transformer):
-            return None
+            return []
         cache = TokenCache(self._probed)
         limit = min(model.max_positions or cache.max_tokens, cache.max_tokens)
         chosen = np.linspace(0, len(cache) - 1, min(_PROBE_PAIRS, len(cache))).round().astype(int).tolist()
         pairs = [([*cache.source[i].tolist(), EOS], [BOS, *cache.target[i].tolist()]) for i in chosen]
+        return [pair for pair in pairs if max(map(len, pair)) <= limit]
+
+    @cached_property
+    def probe(self) -> PositionProbe | None:
+        """Linear readings of the position from every layer, fitted on held-out sentences where there are enough."""
+        return self._fitted(residuals=True)
+
+    @cached_property
+    def bare_probe(self) -> PositionProbe | None:
+        """The same without residual connections, fitted anew."""
+        return self._fitted(residuals=False)
+
+    def _fitted(self, *, residuals: bool) -> PositionProbe | None:
+        model = self.translator.model
+        if not self._probe_pairs or not isinstance(model, Transformer):
+            return None
         try:
-            return probe_positions(model, [pair for pair in pairs if max(map(len, pair)) <= limit])
+            return probe_positions(model, self._probe_pairs, residuals=residuals)
         except DataError:  # too few sentences to tell
             return None
 
-    def pictures(self, sentence: Any, count: Any, part: Any, layer: Any, head: Any) -> Mapping[str, Panel]:
+    def pictures(self, sentence: Any, count: Any, part: Any, layer: Any, head: Any) -> Mapping[str, Picture]:
         """Return the attention of one head, and what the probe reads; nothing before there is a sentence.
 
         Args:
@@ -155,58 +173,51 @@ class Reader:
         layer = whole(f"Layer of the {part} attention", layer, 1, self.layers[part])
         head = whole("Head", head, 1, self.heads)
         with self._lock:
-            reading, probe = self.read(sentence, count), self.probe
-        assert reading.seen is not None
-        found: dict[str, Panel] = {"attention": _attention(reading.tokens, reading.seen, part, layer, head)}
-        if probe is not None:
+            self.read(sentence, count)
+            probed = self.probe is not None
+        found = {"attention": Picture(self._attention, (sentence, count, part, layer, head))}
+        if probed:
             side = "encoder" if part == "encoder" else "decoder"
-            found |= {"layers": _explained(probe), "positions": _positions(reading, probe, side)}
+            found["layers"] = Picture(self._knowledge, ())
+            found["positions"] = Picture(self._positions, (sentence, count, side))
+            found["positions-bare"] = Picture(self._bare_positions, (sentence, count, side))
         return found
 
+    def _attention(self, sentence: str, count: int, part: str, layer: int, head: int) -> Matrix:
+        reading = self.read(sentence, count)
+        assert reading.seen is not None
+        return attention(reading.tokens, reading.seen, part, layer, head)
 
-def _attention(tokens: TokenPair, seen: Introspection, part: str, layer: int, head: int) -> Matrix:
-    weights = {
-        "encoder": seen.encoder_attention, "decoder": seen.decoder_attention, "cross": seen.cross_attention,
-    }[part]  # fmt: skip
-    # The marks have no text of their own.
-    source, target = [*tokens.source_tokens[:-1], "(end)"], ["(begin)", *tokens.target_tokens[1:]]
-    queries, keys = (source if part == "encoder" else target), (target if part == "decoder" else source)
-    return Matrix(
-        f"Attention: {part}, layer {layer}, head {head}",
-        "Each row is a token that looks, each column one that is looked at; a row sums to 1.",
-        weights[layer - 1][head - 1].numpy(), "weight", "from", "to", rows=queries, columns=keys,
-    )  # fmt: skip
+    def _knowledge(self) -> Curves:
+        with self._lock:
+            assert self.probe is not None
+            assert self.bare_probe is not None
+            return knowledge({"": self.probe, ", no residuals": self.bare_probe})
 
+    def _positions(self, sentence: str, count: int, side: str) -> Curves:
+        reading = self.read(sentence, count)
+        assert reading.seen is not None
+        assert self.probe is not None
+        return positions_read(
+            f"Positions read from this sentence, {side}",
+            "Where each layer's hidden state says that a token stands, against where it stands.",
+            getattr(self.probe, side), getattr(reading.seen, side),
+        )  # fmt: skip
 
-def _explained(probe: PositionProbe) -> Curves:
-    stacks = {"encoder": probe.encoder, "decoder": probe.decoder}
-    longest = max(len(stack.layers) for stack in stacks.values()) + 1
-    lines = {
-        name: np.array([reading.r2 for reading in (stack.words, *stack.layers)] + [np.nan] * longest)[:longest]
-        for name, stack in stacks.items()
-    }
-    return Curves(
-        "How well each layer knows positions",
-        f"Share of the position's variance that a linear function of the hidden state explains, on {probe.held_out} "
-        f"sentences held out from {probe.fitted} it was fitted on. Step 0 is the words alone, step 1 the words told "
-        "their positions, then the output of every layer.",
-        np.arange(longest), "step", lines, "R², 1 is exact", points=True,
-    )  # fmt: skip
-
-
-def _positions(reading: Reading, probe: PositionProbe, side: str) -> Curves:
-    assert reading.seen is not None
-    stack, states = (
-        (probe.encoder, reading.seen.encoder) if side == "encoder" else (probe.decoder, reading.seen.decoder)
-    )
-    steps: list[tuple[str, LinearReading, torch.Tensor]] = [("words alone", stack.words, states.words)]
-    names = ["told positions", *(f"layer {number}" for number in range(1, len(stack.layers)))]
-    steps += list(zip(names, stack.layers, states.layers, strict=True))
-    length = len(states.words)
-    lines = {"exact": np.arange(length, dtype=float)}
-    lines |= {name: linear.read(state).numpy() for name, linear, state in steps}
-    return Curves(
-        f"Positions read from this sentence, {side}",
-        "Where each layer's hidden state says that a token stands, against where it stands.",
-        np.arange(length), "position in tokens", lines, "position read, tokens",
-    )  # fmt: skip
+    def _bare_positions(self, sentence: str, count: int, side: str) -> Curves:
+        tokens, model = self.read(sentence, count).tokens, self.translator.model
+        assert isinstance(model, Transformer)
+        device = model.target_embedding.weight.device
+        source, target = (torch.tensor([ids], device=device) for ids in (tokens.source, tokens.target))
+        with self._lock:  # hooks take the residual connections out while it runs
+            lengths = torch.tensor([len(tokens.source)], device=device)
+            both = hidden_states(model, source, lengths, target, residuals=False)
+            assert self.bare_probe is not None
+            stack = getattr(self.bare_probe, side)
+        states = both[0] if side == "encoder" else both[1]
+        return positions_read(
+            f"Positions read without residual connections, {side}",
+            "Every sub-layer passes on only what it computes itself; the linear functions are fitted anew. What is "
+            "lost here is what the residual connections carry upwards.",
+            stack, StackStates(states.words[0], tuple(layer[0] for layer in states.layers)),
+        )  # fmt: skip

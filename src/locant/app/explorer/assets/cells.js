@@ -1,5 +1,5 @@
-// Show the number of the cell under the pointer. A matrix is drawn as an image, which knows colours alone; its numbers
-// travel beside it, as base64 of little-endian float32.
+// Show the number of the cell under the pointer. A matrix is drawn as an image, which knows colours alone. Its numbers,
+// little-endian float32, travel beside it as base64 where they are few; others are fetched for the first pointer over it.
 (function () {
   "use strict";
 
@@ -7,22 +7,33 @@
   label.className = "cell-value";
   label.hidden = true;
 
-  const decoded = new WeakMap();
-  function numbers(meta) {
-    if (!decoded.has(meta)) {
-      const bytes = Uint8Array.from(atob(meta.values), (sign) => sign.charCodeAt(0));
-      decoded.set(meta, new Float32Array(bytes.buffer));
-    }
-    return decoded.get(meta);
+  async function fetched(source) {
+    const answer = await fetch(source.address, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(source.body),
+    });
+    return answer.ok ? answer.arrayBuffer() : new ArrayBuffer(0);
   }
 
-  function show(event) {
+  const known = new WeakMap(); // by what is said about an image: its numbers, or the promise of them
+  function numbers(meta) {
+    if (!known.has(meta)) {
+      const carried = meta.values && Uint8Array.from(atob(meta.values), (sign) => sign.charCodeAt(0)).buffer;
+      known.set(meta, carried ? new Float32Array(carried) : fetched(meta.source).then((buffer) => new Float32Array(buffer)));
+    }
+    return known.get(meta);
+  }
+
+  let last = null; // what the pointer rests on
+  async function show(event) {
     const point = event.points[0];
     const meta = point.data.meta;
     if (!meta || !meta.names) return;
+    last = event;
+    const values = await numbers(meta);
+    if (last !== event) return;
     const column = Math.round(point.x);
     const row = Math.round(point.y);
-    const value = numbers(meta)[row * meta.width + column];
+    const value = values[row * meta.width + column];
     if (value === undefined) return;
     const [rowName, columnName, measure] = meta.names;
     const rowSaid = meta.rows ? meta.rows[row] : row;
@@ -35,14 +46,15 @@
   }
 
   function hide() {
+    last = null;
     label.hidden = true;
   }
 
-  const known = new WeakSet();
+  const watched = new WeakSet();
   document.addEventListener("pointerover", (event) => {
     const plot = event.target.closest && event.target.closest(".js-plotly-plot");
-    if (!plot || !plot.on || known.has(plot)) return;
-    known.add(plot);
+    if (!plot || !plot.on || watched.has(plot)) return;
+    watched.add(plot);
     if (!label.isConnected) document.body.append(label);
     plot.on("plotly_hover", show);
     plot.on("plotly_unhover", hide);

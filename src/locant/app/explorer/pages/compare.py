@@ -7,7 +7,8 @@ from dash.development.base_component import Component
 
 from locant.app.explorer.encodings import PICTURES, SHOWN_SCHEMES
 from locant.app.explorer.pages.encodings import KNOBS, knobs, shown
-from locant.app.explorer.pages.parts import cards, connect, controls, message, options
+from locant.app.explorer.pages.parts import controls, message, options
+from locant.app.explorer.pages.pictures import cards, connect
 
 PAGE = "compare"
 _SIDES = {"left": ("Left scheme", "sinusoidal"), "right": ("Right scheme", "rotary")}

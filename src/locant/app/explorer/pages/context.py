@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dash import Dash, Input, Output, dcc, html
@@ -23,8 +23,6 @@ from locant.app.explorer.pages.parts import (
     GRAPH,
     aria,
     attempt,
-    cards,
-    connect,
     controls,
     knob,
     message,
@@ -32,7 +30,7 @@ from locant.app.explorer.pages.parts import (
     send_text,
     table,
 )
-from locant.app.explorer.panels import Panel
+from locant.app.explorer.pages.pictures import cards, connect
 from locant.extension import Diagnosis, Inspection
 from locant.extension.differences import describe
 
@@ -79,7 +77,7 @@ def layout() -> Component:
 def register(app: Dash) -> None:
     """Connect the knobs."""
     inputs = [Input(f"{PAGE}-{name}", "value") for name in _KNOBS]
-    connect(app, PAGE, PICTURES, inputs, shown)
+    connect(app, PAGE, PICTURES, inputs, pictures)
 
     @app.callback(Output(f"{PAGE}-summary", "children"), *inputs)
     def summarise(*values: Any) -> Component:
@@ -92,11 +90,6 @@ def register(app: Dash) -> None:
     def explain(pasted: Any) -> list[Component]:
         found, said = attempt(lambda: _meaning(inspect_text(pasted)))
         return [html.P(said, className="message", role="alert")] if found is None else found
-
-
-def shown(*values: Any) -> Mapping[str, Panel]:
-    """Return the panels for what a page sent; errors as for :func:`~locant.app.explorer.contexts.scaled_models`."""
-    return pictures(scaled_models(*values))
 
 
 def _summary(rows: Sequence[Sequence[str]]) -> Component:

@@ -1,16 +1,14 @@
-"""What pages are made of: knobs with labels, cards with a picture and its data, and what connects them."""
+"""What pages are made of: knobs with labels, tables, places for messages; and the answer to a user's mistake."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from locant.app.explorer.charts import chart
-from locant.app.explorer.panels import Panel, as_csv
 from locant.errors import LocantError
 
 _LOG = logging.getLogger(__name__)
@@ -56,27 +54,6 @@ def message(page: str) -> Component:
     return html.P(id=f"{page}-message", className="message", role="alert", hidden=True)
 
 
-def cards(page: str, names: Sequence[str]) -> Component:
-    """Return a card for each picture, hidden until there is something in it, and what downloads their data."""
-    return html.Div([*(_card(page, name) for name in names), dcc.Download(id=f"{page}-download")], className="cards")
-
-
-def _card(page: str, name: str) -> Component:
-    own = f"{page}-{name}"
-    return html.Section(
-        [
-            html.H2(id=f"{own}-title"),
-            html.P(id=f"{own}-caption"),
-            dcc.Graph(id=own, config=GRAPH),
-            html.Button("Data as CSV", id=f"{own}-csv", type="button"),
-        ],
-        id=f"{own}-card",
-        hidden=True,
-        className="card",
-        **aria(labelledby=f"{own}-title"),
-    )
-
-
 def table(rows: Sequence[Sequence[str]], name: str) -> Component:
     """Return a table, names of columns first; it scrolls by itself where it is too wide."""
     head, *body = rows
@@ -87,66 +64,6 @@ def table(rows: Sequence[Sequence[str]], name: str) -> Component:
         ]
     )
     return html.Div(content, className="scroll", tabIndex=0, role="group", **aria(label=name))
-
-
-def connect(
-    app: Dash,
-    page: str,
-    names: Sequence[str],
-    inputs: Sequence[Input],
-    compute: Callable[..., Mapping[str, Panel]],
-) -> None:
-    """Draw a page's pictures anew whenever a knob changes, and hand out their numbers.
-
-    What the user can mend is said on the page and leaves the pictures as they were.
-
-    Args:
-        app: The application.
-        page: Prefix of the ids, as given to :func:`message` and :func:`cards`.
-        names: Names of the pictures.
-        inputs: The knobs.
-        compute: Takes the values of the knobs and returns panels by some of the names.
-    """
-    outputs = [
-        output
-        for name in names
-        for output in (
-            Output(f"{page}-{name}", "figure"),
-            Output(f"{page}-{name}", "style"),
-            Output(f"{page}-{name}-title", "children"),
-            Output(f"{page}-{name}-caption", "children"),
-            Output(f"{page}-{name}-card", "hidden"),
-        )
-    ]
-
-    @app.callback(Output(f"{page}-message", "children"), Output(f"{page}-message", "hidden"), *outputs, *inputs)
-    def draw(*values: Any) -> list[Any]:
-        found, said = attempt(lambda: compute(*values))
-        if found is None:
-            return [said, False, *[no_update] * len(outputs)]
-        drawn: list[Any] = ["", True]
-        for name in names:
-            panel = found.get(name)
-            if panel is None:
-                drawn += [*[no_update] * 4, True]
-            else:
-                figure = chart(panel)
-                drawn += [figure, room(figure), panel.title, panel.caption, False]
-        return drawn
-
-    @app.callback(
-        Output(f"{page}-download", "data"),
-        *(Input(f"{page}-{name}-csv", "n_clicks") for name in names),
-        *(State(knob.component_id, knob.component_property) for knob in inputs),
-        prevent_initial_call=True,
-    )
-    def download(*sent: Any) -> Any:
-        clicks, values = sent[: len(names)], sent[len(names) :]
-        name = str(ctx.triggered_id).removeprefix(f"{page}-").removesuffix("-csv")
-        found, _ = attempt(lambda: compute(*values))
-        if not any(clicks) or found is None or name not in found:
-            return no_update
-        return {"content": as_csv(found[name]), "filename": f"{page}-{name}.csv", "type": "text/csv"}
 
 
 def send_text(app: Dash, page: str, *, field: str, button: str, store: str, longest: int) -> None:
