@@ -122,6 +122,13 @@ def meta(page: Any, name: str) -> Any:
     return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.meta", name)
 
 
+def cells(page: Any, table: str) -> list[list[str]]:
+    """The text of a table's cells, row by row."""
+    rows = "[...document.querySelectorAll(`${table} tbody tr`)]"
+    found: list[list[str]] = page.evaluate(f"table => {rows}.map(row => [...row.cells].map(e => e.textContent))", table)
+    return found
+
+
 def when(page: Any, condition: str) -> None:
     """Wait for a condition; Playwright's own way would evaluate a string in the page, which the explorer forbids."""
     for _ in range(300):
@@ -285,8 +292,8 @@ def test_the_context_of_a_model(page: Any) -> None:
     show(page, "/context")
     page.get_by_label("Wanted length").fill("8192")
     when(page, "document.querySelector('#context-slowed').textContent.includes('2 times')")
-    rows = page.locator("#context-summary tbody tr").all_inner_texts()
-    assert [row.split("\t")[0] for row in rows] == ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
+    names = ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
+    assert [row[0] for row in cells(page, "#context-summary")] == names
     config = '{"model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768, '
     page.get_by_label("Paste a config.json").fill(config + '"rope_scaling": {"type": "linear", "factor": 8.0}}')
     page.get_by_role("button", name="Explain").click()
@@ -319,8 +326,7 @@ def test_two_schemes_side_by_side(page: Any) -> None:
 def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:
     show_all(page, "/translate")
     best = translator.translate_n_best([SENTENCE], n_best=4, beam=4)[0]
-    rows = page.locator("#translate-found tbody tr").all_inner_texts()
-    assert rows == [f"{one.score:.4f}\t{one.text}".rstrip() for one in best]
+    assert cells(page, "#translate-found") == [[f"{one.score:.4f}", one.text] for one in best]
     page.get_by_role("spinbutton", name="Layer").fill("1")
     page.get_by_role("spinbutton", name="Head").fill("2")
     page.locator("#translate-attention-title", has_text="cross, layer 1, head 2").wait_for()
