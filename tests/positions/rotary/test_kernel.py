@@ -67,7 +67,7 @@ def test_the_formula(layout: Any, rotated: int, dtype: torch.dtype) -> None:
     for x in (dense, transposed, part_of_more, dense[:, :, :1], dense[:0]):
         for positions in (torch.arange(x.shape[2]) + 70, torch.stack([torch.arange(x.shape[2]) + i for i in (0, 9)])):
             positions = positions[: x.shape[0]] if positions.dim() == 2 else positions
-            assert kernel.serves(x)
+            assert kernel.serves((x,))
             found, _ = rope.rotate(x, x, positions, positions)
             expected = formula(x, positions, rotated, layout)
             assert (found.shape, found.dtype) == (x.shape, dtype)
@@ -118,7 +118,7 @@ def test_other_schemes_and_dtypes() -> None:
     coordinates = torch.stack([torch.arange(6) * i for i in (1, 2, 3)], dim=-1).unsqueeze(0)
     compiled = MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0]
     half = x.half()
-    assert not kernel.serves(half)
+    assert not kernel.serves((half,))
     assert Rotary(16).rotate(half, half, torch.arange(6), torch.arange(6))[0].dtype == torch.float16
     compile_rotations(False)
     torch.testing.assert_close(compiled, MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0])

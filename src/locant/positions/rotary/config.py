@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import get_args
+from typing import Literal, get_args
 
 from locant.errors import ConfigError, nearest
-from locant.positions.rotary.rotation import RotaryLayout
 from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled, explain_frequencies
 from locant.positions.scaling.frequency import check_base, check_rotary_dim
+
+RotaryLayout = Literal["half", "interleaved"]
+"""Which features form a pair; see :class:`RotaryConfig`."""
 
 
 @dataclass(frozen=True, kw_only=True)

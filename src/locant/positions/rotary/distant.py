@@ -9,7 +9,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.rotary.rotary import Rotary
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryLayout
 
 
 class _NearAndFar(Rotary):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -11,7 +13,6 @@ from torch import Tensor
 from locant.compiler import load_library
 
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
-_Layout = ctypes.c_int64 * 15
 
 
 @cache
@@ -23,38 +24,44 @@ def load_kernel() -> ctypes.CDLL:
     """
     library = load_library("locant.positions.rotary", "rotation.cpp")
     for name in _FUNCTIONS.values():
-        getattr(library, name).argtypes = [ctypes.c_void_p] * 4 + [_Layout, ctypes.c_int]
+        getattr(library, name).argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float]
     return library
 
 
-def serves(x: Tensor) -> bool:
-    """Return whether the kernel can rotate ``x``: float32 or bfloat16 on the CPU, the features next to each other."""
-    return x.device.type == "cpu" and x.dtype in _FUNCTIONS and x.dim() == 4 and x.stride(3) == 1
+def serves(features: Sequence[Tensor]) -> bool:
+    """Return whether the kernel can rotate these: float32 or bfloat16 on the CPU, features next to each other."""
+    dtype = features[0].dtype
+    return dtype in _FUNCTIONS and all(
+        x.dtype == dtype and x.device.type == "cpu" and x.dim() == 4 and x.stride(3) == 1 for x in features
+    )
 
 
-def rotate(x: Tensor, cosine: Tensor, sine: Tensor, *, interleaved: bool) -> Tensor:
-    """Rotate ``x [B, H, L, D]``, of any strides over a row of features, by angles of ``[L, n]`` or ``[B, 1, L, n]``.
+def rotate(
+    features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, interleaved: bool, backwards: bool = False
+) -> tuple[Tensor, ...]:
+    """Rotate tensors ``[B, H, L, D]``, of any strides over a row, by angles of ``[L, n]`` or ``[B, 1, L, n]``.
 
     Args:
-        x: As :func:`serves` asks for.
+        features: As :func:`serves` asks for; B and H may differ among them.
         cosine: Cosines, float32, next to each other in the last dimension.
         sine: Sines, likewise.
         interleaved: Whether pairs are neighbours, or halves apart.
+        backwards: Whether to rotate by the opposite angles.
 
     Returns:
-        The rotated features, of the shape and dtype of ``x``; those beyond the pairs are copied.
+        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied.
     """
-    out = torch.empty_like(x)
-    if not x.numel():
-        return out
-    batch, heads, length, features = x.shape
-    tables = [_batch_and_row_stride(table) for table in (cosine, sine)]
-    layout = _Layout(
-        batch, heads, length, features, cosine.shape[-1], *x.stride()[:3], *out.stride()[:3], *tables[0], *tables[1]
-    )
-    function = getattr(load_kernel(), _FUNCTIONS[x.dtype])
-    function(x.data_ptr(), out.data_ptr(), cosine.data_ptr(), sine.data_ptr(), layout, interleaved)
-    return out
+    rotated = tuple(torch.empty_like(x) for x in features)
+    tables = *_batch_and_row_stride(cosine), *_batch_and_row_stride(sine)
+    addresses = cosine.data_ptr(), sine.data_ptr()
+    numbers: list[int] = []
+    for x, out in zip(features, rotated, strict=True):
+        numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, cosine.shape[-1])
+        numbers += (*x.stride()[:3], *out.stride()[:3], *tables)
+    function = getattr(load_kernel(), _FUNCTIONS[features[0].dtype])
+    works = array("q", numbers)
+    function(works.buffer_info()[0], len(features), interleaved, -1.0 if backwards else 1.0)
+    return rotated
 
 
 def _batch_and_row_stride(table: Tensor) -> tuple[int, int]:

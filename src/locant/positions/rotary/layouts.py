@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from locant.positions.angles import Frequencies, PositionTable, require_integer
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.rotary.rotation import RotaryLayout, Turn
+from locant.positions.rotary.rotation import Turn
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme
 
@@ -115,8 +115,10 @@ class Rotary(PositionScheme):
         """
         lengths = self._lengths(q_positions)
         turn_queries = self._turn(q_positions, lengths)
-        turn_keys = turn_queries if k_positions is q_positions else self._turn(k_positions, lengths)
-        return turn_queries(q), turn_keys(k)
+        if k_positions is q_positions:
+            q, k = turn_queries(q, k)
+            return q, k
+        return turn_queries(q)[0], self._turn(k_positions, lengths)(k)[0]
 
     def sine_cosine(self, positions: Tensor, *, length: int = 1) -> tuple[Tensor, Tensor]:
         """Return sine and cosine of the angles, times the attention scale, for a text of the given length.

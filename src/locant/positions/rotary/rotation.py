@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from locant.positions.rotary import kernel
-
-RotaryLayout = Literal["half", "interleaved"]
+from locant.positions.rotary.config import RotaryLayout
 
 # Elements that are rotated at a time without a compiler, few enough to stay in the caches between the steps.
 _ELEMENTS_AT_ONCE = 1 << 18
@@ -58,19 +57,12 @@ class Turn:
     sine: Tensor
     layout: RotaryLayout
 
-    def backwards(self) -> Turn:
-        """Return the rotation by the opposite angles."""
-        return Turn(self.cosine, -self.sine, self.layout)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Rotate ``x [B, H, L, D]`` as :func:`rotate_pairs` does."""
-        turn = self._double() if x.dtype == torch.float64 else self
-        if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
-            return _turned(x, turn)
-        return _Rotation.apply(x, turn)  # type: ignore[no-untyped-call]
-
-    def _double(self) -> Turn:
-        return Turn(self.cosine.double(), self.sine.double(), self.layout)
+    def __call__(self, *features: Tensor) -> tuple[Tensor, ...]:
+        """Rotate each ``[B, H, L, D]`` as :func:`rotate_pairs` does."""
+        if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and any(x.requires_grad for x in features)):
+            return _turned(features, self)
+        rotated: tuple[Tensor, ...] = _Rotation.apply(self, *features)  # type: ignore[no-untyped-call]
+        return rotated
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -91,28 +83,37 @@ def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) 
     Returns:
         The rotated features in the shape and dtype of ``x``; the arithmetic is float32 (float64 for float64).
     """
-    return Turn(cosine.float(), sine.float(), layout)(x)
+    return Turn(cosine.float(), sine.float(), layout)(x)[0]
 
 
 class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, turn: Turn) -> Tensor:
+    def forward(ctx: Any, turn: Turn, *features: Tensor) -> tuple[Tensor, ...]:
         ctx.turn = turn
-        return _turned(x, turn)
+        return _turned(features, turn)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _turned(gradients[0], ctx.turn.backwards()), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_turned(gradients, ctx.turn, backwards=True)
 
 
-def _turned(x: Tensor, turn: Turn) -> Tensor:
+def _turned(features: tuple[Tensor, ...], turn: Turn, *, backwards: bool = False) -> tuple[Tensor, ...]:
+    if _compiles and kernel.serves(features) and not torch.compiler.is_compiling():
+        interleaved = turn.layout == "interleaved"
+        return kernel.rotate(features, turn.cosine, turn.sine, interleaved=interleaved, backwards=backwards)
+    if backwards:
+        turn = Turn(turn.cosine, -turn.sine, turn.layout)
+    return tuple(_one_turned(x, turn) for x in features)
+
+
+def _one_turned(x: Tensor, turn: Turn) -> Tensor:
     pairs = turn.cosine.shape[-1]
-    if _compiles and kernel.serves(x) and not torch.compiler.is_compiling():
-        return kernel.rotate(x, turn.cosine, turn.sine, interleaved=turn.layout == "interleaved")
     if 2 * pairs < x.shape[-1]:
-        return torch.cat((_turned(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
+        return torch.cat((_one_turned(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
+    if x.dtype == torch.float64:
+        turn = Turn(turn.cosine.double(), turn.sine.double(), turn.layout)
     if turn.layout == "interleaved":
         numbers = torch.view_as_complex(x.to(turn.cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(turn.cosine, turn.sine)).flatten(-2).to(x.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.rotary.rotary import Rotary
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import AttentionShape
 
 # Queries attended together: the decay within a block stays far from the limits of every float format.
