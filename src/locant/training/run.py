@@ -211,7 +211,10 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             tokens += batch.target_tokens
         if not pairs or not math.isfinite(total):
             return total / tokens, None, None
-        hypotheses = Translator(model, data.tokenizers, greedy).translate([source for source, _ in pairs])
+        translator = Translator(model, data.tokenizers, greedy)
+        with suppress(ConfigError):  # elsewhere than on a CPU with a compiler PyTorch finds the same, in more time
+            translator.compile()
+        hypotheses = translator.translate([source for source, _ in pairs])
         scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
         return total / tokens, scores.bleu, scores.chrf
 
