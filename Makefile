@@ -46,7 +46,7 @@ multi30k: $(BIN)/locant
 .venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt torch
-	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable '.[ctranslate2]' --requirement benchmarks/requirements.txt
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable '.[corpora,ctranslate2]' --requirement benchmarks/requirements.txt
 	.venv-bench/bin/pip install --quiet --constraint constraints.txt --no-deps joeynmt==2.3.0
 	@touch $@
 
@@ -62,7 +62,7 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task length-generalisation --schemes none,rotary --seeds 1 --steps 100 --test-lengths 5,10,15,20 -o lab-smoke/lengths
 	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
-	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 30 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
+	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
 # Training and translating, side by side with the peers; takes about an hour.
 bench: .venv-bench/bin/locant

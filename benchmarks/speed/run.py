@@ -1,6 +1,7 @@
-"""Training or translating, Locant and its peers side by side: every engine alone in its process, in turns.
+"""Training, also on real text, or translating, Locant and its peers: every engine alone in its process, in turns.
 
     python run.py training --output training.json
+    python run.py text --output text.json
     python run.py translation --shapes small-8k base-32k --output translation.json
 
 Prints Markdown tables. Nothing else should run meanwhile.
@@ -15,6 +16,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,10 +24,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from shapes import LENGTH, SENTENCES, SHAPES
-from train_engine import ENGINES as TRAINERS
+from trainees import TRAINEES
 from translate_engine import ENGINES as TRANSLATORS
 from translate_engine import variants
 
+from locant.text import BibleCorpus, CleaningSettings, FilePair, FilesCorpus, TokenizerSettings, load_corpus, prepare
 from measure import machine, warn_when_busy
 
 HERE = Path(__file__).parent
@@ -96,6 +99,54 @@ def training(shape: str, engines: list[str], rounds: int, seconds: float, limit:
     return found
 
 
+def prepare_text(files: list[str] | None, vocabulary: int, folder: Path) -> str:
+    """Tokenise the text, King James Version to World English Bible unless files are given; return its name."""
+    if files:
+        source, target, valid_source, valid_target = files
+        settings: Any = FilesCorpus(
+            kind="files",
+            name=Path(source).parent.name,
+            train=FilePair(source=[source], target=[target]),
+            valid=FilePair(source=[valid_source], target=[valid_target]),
+        )
+    else:
+        settings = BibleCorpus(
+            kind="bible", name="King James Version to World English Bible", source="kjv", target="web"
+        )
+    corpus = load_corpus(settings)
+    tokenizer = TokenizerSettings(vocab_size=vocabulary, joint=True)
+    prepare(corpus, CleaningSettings(), tokenizer, max_tokens=128, folder=folder)
+    return corpus.name
+
+
+def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[str] | None) -> dict[str, list[Record]]:
+    """Compare training on real text: each engine with batches of its own, and the loss after equally many tokens."""
+    with tempfile.TemporaryDirectory() as temporary:
+        name = prepare_text(files, SHAPES[shape].vocabulary, Path(temporary))
+        jobs: dict[str, dict[str, Any]] = {}
+        for engine in engines:
+            ways = {"locant": ["locant"], "joeynmt": ["joeynmt"], "transformers": ["random", "grouped"]}
+            for way in ways.get(engine, ["random"]):
+                arguments = [engine, shape, f"{temporary}/cache", "--batches", way, "--tokens", str(tokens)]
+                label = f"{engine}, group_by_length" if way == "grouped" else engine
+                for tuned in (False, True) if engine != "locant" else (False,):
+                    full = f"{label}, memory kept" if tuned else label
+                    jobs[full] = {"script": "text_engine.py", "arguments": arguments, "tuned": tuned}
+        found = in_turns(jobs, rounds)
+    own = statistics.median(record["tokens_per_second"] for record in found["locant"])
+    print(f"\n### Training {shape} on {name}, {tokens:,} target tokens\n")
+    print("| engine | real target tokens/s | Locant is faster by | padding | validation loss | peak MB |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for label, records in found.items():
+        median = statistics.median(record["tokens_per_second"] for record in records)
+        losses = statistics.mean(record["validation_loss"] for record in records)
+        peak = max(record["peak_megabytes"] for record in records)
+        padding = records[0]["padding"]
+        print(f"| {label} | {median:,.0f} | {own / median:.2f} | {padding:.0%} | {losses:.3f} | {peak:,.0f} |")
+    print(flush=True)
+    return found
+
+
 def translation(
     shape: str, batch: int, beam: int, rounds: int, seconds: float, limit: float
 ) -> dict[str, list[Record]]:
@@ -122,11 +173,13 @@ def translation(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["training", "translation"])
+    parser.add_argument("what", choices=["training", "text", "translation"])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
-    parser.add_argument("--engines", nargs="+", choices=TRAINERS, default=list(TRAINERS), help="of training")
+    parser.add_argument("--engines", nargs="+", choices=TRAINEES, default=list(TRAINEES), help="of training")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--tokens", type=int, default=200_000, help="of text: real target tokens to train on")
+    parser.add_argument("--files", nargs=4, help="of text: source, target, validation source, validation target")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     warn_when_busy()
@@ -142,18 +195,22 @@ def main() -> None:
     print(f"{machine()}. {', '.join(f'{name} {number}' for name, number in packages.items())}.")
     print(f"The machine's own limits: {', '.join(f'{name} {value:.0f}' for name, value in limits.items())}.")
     records: dict[str, Any] = {"machine": machine(), "packages": packages, "limits": limits}
-    default = ["tiny-8k", "small-8k", "small-32k", "base-32k"]
-    for shape in arguments.shapes or (default if arguments.what == "training" else ["small-8k", "base-32k"]):
+    default = {
+        "training": ["tiny-8k", "small-8k", "small-32k", "base-32k"],
+        "text": ["tiny-8k"],
+        "translation": ["small-8k", "base-32k"],
+    }
+    for shape in arguments.shapes or default[arguments.what]:
         if arguments.what == "training":
             records[shape] = training(shape, arguments.engines, arguments.rounds, arguments.seconds, limit)
-            continue
-        for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
-            found = translation(shape, batch, beam, arguments.rounds, arguments.seconds, limit)
-            records[f"{shape} batch {batch} beam {beam}"] = found
+        elif arguments.what == "text":
+            records[shape] = text(shape, arguments.engines, arguments.rounds, arguments.tokens, arguments.files)
+        else:
+            for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
+                found = translation(shape, batch, beam, arguments.rounds, arguments.seconds, limit)
+                records[f"{shape} batch {batch} beam {beam}"] = found
         if arguments.output:
             arguments.output.write_text(json.dumps(records, indent=1))
-    if arguments.output:
-        arguments.output.write_text(json.dumps(records, indent=1))
 
 
 if __name__ == "__main__":

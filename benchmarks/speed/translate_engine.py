@@ -98,24 +98,9 @@ def ctranslate2(shape: Shape, beam: int, variant: str) -> Translate:
 
 def transformers(shape: Shape, beam: int, variant: str) -> Translate:
     """MarianMTModel.generate of Hugging Face transformers; variants: float32, bfloat16."""
-    from transformers import MarianConfig, MarianMTModel
+    from marian import marian_model
 
-    config = MarianConfig(
-        vocab_size=shape.vocabulary,
-        d_model=shape.d_model,
-        encoder_layers=shape.layers,
-        decoder_layers=shape.layers,
-        encoder_ffn_dim=shape.d_ff,
-        decoder_ffn_dim=shape.d_ff,
-        encoder_attention_heads=shape.heads,
-        decoder_attention_heads=shape.heads,
-        pad_token_id=PAD,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
-        activation_function="relu",
-        scale_embedding=True,
-    )
-    model = MarianMTModel(config).eval()
+    model = marian_model(shape, pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=BOS)
     model.final_logits_bias[0, EOS] = -1e4
     model = model.to(getattr(torch, variant))
 

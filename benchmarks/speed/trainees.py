@@ -1,0 +1,228 @@
+"""Locant and its peers with a model of the same shape to train, each as its users do.
+
+All have label-smoothed cross-entropy, Adam (fused) and dropout 0.1; bfloat16 where the processor multiplies it fast,
+else float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from shapes import Shape
+from torch import Tensor, nn
+
+from locant.runtime import has_fast_bfloat16, keep_freed_memory
+from locant.text import BOS, EOS, PAD, UNK
+
+PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
+
+
+@dataclass
+class Trainee:
+    """A model in training.
+
+    Attributes:
+        model: What learns.
+        loss: From source [B, S] and target [B, T + 1] (begin mark first), int64, padded on the right, and the label
+            smoothing to the summed loss in nats.
+        clips: Whether gradients are clipped to a norm of 1, as `locant train` does.
+    """
+
+    model: nn.Module
+    loss: Callable[[Tensor, Tensor, float], Tensor]
+    clips: bool = False
+
+    def __post_init__(self) -> None:
+        self.model.train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
+
+    def step(self, source: Tensor, target: Tensor) -> int:
+        """Learn from a batch, and return the number of target tokens."""
+        tokens = int((target[:, 1:] != PAD).sum())
+        (self.loss(source, target, 0.1) / tokens).backward()
+        if self.clips:
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return tokens
+
+    @torch.no_grad()
+    def negative_log_likelihood(self, source: Tensor, target: Tensor) -> float:
+        """Return the sum over the target tokens, in nats."""
+        self.model.eval()
+        total = float(self.loss(source, target, 0.0))
+        self.model.train()
+        return total
+
+
+def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Trainee:
+    """Return the training that a user writes around a model that returns logits."""
+
+    def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        with torch.autocast("cpu", PRECISION, enabled=torch.float32 != PRECISION):
+            out = logits(source, target[:, :-1])
+        return nn.functional.cross_entropy(
+            out.float().flatten(0, 1), target[:, 1:].flatten(), label_smoothing=smoothing, ignore_index=PAD,
+            reduction="sum",
+        )  # fmt: skip
+
+    return Trainee(model, loss)
+
+
+def locant(shape: Shape, padded: bool) -> Trainee:
+    """Locant's own step, as in `locant train`."""
+    from locant.text import Batch
+    from locant.training.trainer import TrainingStep
+    from locant.transformer import Transformer, TransformerConfig
+
+    keep_freed_memory()
+    config = TransformerConfig(
+        source_vocab_size=shape.vocabulary,
+        target_vocab_size=shape.vocabulary,
+        encoder_layers=shape.layers,
+        decoder_layers=shape.layers,
+        d_model=shape.d_model,
+        d_ff=shape.d_ff,
+        heads=shape.heads,
+        dropout=0.1,
+    )
+    model = Transformer(config)
+
+    def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        given, wanted = target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target[:, 1:]
+        lengths = (source != PAD).sum(1), (wanted != PAD).sum(1)
+        tokens = (int(lengths[0].sum()), int(lengths[1].sum()))
+        batch = Batch(source, lengths[0], given, wanted, lengths[1], source_tokens=tokens[0], target_tokens=tokens[1])
+        return TrainingStep(model, smoothing, PRECISION)(batch)[0]
+
+    return Trainee(model, loss, clips=True)
+
+
+def transformers(shape: Shape, padded: bool) -> Trainee:
+    """MarianMTModel of Hugging Face transformers."""
+    from marian import marian_model
+
+    model = marian_model(shape, pad_token_id=PAD, dropout=0.1)
+
+    def logits(source: Tensor, target: Tensor) -> Tensor:
+        # The target's padding needs no mask: it stands behind all that is learned from.
+        mask = (source != PAD).long() if padded else None
+        return model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+
+    return plain(model, logits)
+
+
+def torch_nn(shape: Shape, padded: bool) -> Trainee:
+    """torch.nn.Transformer with embeddings, learned positions and a tied projection around it."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(shape.vocabulary, shape.d_model)
+            self.positions = nn.Embedding(512, shape.d_model)
+            for table in (self.embedding, self.positions):
+                nn.init.normal_(table.weight, std=shape.d_model**-0.5)
+            self.transformer = nn.Transformer(
+                shape.d_model, shape.heads, shape.layers, shape.layers, shape.d_ff, dropout=0.1, batch_first=True
+            )
+
+        def embed(self, ids: Tensor) -> Tensor:
+            return self.embedding(ids) * shape.d_model**0.5 + self.positions.weight[: ids.shape[1]]
+
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+            absent = source == PAD if padded else None
+            out = self.transformer(
+                self.embed(source), self.embed(target), tgt_mask=causal, tgt_is_causal=True,
+                src_key_padding_mask=absent, memory_key_padding_mask=absent,
+            )  # fmt: skip
+            return out @ self.embedding.weight.to(out.dtype).T
+
+    model = Model()
+    return plain(model, model)
+
+
+def x_transformers(shape: Shape, padded: bool) -> Trainee:
+    """XTransformer of x-transformers."""
+    from x_transformers import XTransformer
+
+    sides = {
+        f"{side}_{name}": value
+        for side in ("enc", "dec")
+        for name, value in {
+            "num_tokens": shape.vocabulary,
+            "depth": shape.layers,
+            "heads": shape.heads,
+            "attn_dim_head": shape.d_model // shape.heads,
+            "ff_mult": shape.d_ff // shape.d_model,
+            "max_seq_len": 512,
+            "layer_dropout": 0.0,
+            "ff_dropout": 0.1,
+            "emb_dropout": 0.1,
+            "attn_flash": True,
+        }.items()
+    }
+    model = XTransformer(dim=shape.d_model, tie_token_emb=True, **sides)
+
+    def logits(source: Tensor, target: Tensor) -> Tensor:
+        mask = source != PAD if padded else None
+        memory = model.encoder(source, mask=mask, return_embeddings=True)
+        return model.decoder.net(target, context=memory, context_mask=mask)
+
+    return plain(model, logits)
+
+
+def joeynmt(shape: Shape, padded: bool) -> Trainee:
+    """The Transformer of JoeyNMT, with its own label smoothing; it always has masks."""
+    from joeynmt.model import build_model
+    from joeynmt.vocabulary import Vocabulary
+
+    side = {
+        "type": "transformer",
+        "num_layers": shape.layers,
+        "num_heads": shape.heads,
+        "hidden_size": shape.d_model,
+        "ff_size": shape.d_ff,
+        "dropout": 0.1,
+        "embeddings": {"embedding_dim": shape.d_model, "scale": True},
+    }
+    special = type(
+        "Special",
+        (),
+        {
+            "unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "sep_token": None,
+            "unk_id": PAD, "pad_id": UNK, "bos_id": BOS, "eos_id": EOS, "sep_id": None, "lang_tags": [],
+        },
+    )  # fmt: skip
+    # It insists on its own order: unknown, then padding.
+    vocabulary = Vocabulary([f"t{index}" for index in range(shape.vocabulary - 4)], special)
+    config = {"encoder": side, "decoder": dict(side), "tied_embeddings": True, "tied_softmax": True}
+    model = build_model(config, vocabulary, vocabulary)
+
+    def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        model.loss_function = ("crossentropy", smoothing)
+        source, target = (ids ^ (ids < 2) for ids in (source, target))
+        with torch.autocast("cpu", PRECISION, enabled=torch.float32 != PRECISION):
+            total, *_ = model(
+                return_type="loss",
+                src=source,
+                src_mask=(source != UNK).unsqueeze(1),
+                src_length=(source != UNK).sum(1),
+                trg_input=target[:, :-1],
+                trg=target[:, 1:],
+                trg_mask=(target[:, :-1] != UNK).unsqueeze(1),
+            )
+        return total
+
+    return Trainee(model, loss)
+
+
+TRAINEES: dict[str, Callable[[Shape, bool], Trainee]] = {
+    "locant": locant,
+    "transformers": transformers,
+    "torch.nn.Transformer": torch_nn,
+    "x-transformers": x_transformers,
+    "joeynmt": joeynmt,
+}
