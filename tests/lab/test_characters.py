@@ -1,6 +1,7 @@
 """Likelihood against length: which characters are scored, and with how many before them."""
 
 import gzip
+import hashlib
 import math
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def test_texts_are_read_whole(tmp_path: Path) -> None:
     one, other = read_characters(plain), read_characters(packed)
     assert one.alphabet == other.alphabet == "".join(sorted(set(words)))
     assert (len(one.train), len(one.test)) == (90, 10)
+    assert one.digest == other.digest == hashlib.sha256(plain.read_bytes()).hexdigest()
     back = "".join(one.alphabet[number - 1] for number in torch.cat((one.train, one.test)).tolist())
     assert back == words
 

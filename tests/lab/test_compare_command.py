@@ -1,5 +1,6 @@
 """``locant compare`` and the page it writes."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from lab_records import TINY
+from rich.console import Console
 
 from locant.cli import main
+from locant.cli.compare import _print_grid
 from locant.errors import DataError
 from locant.figures import LengthCurve, quality_by_length
 from locant.lab import Comparison, load_records
@@ -105,6 +108,18 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--task", "copy", "--steps", "2"]) == 2
 
 
+def test_wide_tables_are_shown_in_parts_and_whole() -> None:
+    console = Console(width=40, record=True, file=io.StringIO())
+    lines = [["scheme", *(f"at {length}" for length in range(100, 120))]]
+    lines += [[name, *(f"{name[0]}{length}.5" for length in range(100, 120))] for name in ("rotary", "alibi")]
+    _print_grid(console, lines, "title")
+    shown = console.export_text()
+    assert all(len(line.rstrip()) <= 40 for line in shown.splitlines())
+    words = shown.split()
+    assert all(words.count(cell) == 1 for row in lines[1:] for cell in row[1:])
+    assert words.count("rotary") == words.count("alibi") > 1
+
+
 def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     curves = [LengthCurve("a", {1: [1.0, 3.0], 2: [5.0, 5.0]}), LengthCurve("b", {1: [2.0], 2: []})]
     figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1)
@@ -114,5 +129,9 @@ def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     assert lines["b"] == [[1.0, 2.0]]
     band = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     assert {(1.0, 1.0), (1.0, 3.0), (2.0, 5.0)} <= set(map(tuple, band.tolist()))
+    long = quality_by_length(curves, title=30 * "long ", length_label="l", quality_label="q", trained=1)
+    (axes,) = long.axes
+    (beyond,) = (text for text in axes.texts if "longer than trained" in text.get_text())
+    assert not axes.title.get_window_extent().overlaps(beyond.get_window_extent())
     with pytest.raises(DataError, match="not a single value"):
         quality_by_length([LengthCurve("a", {})], title="t", length_label="l", quality_label="q")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from lab_records import TINY, make_record
 
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import CheckpointError, ConfigError, DataError
 from locant.lab import Budget, Comparison, SilentWatcher, expand_tasks, load_records, run_comparison
 from locant.lab.comparison import Job, save_comparison
-from locant.lab.record import load_record, record_path
+from locant.lab.record import load_record, record_path, save_record
 from locant.lab.worker import main
 
 OPTIONS = {"model": TINY, "train_length": 2, "test_examples": 5}
@@ -108,6 +108,17 @@ def test_a_record_of_another_configuration_is_not_taken(tmp_path: Path) -> None:
         load_records(tmp_path)
 
 
+def test_the_text_is_needed_by_trials_that_have_to_run_alone(tmp_path: Path) -> None:
+    finished = comparison(tasks=["language-modelling"], options={"text": "gone.txt"})
+    with pytest.raises(DataError, match=r"The text gone\.txt does not exist"):
+        run_comparison(tmp_path / "new", finished, device="cpu")
+    assert not (tmp_path / "new").exists()
+    record = make_record("language-modelling", "none", 1, {})
+    configuration = finished.configuration("language-modelling")
+    save_record(tmp_path, record.model_copy(update={"configuration": configuration}))
+    assert run_comparison(tmp_path, finished, device="cpu") == []
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -129,6 +140,24 @@ def test_groups_of_tasks() -> None:
     assert len(expand_tasks(("length-generalisation",))) == 10
     with pytest.raises(ConfigError, match="Did you mean 'length-generalisation'"):
         expand_tasks(("length-generalization",))
+
+
+def test_settings_of_all_tasks_and_of_one() -> None:
+    given = comparison(
+        tasks=["copy", "addition"],
+        options={"train_length": 20, "model": {"layers": 3}, "addition": {"train_length": 8, "model": {"heads": 2}}},
+    )
+    copy, addition = (given.build(name).to_dict() for name in ("copy", "addition"))
+    assert (copy["train_length"], addition["train_length"]) == (20, 8)
+    assert (copy["model"]["layers"], copy["model"]["heads"]) == (3, 4)
+    assert (addition["model"]["layers"], addition["model"]["heads"]) == (3, 2)
+    # What nobody changed is as the task has it, not as the class of its model has it.
+    plain = comparison(options={}).build("copy").to_dict()
+    assert copy["model"]["d_model"] == plain["model"]["d_model"] == 64
+    with pytest.raises(ConfigError, match="task addition: unknown key 'train_lenght'"):
+        comparison(options={"addition": {"train_lenght": 8}}).build("addition")
+    with pytest.raises(ConfigError, match="'addition' are key=value each"):
+        comparison(options={"addition": 8}).build("addition")
 
 
 def test_budgets_in_words() -> None:

@@ -3,15 +3,27 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from lab_records import make_record
 
-from locant.lab import Budget, Comparison
+from locant.lab import Budget, Comparison, Measurement, Record
 from locant.lab.fairness import check_fairness
+from locant.lab.language_modelling import TINY_SHAKESPEARE
 from locant.lab.ranks import PAPER, agreement, mean_ranks
 from locant.lab.tables import Cell, _some, result_tables
-from locant.lab.written import as_data, csv_text, header, markdown, row_texts
+from locant.lab.written import (
+    as_data,
+    csv_text,
+    header,
+    markdown,
+    quality_and_cost,
+    rank_rows,
+    rank_sentences,
+    row_texts,
+    tables_by_length,
+)
 
 COMPARISON = Comparison(
     tasks=("copy", "reverse"),
@@ -41,7 +53,8 @@ def test_means_and_spread_over_seeds() -> None:
     assert second.cells["unseen"].mean is None
     assert row_texts(table, second)[1:3] == ["99.5 ±0.7", "cannot"]
     assert table.notes == ["learned cannot at 3: the table ends"]
-    assert table.curves[0].values == {1: [100.0, 100.0], 2: [90.0, 70.0], 3: [50.0, 30.0], 4: [10.0, 10.0]}
+    assert list(table.curves) == ["exact"]
+    assert table.curves["exact"][0].values == {1: [100.0, 100.0], 2: [90.0, 70.0], 3: [50.0, 30.0], 4: [10.0, 10.0]}
 
 
 def test_one_seed_has_no_spread() -> None:
@@ -108,6 +121,16 @@ def test_fairness() -> None:
     assert checks[2].common == "none: 90, learned: 91"
 
 
+def test_a_budget_of_updates_is_proven_by_the_tokens_trained_on() -> None:
+    records = [record.model_copy(update={"configuration": {"budget": {"steps": 5}}}) for record in RECORDS[::2]]
+    assert {check.what: check.common for check in check_fairness(records)}["tokens trained on"] == "600"
+    fewer = records[1].model_copy(update={"outcome": records[1].outcome.model_copy(update={"tokens": 599})})
+    (broken,) = (check for check in check_fairness([records[0], fewer]) if not check.holds)
+    assert (broken.what, broken.common) == ("tokens trained on", "none: 600, learned: 599")
+    timed = [one.model_copy(update={"configuration": {"budget": {"minutes": 1}}}) for one in (records[0], fewer)]
+    assert all(check.holds for check in check_fairness(timed))
+
+
 def test_files_say_what_the_tables_say() -> None:
     tables = result_tables(COMPARISON, RECORDS)
     text = markdown(tables, RECORDS)
@@ -123,4 +146,75 @@ def test_files_say_what_the_tables_say() -> None:
     }  # fmt: skip
     data = json.loads(json.dumps(as_data(tables, RECORDS)))
     assert data["tables"][0]["rows"][0]["cells"]["seen"]["mean"] == pytest.approx(90.0)
-    assert data["mean_reciprocal_ranks"][0] == {"contender": "none", "all": 1.0, "among_paper": None, "paper": 0.687}
+    ranks = data["mean_reciprocal_ranks"]
+    assert ranks["unseen"][0] == {"contender": "none", "all": 1.0, "among_paper": None, "paper": 0.687}
+    assert [rank["contender"] for rank in ranks["seen"]] == ["learned", "none"], "learned is right at 100 and 99 %"
+
+
+def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
+    order = [
+        make_record("copy", name, 1, {1: 90.0 - 100 * value, 3: 100 * value}, trained=2)
+        for name, value in PAPER.items()
+    ]
+    unseen, seen = rank_sentences(order)
+    assert unseen == "Unseen lengths: Of the 10 pairs of the paper's five schemes, 10 stand in its order."
+    assert seen.startswith("Seen lengths: Of the 10 pairs of the paper's five schemes, 0 stand in its order; the other")
+    columns, rows = rank_rows(order)
+    assert columns[1:3] == ["unseen lengths", "seen lengths"]
+    by_name = {row[0]: row[1:] for row in rows}
+    assert by_name["none"] == ["1.000", "0.200", "1.000", "0.687"]
+    assert by_name["sinusoidal"] == ["0.200", "1.000", "0.200", "0.215"]
+
+
+def measured(task: str, contender: str, values: dict[str, dict[int | None, float | None]], text: str = "") -> Record:
+    """A record of several metrics by length."""
+    plain = make_record(task, contender, 1, {})
+    measurements = tuple(
+        Measurement(metric=metric, value=value, length=length, split="seen" if length else None)
+        for metric, of_one in values.items()
+        for length, value in of_one.items()
+    )
+    return plain.model_copy(
+        update={"outcome": plain.outcome.model_copy(update={"measurements": measurements, "text": text})}
+    )
+
+
+def test_the_recurrent_row_against_length() -> None:
+    records = [
+        measured("translation", "sinusoidal", {
+            "bleu": {None: 30.0, 10: 31.0, 20: 29.0}, "decoding": {10: 900.0, 20: 800.0},
+            "training": {10: 5000.0, 60: 4.0},
+        }),
+        measured("translation", "rnn", {
+            "bleu": {None: 20.0, 10: 28.0, 20: None}, "decoding": {10: 90.0, 20: 80.0}, "training": {10: 500.0},
+        }),
+    ]  # fmt: skip
+    comparison = Comparison(tasks=("translation",), seeds=1, budget=Budget(steps=5))
+    (table,) = result_tables(comparison, records)
+    found = {metric.name: lines for metric, lines in tables_by_length(table)}
+    assert found == {
+        "BLEU": [["scheme", "10", "20"], ["sinusoidal", "31.0", "29.0"], ["rnn", "28.0", "cannot"]],
+        "decoding (tokens/s)": [["scheme", "10", "20"], ["sinusoidal", "900", "800"], ["rnn", "90", "80"]],
+        "training (tokens/s)": [["scheme", "10", "60"], ["sinusoidal", "5,000", "4"], ["rnn", "500", ""]],
+    }
+    text = markdown([table], records)
+    assert "### training (tokens/s) against length" in text
+    # Vaswani et al. 2017, Table 3: the base model and row (E).
+    assert re.search(r"^\| 2017 paper, sinusoids \(published\) \| 25\.8 \|", text, re.MULTILINE)
+    assert re.search(r"^\| 2017 paper, learned \(published\) \| 25\.7 \|", text, re.MULTILINE)
+    assert "Table 3, English to German, newstest2013, row (E)" in text
+
+
+def test_nanogpt_stands_beside_ours_on_its_text_alone() -> None:
+    comparison = Comparison(tasks=("language-modelling",), seeds=1, budget=Budget(steps=5))
+    values: dict[str, dict[int | None, float | None]] = {"nats": {None: 2.0}, "perplexity": {64: 7.39}}
+    (table,) = result_tables(comparison, [measured("language-modelling", "learned", values, TINY_SHAKESPEARE)])
+    grid = quality_and_cost(table)[0]
+    assert grid == [
+        ["scheme", "nats a character", "at 64"],
+        ["learned", "2.000", "7.39"],
+        ["nanoGPT, small (published)", "1.88", ""],
+        ["nanoGPT, 10.7M (published)", "1.4697", ""],
+    ]
+    (other,) = result_tables(comparison, [measured("language-modelling", "learned", values, "0" * 64)])
+    assert quality_and_cost(other)[0] == grid[:2]

@@ -10,12 +10,15 @@ from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section,
 from locant.figures import LengthCurve, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.fairness import check_fairness
-from locant.lab.ranks import agreement, mean_ranks
+from locant.lab.ranks import mean_ranks
 from locant.lab.tables import Curve, ResultTable, result_tables
-from locant.lab.written import definitions, quality_and_cost, rank_rows
+from locant.lab.written import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
+
+_WIDE = 20  # times the smallest value: where the largest one asks for logarithms
 
 
 def comparison_report(comparison: Comparison, records: Sequence[Record], command: str) -> Report:
@@ -48,13 +51,19 @@ def comparison_report(comparison: Comparison, records: Sequence[Record], command
 
 
 def length_figures(table: ResultTable) -> Iterator[tuple[str, Drawing]]:
-    """Yield a name and a figure of quality against length, one for each condition of a task."""
-    metric = next(iter(table.task.metrics.values()))
+    """Yield a name and a figure against length, one for each condition of a task and each metric with curves."""
     trained = getattr(table.task, "train_length", None)
     exact = table.task.averages_lengths
-    for number, (condition, curves) in enumerate(_by_condition(table.curves).items()):
+    drawn = [
+        (key, condition, curves)
+        for key, of_metric in table.curves.items()
+        for condition, curves in _by_condition(of_metric).items()
+    ]
+    for number, (key, condition, curves) in enumerate(drawn):
+        metric = table.task.metrics[key]
         lines = [_line(curve) for curve in curves]
-        if any(values for line in lines for values in line.values.values()):
+        values = [value for line in lines for of_length in line.values.values() for value in of_length]
+        if values:
             yield (
                 f"{table.task.name}{f'-{number}' if number else ''}",
                 quality_by_length(
@@ -63,7 +72,9 @@ def length_figures(table: ResultTable) -> Iterator[tuple[str, Drawing]]:
                     length_label=f"length ({table.task.length_means})",
                     quality_label=metric.name,
                     trained=trained,
-                    logarithmic_lengths=not exact,
+                    logarithmic_lengths=not (exact or metric.by_length),  # the others double from one to the next
+                    # A scheme that fails beyond the trained length would press all others onto one line.
+                    logarithmic_quality=not metric.higher_is_better and max(values) > _WIDE * min(values),
                     limits=(-3.0, 103.0) if exact else None,
                 ),
             )
@@ -90,21 +101,25 @@ def _task(table: ResultTable) -> list[Block]:
         for name, figure in length_figures(table)
     ]
     quality, cost = (Table(header, rows) for header, *rows in quality_and_cost(table))
-    bands = "Lines are means over seeds, bands reach from the worst seed to the best." if pictures else ""
+    several = any(row.seeds > 1 for row in table.rows)
+    bands = "Lines are means over seeds, bands reach from the worst seed to the best." if pictures and several else ""
     notes = [Text(table.notes)] if table.notes else []
-    return [Text([*definitions(table), *([bands] if bands else [])]), *pictures, quality, *notes, cost]
+    by_length: list[Block] = []
+    for metric, lines in tables_by_length(table):
+        by_length += [Text([f"{metric.name} against length:"]), Table(lines[0], lines[1:])]
+    return [Text([*definitions(table), *([bands] if bands else [])]), *pictures, quality, *notes, cost, *by_length]
 
 
 def _ranks(records: Sequence[Record]) -> list[Block]:
     columns, rows = rank_rows(records)
     said = [
-        "For every task and seed the contenders are ranked by their mean exact match over all unseen lengths; 1 would "
+        "For every task and seed the contenders are ranked by their mean exact match over all lengths; 1 would "
         "be first everywhere. Equal ones share the mean of their ranks, and a length that a scheme cannot reach counts "
         "as no right answer. The paper trained models of 107 million parameters on lengths up to 20; its rotary "
         "baseline rotates a quarter of each head.",
-        agreement(mean_ranks(records)),
+        *rank_sentences(records),
     ]
-    return [Table(columns, rows), Text([sentence for sentence in said if sentence])]
+    return [Table(columns, rows), Text(said)]
 
 
 def _fairness(records: Sequence[Record]) -> list[Block]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from locant.lab import Comparison, Record
     from locant.lab.tables import ResultTable
 
@@ -20,7 +22,8 @@ _EPILOG = """examples:
   locant compare -o runs/copy                    (goes on where it stopped, or makes the tables again)
   locant compare                                 (lists the tasks)
 
-A scheme may have options: rotary:base=500000. key=value changes any setting of the tasks, as in model.layers=2."""
+A scheme may have options: rotary:base=500000. key=value changes any setting of the tasks, as in model.layers=2,
+TASK.key=value of one alone, as in addition.train_length=5."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,10 +117,10 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
             found["test_lengths"] = [int(length) for length in options.test_lengths.split(",")]
         except ValueError:
             raise UsageError(
-                f"--test-lengths takes whole numbers separated by commas; got {options.test_lengths}."
+                f"--test-lengths takes whole numbers separated by commas; got '{options.test_lengths}'."
             ) from None
     if options.text is not None:
-        found["text"] = str(options.text.absolute())
+        found["text"] = str(options.text)
     return found
 
 
@@ -138,37 +141,53 @@ def _list_tasks() -> None:
 
 
 def _show(tables: list[ResultTable], records: list[Record]) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    from locant.lab.ranks import agreement, mean_ranks
-    from locant.lab.written import COST_COLUMNS, definitions, quality_and_cost, rank_rows
+    from locant.lab.ranks import mean_ranks
+    from locant.lab.written import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 
     console = Console(highlight=False, markup=False)
     for table in tables:
         console.print(f"\n{table.task.title} ({table.task.name})", style="bold")
-        for part in quality_and_cost(table):
-            names = len(part[0]) - sum(name in table.columns or name in COST_COLUMNS for name in part[0])
-            shown = Table(*part[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
-            for index, column in enumerate(shown.columns[:names]):
-                column.min_width = max(len(cells[index]) for cells in part)
-            for column in shown.columns[names:]:
-                column.justify = "right"
-            for cells in part[1:]:
-                shown.add_row(*cells)
-            console.print(shown)
+        for lines in quality_and_cost(table):
+            _print_grid(console, lines)
         for sentence in (*definitions(table), *table.notes):
             console.print(sentence, style="dim")
-    if ranks := mean_ranks(records):
+        for metric, lines in tables_by_length(table):
+            _print_grid(console, lines, f"{metric.name} against length")
+    if mean_ranks(records):
         columns, rows = rank_rows(records)
-        shown = Table(
-            *columns, box=box.SIMPLE, padding=(0, 1, 0, 0), title="Mean reciprocal rank", title_justify="left"
-        )
-        for cells in rows:
-            shown.add_row(*cells)
+        _print_grid(console, [columns, *rows], "Mean reciprocal rank")
+        for sentence in rank_sentences(records):
+            console.print(sentence, style="dim")
+
+
+def _print_grid(console: Console, lines: list[list[str]], title: str = "") -> None:
+    """Print a table with a header, in several parts where it is wider than the terminal."""
+    from rich import box
+    from rich.table import Table
+
+    names = 2 if lines[0][1] == "condition" else 1
+    widths = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
+    if title:
+        console.print(f"\n{title}", style="italic")
+    for part in _parts(widths, names, console.width - 2):
+        shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+        for index in part:
+            shown.add_column(lines[0][index], justify="left" if index < names else "right", no_wrap=True)
+        for cells in lines[1:]:
+            shown.add_row(*(cells[index] for index in part))
         console.print(shown)
-        console.print(agreement(ranks), style="dim")
+
+
+def _parts(widths: list[int], names: int, room: int) -> list[list[int]]:
+    """Return the columns of each part of a table: its first ones, and as many others as there is room for."""
+    parts: list[list[int]] = []
+    for index in range(names, len(widths)):
+        if not parts or sum(widths[other] for other in (*parts[-1], index)) > room:
+            parts.append(list(range(names)))
+        parts[-1].append(index)
+    return parts
 
 
 def _show_fairness(records: list[Record]) -> bool:

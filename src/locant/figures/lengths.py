@@ -86,7 +86,7 @@ def quality_by_length(
             style, marker = _LINES[number // len(_COLOURS) % len(_LINES)], _MARKERS[number % len(_MARKERS)]
             axes.plot(at, means, style, color=colour, marker=marker, markersize=4, label=curve.label)
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
-        axes.set_title(title, pad=10)
+        axes.set_title(title, pad=22)  # above the words on what was trained
         axes.set_xlabel(length_label)
         axes.set_ylabel(quality_label)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,13 @@ class Characters:
         train: The first nine tenths, integer ``[N]``.
         test: The last tenth, integer ``[M]``.
         alphabet: The distinct characters in order of code point; the first has number 1.
+        digest: SHA-256 of the text as UTF-8.
     """
 
     train: Tensor
     test: Tensor
     alphabet: str
+    digest: str
 
     @property
     def vocabulary_size(self) -> int:
@@ -58,7 +61,7 @@ def read_characters(path: Path) -> Characters:
     numbers = {character: number for number, character in enumerate(alphabet, start=1)}
     ids = torch.tensor([numbers[character] for character in text])
     cut = len(ids) * 9 // 10
-    return Characters(ids[:cut], ids[cut:], alphabet)
+    return Characters(ids[:cut], ids[cut:], alphabet, hashlib.sha256(text.encode()).hexdigest())
 
 
 def window_batches(ids: Tensor, length: int, rows: int, seed: int) -> Iterator[Batch]:

@@ -51,17 +51,16 @@ class Comparison(Settings):
         """Return what the record of a trial keeps: all settings that decide its result."""
         return {"task": self.build(name).to_dict(), "budget": self.budget.to_dict()}
 
-    def check(self) -> None:
-        """Raise before any work starts where a task, a contender or an option cannot be.
+    def check_names(self) -> None:
+        """Raise where a task, a contender or an option cannot be.
 
         Raises:
-            LocantError: Something the user can put right.
+            ConfigError: An unknown or wrong one; the nearest known one is named.
         """
         for name in self.tasks:
             task = self.build(name)
             for contender in self.contenders_of(name):
                 task.check_contender(contender)
-            task.check()
 
     def jobs(self) -> list[Job]:
         """Return every trial, all contenders of a seed before the next seed."""
@@ -86,13 +85,8 @@ class Job:
         return f"{self.task}, {self.contender or 'preparation'}, seed {self.seed}"
 
 
-def save_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write a comparison into its folder, which keeps what it has.
-
-    Raises:
-        ConfigError: The folder holds a comparison that trains or measures in another way.
-        CheckpointError: The folder cannot be written.
-    """
+def require_same_way(folder: Path, comparison: Comparison) -> None:
+    """Raise ConfigError where a folder holds a comparison that trains or measures in another way."""
     if (folder / _FILE).exists():
         old, new = (_flat(one.to_dict()) for one in (load_comparison(folder), comparison))
         for key in sorted({*old, *new}):
@@ -102,6 +96,16 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
                     f"{new.get(key, 'the default')} is asked for. Trials of one folder differ in task, contender and "
                     "seed alone: give another folder."
                 )
+
+
+def save_comparison(folder: Path, comparison: Comparison) -> None:
+    """Write a comparison into its folder, which keeps what it has.
+
+    Raises:
+        ConfigError: The folder holds a comparison that trains or measures in another way.
+        CheckpointError: The folder cannot be written.
+    """
+    require_same_way(folder, comparison)
     write_json(folder / _FILE, comparison.to_dict())
 
 

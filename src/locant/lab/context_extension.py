@@ -73,7 +73,8 @@ class ContextExtension(CharacterTask):
                 self._fine_tune(model, characters, trial, factor)
                 measurements += self._measure(model, characters, f"{factor}x, fine-tuned")
             trial.progress((done + 1) / len(self.factors))
-        return Outcome(measurements=tuple(measurements), **read_json(trial.prepared / "trained.json"))
+        trained = read_json(trial.prepared / "trained.json")
+        return Outcome(measurements=tuple(measurements), text=characters.digest, **trained)
 
     def _fine_tune(self, model: LanguageModel, characters: Characters, trial: Trial, factor: int) -> None:
         """Train on windows of the extended length, as many characters an update as in training."""

@@ -38,9 +38,10 @@ class Check:
 
 
 def check_fairness(records: Iterable[Record]) -> list[Check]:
-    """Compare first batches, initial weights and sizes of all contenders of every task and seed.
+    """Compare texts, tokens trained on, first batches, initial weights and sizes for every task and seed.
 
-    Contenders that cannot do a task are left out, and so are, for the weights, those that share none.
+    Contenders that cannot do a task are left out, and so are, for the weights, those that share none. Under a budget of
+    minutes the number of tokens depends on the speed and is left out.
     """
     groups: dict[tuple[str, int], list[Record]] = {}
     for record in records:
@@ -52,6 +53,15 @@ def check_fairness(records: Iterable[Record]) -> list[Check]:
         batches = {r.contender: r.outcome.first_batch[:12] for r in group}
         weights = {r.contender: r.outcome.initial_weights[:12] for r in sharing}
         sizes = {r.contender: f"{r.outcome.parameters - r.outcome.scheme_parameters:,}" for r in sharing}
-        found = {"first batch": batches, "initial weights": weights, "parameters without the scheme's": sizes}
+        texts = {r.contender: r.outcome.text[:12] for r in group if r.outcome.text}
+        counted = [r for r in group if r.configuration.get("budget", {}).get("steps")]
+        tokens = {r.contender: f"{r.outcome.tokens:,}" for r in counted}
+        found = {
+            "text": texts,
+            "tokens trained on": tokens,
+            "first batch": batches,
+            "initial weights": weights,
+            "parameters without the scheme's": sizes,
+        }
         checks += [Check(task, seed, what, values) for what, values in found.items() if values]
     return checks

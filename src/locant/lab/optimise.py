@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -26,12 +26,13 @@ _ESTIMATE_FROM = 10  # steps of a time budget before the first estimate of how m
 
 
 class Optimiser(Settings):
-    """AdamW with warm-up; the schedule falls to zero at the end of the budget."""
+    """AdamW; the learning rate rises from a share of its peak and falls back to it at the end of the budget."""
 
     learning_rate: float = Field(1e-3, gt=0, description="At the peak")
     warmup_steps: int = Field(100, ge=0)
     schedule: Literal["cosine", "linear"] = "cosine"
-    weight_decay: float = Field(0.0, ge=0)
+    lowest_share: float = Field(0.0, ge=0, lt=1, description="Share of the peak where the schedule starts and ends")
+    weight_decay: float = Field(0.0, ge=0, description="Of matrices and tables, not of biases and gains")
     beta2: float = Field(0.98, ge=0, lt=1)
     clip_norm: float = Field(1.0, gt=0)
 
@@ -98,9 +99,8 @@ def train(
         warmup_steps=optimiser.warmup_steps,
         schedule=optimiser.schedule,
     )
-    adam = torch.optim.AdamW(
-        model.parameters(), betas=(0.9, optimiser.beta2), weight_decay=optimiser.weight_decay, fused=True
-    )
+    lowest = optimiser.lowest_share * optimiser.learning_rate
+    adam = torch.optim.AdamW(_decayed(model, optimiser.weight_decay), betas=(0.9, optimiser.beta2), fused=True)
     model.train()
     step, tokens, seconds, first, losses = 0, 0, 0.0, "", []
     while not _over(budget, step, seconds):
@@ -108,8 +108,9 @@ def train(
         first = first or batch.digest()
         started = time.perf_counter()
         step += 1
+        rate = learning_rate(schedule, model.config.d_model, step, _total(budget, step - 1, seconds))
         for group in adam.param_groups:
-            group["lr"] = learning_rate(schedule, model.config.d_model, step, _total(budget, step - 1, seconds))
+            group["lr"] = lowest + (1 - optimiser.lowest_share) * rate
         labels = batch.labels.to(device)
         hidden = model.hidden(batch.ids.to(device))
         loss, _ = projected_cross_entropy(hidden, model.output.weight, labels, smoothing=0.0, ignore=PAD)
@@ -128,6 +129,15 @@ def train(
             progress(_share(budget, step, seconds))
     last = losses[-max(1, len(losses) // 10) :]
     return Trained(step, tokens, seconds, sum(last) / len(last), first)
+
+
+def _decayed(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Return the optimiser's groups: matrices and tables with weight decay, vectors and single numbers without."""
+    parameters = list(model.parameters())
+    return [
+        {"params": [one for one in parameters if one.dim() > 1], "weight_decay": weight_decay},
+        {"params": [one for one in parameters if one.dim() <= 1], "weight_decay": 0.0},
+    ]
 
 
 def _share(budget: Budget, step: int, seconds: float) -> float:

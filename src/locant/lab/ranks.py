@@ -9,6 +9,7 @@ from statistics import fmean
 
 from locant.lab.record import Record
 from locant.lab.registry import TASKS
+from locant.lab.task import Split
 
 PAPER = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
 """Mean reciprocal ranks over all tasks in Kazemnejad et al. 2023, whose rotary baseline turns a quarter of a head."""
@@ -31,14 +32,14 @@ class Rank:
     paper: float | None
 
 
-def mean_ranks(records: Iterable[Record]) -> list[Rank]:
-    """Return mean reciprocal ranks by exact match on unseen lengths, best first.
+def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]:
+    """Return mean reciprocal ranks by exact match on unseen (or seen) lengths, best first.
 
-    For every task and seed contenders are ranked by their mean exact match over all unseen lengths. Equal ones share
-    the mean of their ranks; a length that a contender cannot reach counts as no right answer. Only tasks and seeds
-    that have all contenders count.
+    For every task and seed contenders are ranked by their mean exact match over all lengths of the split. Equal ones
+    share the mean of their ranks; a length that a contender cannot reach counts as no right answer. Only tasks and
+    seeds that have all contenders count.
     """
-    scores = _scores(records)
+    scores = _scores(records, split)
     contenders = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
     whole = [of_one for of_one in scores.values() if len(of_one) == len(contenders)]
     if not whole or len(contenders) < 2:
@@ -63,13 +64,13 @@ def agreement(ranks: Sequence[Rank]) -> str:
     return f"{said}; the other way round: {', '.join(other)}." if other else f"{said}."
 
 
-def _scores(records: Iterable[Record]) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the mean over unseen lengths for every task and seed, by contender."""
+def _scores(records: Iterable[Record], split: Split) -> dict[tuple[str, int], dict[str, float]]:
+    """Return the mean over the lengths of a split for every task and seed, by contender."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     for record in records:
         if record.task in TASKS and TASKS[record.task].averages_lengths:
-            unseen = [m.value or 0.0 for m in record.outcome.measurements if m.split == "unseen"]
-            found.setdefault((record.task, record.seed), {})[record.contender] = fmean(unseen) if unseen else 0.0
+            values = [m.value or 0.0 for m in record.outcome.measurements if m.split == split]
+            found.setdefault((record.task, record.seed), {})[record.contender] = fmean(values) if values else 0.0
     return found
 
 

@@ -39,11 +39,30 @@ def expand_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
 def build_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """Build a task from plain data.
 
+    Args:
+        name: A key of :data:`TASKS`.
+        options: Fields that differ from the task's defaults, those of nested settings too. What stands under the name
+            of a task is for that task alone, and comes before what is for all.
+
     Raises:
         ConfigError: The name or an option is unknown (the nearest known one is named), or a value is out of range.
     """
     _require(name, TASKS)
-    return TASKS[name].parse(dict(options or {}), f"task {name}")
+    given = dict(options or {})
+    own = {task: given.pop(task) for task in TASKS if task in given}.get(name, {})
+    if not isinstance(own, dict):
+        raise ConfigError(f"The settings of the task '{name}' are key=value each, as in {name}.train_length=8.")
+    settings = _merged(_merged(TASKS[name]().to_dict(), given), own)
+    return TASKS[name].parse(settings, f"task {name}")
+
+
+def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return nested settings with changes."""
+    found = dict(settings)
+    for key, value in changes.items():
+        old = found.get(key)
+        found[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return found
 
 
 def _require(name: str, known: Iterable[str]) -> None:

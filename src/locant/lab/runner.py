@@ -15,7 +15,7 @@ from typing import Protocol
 
 import torch
 
-from locant.lab.comparison import Comparison, Job, finished_record, save_comparison
+from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
 from locant.runtime import choose_device
 
@@ -80,11 +80,14 @@ def run_comparison(
         LocantError: Something is wrong with the comparison, before any trial runs.
     """
     watcher = watcher or SilentWatcher()
-    comparison.check()
+    comparison.check_names()
     kind = choose_device(device).type
-    save_comparison(folder, comparison)
+    require_same_way(folder, comparison)
     jobs = comparison.jobs()
     waiting = [job for job in jobs if finished_record(folder, comparison, job) is None]
+    for name in dict.fromkeys(job.task for job in waiting):
+        comparison.build(name).check()
+    save_comparison(folder, comparison)
     places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
     at_once = at_once or places
     watcher.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))

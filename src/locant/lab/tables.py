@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from locant.lab.comparison import Comparison
 from locant.lab.record import Record
-from locant.lab.task import Measurement, Metric, Task
+from locant.lab.task import Measurement, Metric, Published, Task
 
 _LENGTHS_SHOWN = 6
 
@@ -87,14 +87,16 @@ class ResultTable:
         task: With its configuration.
         columns: Names of the columns and the metric of each.
         rows: One for each contender and condition.
-        curves: Of the first metric.
+        curves: Of the first metric and of those that are shown at every length, by key.
+        published: What others published, and the column it belongs to.
         notes: Reasons of cells that say "cannot".
     """
 
     task: Task
     columns: dict[str, Metric]
     rows: list[Row]
-    curves: list[Curve]
+    curves: dict[str, list[Curve]]
+    published: list[tuple[str, Published]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -118,7 +120,10 @@ def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
     everything = [m for of_one in records.values() for record in of_one for m in record.outcome.measurements]
     columns = _columns(task, everything)
     first = next(iter(task.metrics))
-    rows, curves, notes = [], [], []
+    curves: dict[str, list[Curve]] = {
+        key: [] for key, metric in task.metrics.items() if key == first or metric.by_length
+    }
+    rows, notes = [], []
     for contender, of_one in records.items():
         cannot = next((record.outcome.cannot for record in of_one if record.outcome.cannot), "")
         conditions = dict.fromkeys(m.condition for record in of_one for m in record.outcome.measurements) or {"": None}
@@ -127,7 +132,8 @@ def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
             for column, (metric, select) in columns.items():
                 cells[column] = _cell(of_one, metric, condition, select, cannot)
             rows.append(_row(contender, condition, cells, of_one))
-            curves.append(_curve(contender, condition, first, of_one))
+            for key, of_metric in curves.items():
+                of_metric.append(_curve(contender, condition, key, of_one))
             failed = {column: cell.reason for column, cell in cells.items() if cell.mean is None and cell.reason}
             reasons = [
                 f"{column}: {failed[column]}" for column in sorted(failed, key=lambda c: not c.startswith("at "))
@@ -137,7 +143,10 @@ def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
             elif reasons:
                 notes.append(f"{' '.join((contender, condition)).strip()} cannot {reasons[0]}")
     metrics = {column: task.metrics[metric] for column, (metric, _) in columns.items()}
-    return ResultTable(task, metrics, rows, curves, list(dict.fromkeys(notes)))
+    text = next((record.outcome.text for of_one in records.values() for record in of_one), "")
+    overall = {metric: column for column, (metric, select) in columns.items() if select == ("", None)}
+    published = [(overall[line.metric], line) for line in task.published(text) if line.metric in overall]
+    return ResultTable(task, metrics, rows, curves, published, list(dict.fromkeys(notes)))
 
 
 _Selection = tuple[str, int | None]

@@ -49,12 +49,31 @@ class Metric:
         definition: What exactly is measured, in one or two sentences.
         higher_is_better: Which direction is good.
         digits: Digits shown after the point.
+        by_length: Whether a table of its own shows it at every length.
     """
 
     name: str
     definition: str
     higher_is_better: bool
     digits: int = 1
+    by_length: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number that others published, to be shown beside ours.
+
+    Attributes:
+        what: Whose it is, in a few words.
+        metric: A key of the task's metrics.
+        value: The number, in the metric's unit.
+        how: Source and conditions, in a sentence without full stop.
+    """
+
+    what: str
+    metric: str
+    value: float
+    how: str
 
 
 class Measurement(Settings):
@@ -90,6 +109,7 @@ class Outcome(Settings):
         training_loss: Mean of the last tenth of the updates, in nats a token.
         first_batch: SHA-256 of the first training batch.
         initial_weights: SHA-256 of the initial weights that do not belong to the contender.
+        text: SHA-256 of the text that was trained and tested on, as UTF-8; empty where questions are drawn.
         cannot: Why the contender cannot do the task at all; empty where it can.
     """
 
@@ -102,6 +122,7 @@ class Outcome(Settings):
     training_loss: float | None = None
     first_batch: str = ""
     initial_weights: str = ""
+    text: str = ""
     cannot: str = ""
 
     @property
@@ -163,6 +184,10 @@ class Task(Settings, ABC):
         Raises:
             LocantError: Something the user can put right.
         """
+
+    def published(self, text: str) -> tuple[Published, ...]:
+        """Return what others published, for the text with this SHA-256 where the task reads one."""
+        return ()
 
     def prepare(self, trial: Trial) -> None:
         """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; contender is empty."""

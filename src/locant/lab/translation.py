@@ -15,8 +15,16 @@ from locant.decoding import Translator, bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
 from locant.lab.models import initial_facts
-from locant.lab.task import Budget, Measurement, Metric, Outcome, Split, Task, Trial
-from locant.lab.translation_measures import TestPair, by_length, decode, order_accuracy, test_pairs, training_speed
+from locant.lab.task import Budget, Measurement, Metric, Outcome, Published, Split, Task, Trial
+from locant.lab.translation_measures import (
+    PAPER,
+    TestPair,
+    by_length,
+    decode,
+    order_accuracy,
+    test_pairs,
+    training_speed,
+)
 from locant.lab.translation_model import build_translator, check_translator, is_recurrent
 from locant.lab.translation_training import train_translator
 from locant.text import load_corpus, prepare
@@ -30,9 +38,9 @@ METRICS = {
     "bleu": Metric(
         "BLEU",
         "Corpus BLEU of all test sentences, as sacreBLEU computes it with its tokenizer for the target language; at a "
-        "length, of the sentences up to that length and longer than the one before. For comparison, Table 3 of "
-        "Vaswani et al. 2017, English to German, newstest2013: sinusoids 25.8, learned positions (row E) 25.7.",
+        "length, of the sentences up to that length and longer than the one before.",
         higher_is_better=True,
+        by_length=True,
     ),
     "bleu_seen": Metric(
         "BLEU, seen lengths", "BLEU of the test sentences not longer than any in training.", higher_is_better=True
@@ -52,12 +60,14 @@ METRICS = {
         "Target tokens of the translations, end marks included, a second of searching with the recipe's settings.",
         higher_is_better=True,
         digits=0,
+        by_length=True,
     ),
     "training": Metric(
         "training (tokens/s)",
         "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
         higher_is_better=True,
         digits=0,
+        by_length=True,
     ),
 }
 
@@ -101,6 +111,10 @@ class Translation(Task):
     def check_contender(self, contender: str) -> None:
         """Contenders are positional schemes, and ``rnn``."""
         check_translator(contender)
+
+    def published(self, text: str) -> tuple[Published, ...]:
+        """Return the historical comparison, on another corpus and with far larger models."""
+        return PAPER
 
     def check(self) -> None:
         """Raise before any work starts where the recipe or its corpus cannot be used."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from locant.decoding import Translator
+from locant.lab.task import Published
 from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
 from locant.training.trainer import TrainingStep
 from locant.transformer import EncoderDecoder
@@ -19,6 +20,13 @@ from locant.transformer import EncoderDecoder
 _ROWS = 16  # sentence pairs scored at once
 # A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.
 _SAME = 1e-3
+
+
+_TABLE = "Vaswani et al. 2017, Table 3, English to German, newstest2013"
+PAPER = (
+    Published("2017 paper, sinusoids", "bleu", 25.8, f"{_TABLE}, base model"),
+    Published("2017 paper, learned", "bleu", 25.7, f"{_TABLE}, row (E), the base model with learned positions"),
+)
 
 
 @dataclass(frozen=True)
