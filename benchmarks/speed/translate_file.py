@@ -1,9 +1,10 @@
-"""A whole file of mixed lengths: Locant's compiled engine and CTranslate2's translate_file, each in a process of its own.
+"""A whole file of mixed lengths: Locant's compiled engine and CTranslate2's translate_file, each in its own process.
 
     python translate_file.py RUN SOURCE REFERENCE --beam 4
 
-RUN is a trained model, SOURCE and REFERENCE are files of sentences; prints a Markdown table with sentences a second,
-loading excluded, and BLEU.
+RUN is a trained model, SOURCE and REFERENCE are files of sentences. Both engines sort by length and make batches of
+tokens; CTranslate2 runs with its threads in one worker and with one thread a worker. Engines take turns; prints a
+Markdown table with medians of sentences a second, loading and a first translation excluded, and BLEU.
 """
 
 from __future__ import annotations
@@ -11,13 +12,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
-ENGINES = ["locant float32", "locant int8", "ctranslate2 float32", "ctranslate2 int8"]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from measure import machine, warn_when_busy
+
+CORES = os.cpu_count() or 1
+SHARES = sorted({f"{CORES}x1", f"1x{CORES}"})  # workers x threads
+ENGINES = [
+    *(f"locant {kind}" for kind in ("float32", "int8")),
+    *(f"ctranslate2 {kind} {share}" for kind in ("float32", "int8") for share in SHARES),
+]
 
 
 def locant(run: Path, source: Path, beam: int, compute_type: str) -> tuple[float, list[str]]:
@@ -34,37 +46,44 @@ def locant(run: Path, source: Path, beam: int, compute_type: str) -> tuple[float
     return time.perf_counter() - start, found
 
 
-def ctranslate2(run: Path, source: Path, beam: int, compute_type: str) -> tuple[float, list[str]]:
+def ctranslate2(run: Path, source: Path, beam: int, compute_type: str, share: str) -> tuple[float, list[str]]:
     """Translate by CTranslate2's own loop over a file of pieces; cutting and joining text counts as for Locant."""
     import ctranslate2 as engine
 
     from locant.decoding import load_model_folder
     from locant.interop import export_ctranslate2
 
-    tokenizers = load_model_folder(run, device="cpu").tokenizers
-    settings = load_model_folder(run, device="cpu").decoding
+    found = load_model_folder(run, device="cpu")
+    tokenizers, settings = found.tokenizers, found.decoding
     ids = {tokenizers.target.piece(index): index for index in range(tokenizers.target.vocab_size)}
     with tempfile.TemporaryDirectory() as folder:
         export_ctranslate2(run, Path(folder, "model"))
-        workers = os.cpu_count() or 1
-        threads = {"inter_threads": workers, "intra_threads": 1}
-        translator = engine.Translator(str(Path(folder, "model")), compute_type=compute_type, **threads)
-        start = time.perf_counter()
+        workers, threads = map(int, share.split("x"))
+        translator = engine.Translator(
+            str(Path(folder, "model")), compute_type=compute_type, inter_threads=workers, intra_threads=threads
+        )
+
+        def cut(lines: list[str]) -> list[list[str]]:
+            return [[tokenizers.source.piece(index) for index in row] for row in tokenizers.source.encode(lines)]
+
+        size = max(1, settings.batch_tokens // beam)
+        search = {"beam_size": beam, "max_batch_size": size, "batch_type": "tokens", "max_input_length": 0}
         lines = source.read_text(encoding="utf-8").splitlines()
-        pieces = [[tokenizers.source.piece(index) for index in row] for row in tokenizers.source.encode(lines)]
-        Path(folder, "in").write_text("".join(" ".join(row) + "\n" for row in pieces), encoding="utf-8")
+        translator.translate_batch(cut(lines[:8]), **search)
+        start = time.perf_counter()
+        rows = cut(lines)
+        Path(folder, "in").write_text("".join(" ".join(row) + "\n" for row in rows), encoding="utf-8")
+        # All of it is read, and sorted, at once, as Locant does.
         translator.translate_file(
             str(Path(folder, "in")),
             str(Path(folder, "out")),
-            beam_size=beam,
-            max_batch_size=max(1, settings.batch_tokens // beam),
-            batch_type="tokens",
+            read_batch_size=sum(len(row) + 1 for row in rows),
             max_decoding_length=200,
-            max_input_length=0,
+            **search,
         )
         written = Path(folder, "out").read_text(encoding="utf-8").splitlines()
-        found = tokenizers.target.decode([[ids[piece] for piece in line.split()] for line in written])
-        return time.perf_counter() - start, found
+        translations = tokenizers.target.decode([[ids[piece] for piece in line.split()] for line in written])
+        return time.perf_counter() - start, translations
 
 
 def main() -> None:
@@ -73,26 +92,37 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument("--engine", choices=ENGINES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--engine", choices=ENGINES, help="run this one alone and print its seconds and translations")
     arguments = parser.parse_args()
     if arguments.engine:
-        name, compute_type = arguments.engine.split()
+        name, *options = arguments.engine.split()
         run = {"locant": locant, "ctranslate2": ctranslate2}[name]
-        print(json.dumps(run(arguments.run, arguments.source, arguments.beam, compute_type)))
+        print(json.dumps(run(arguments.run, arguments.source, arguments.beam, *options)))
         return
     import sacrebleu
 
+    warn_when_busy()
     references = arguments.reference.read_text(encoding="utf-8").splitlines()
-    print(f"{len(references):,} sentences, beam {arguments.beam}\n")
-    print("| engine | seconds | sentences/s | BLEU |")
-    print("| --- | --- | --- | --- |")
+    print(f"{machine()}. {len(references):,} sentences, beam {arguments.beam}\n")
+    seconds: dict[str, list[float]] = defaultdict(list)
+    scores = {}
+    order = list(ENGINES)
+    for number in range(arguments.rounds):
+        random.Random(number).shuffle(order)
+        for engine in order:
+            command = [sys.executable, __file__, *sys.argv[1:], "--engine", engine]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            took, found = json.loads(done.stdout.strip().splitlines()[-1])
+            seconds[engine].append(took)
+            scores[engine] = sacrebleu.corpus_bleu(found, [references]).score
+    print("| engine | seconds | lowest to highest | sentences/s | BLEU |")
+    print("| --- | --- | --- | --- | --- |")
     for engine in ENGINES:
-        done = subprocess.run(
-            [sys.executable, __file__, *sys.argv[1:], "--engine", engine], capture_output=True, text=True, check=True
-        )
-        seconds, found = json.loads(done.stdout.strip().splitlines()[-1])
-        score = sacrebleu.corpus_bleu(found, [references]).score
-        print(f"| {engine} | {seconds:.1f} | {len(found) / seconds:.1f} | {score:.2f} |", flush=True)
+        median = statistics.median(seconds[engine])
+        reach = f"{min(seconds[engine]):.1f} to {max(seconds[engine]):.1f}"
+        speed = len(references) / median
+        print(f"| {engine} | {median:.1f} | {reach} | {speed:.1f} | {scores[engine]:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ def test_a_picture_has_another_key_exactly_where_a_knob_changes_it(scheme: str) 
         for name in before:
             panels = before[name].panel(), after[name].panel()
             one, other = ((as_csv(panel), getattr(panel, "marked", None)) for panel in panels)
-            assert (before[name].key == after[name].key) == (one == other), name
+            same = [(picture[name].content, picture[name].marked) for picture in (before, after)]
+            assert (same[0] == same[1]) == (one == other), name
 
 
 def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
@@ -326,7 +327,9 @@ def test_values_that_contradict_a_scheme() -> None:
         scaled_models(127, 10000, 4096, 8192)
 
 
-def ask(app: Any, values: list[Any], view: Any = PICTURES, drawn: Any = None) -> dict[str, Any]:
+def ask(
+    app: Any, values: list[Any], view: Any = PICTURES, drawn: Any = None, near: Any = (), changed: str = "width.value"
+) -> dict[str, Any]:
     """What the page's own request says, with any values in it."""
     names = ("scheme", "width", "length", "base", "position", "offset")
     output = next(key for key in app.callback_map if "encodings-message.children" in key)
@@ -335,11 +338,13 @@ def ask(app: Any, values: list[Any], view: Any = PICTURES, drawn: Any = None) ->
         {"id": f"encodings-{name}", "property": "value", "value": value}
         for name, value in zip(names, values, strict=True)
     ]
-    inputs.append({"id": "encodings-view", "property": "data", "value": view})
+    inputs += [
+        {"id": f"encodings-{name}", "property": "data", "value": a} for name, a in (("view", view), ("near", near))
+    ]
     state = [{"id": "encodings-drawn", "property": "data", "value": {} if drawn is None else drawn}]
     body = {
         "output": output, "outputs": outputs, "inputs": inputs, "state": state,
-        "changedPropIds": ["encodings-width.value"],
+        "changedPropIds": [f"encodings-{changed}"],
     }  # fmt: skip
     response = app.server.test_client().post("/_dash-update-component", json=body)
     assert response.status_code == 200
@@ -348,6 +353,10 @@ def ask(app: Any, values: list[Any], view: Any = PICTURES, drawn: Any = None) ->
 
 def drawings(said: dict[str, Any]) -> set[str]:
     return {name for name in PICTURES if "figure" in said.get(f"encodings-{name}", {})}
+
+
+def right(said: dict[str, Any]) -> set[str]:
+    return {name for name, shown in said["encodings-drawn"]["data"].items() if shown["right"]}
 
 
 @pytest.fixture(scope="module")
@@ -360,11 +369,19 @@ LARGE = ["sinusoidal", 512, 512, 10000, 5, 2]
 
 def test_only_pictures_in_view_are_computed_and_sent(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("locant.app.explorer.encodings.measure_geometry")  # what the dot products need
-    said = ask(app, [*LARGE[:1], 510, *LARGE[2:]], view=["heatmap", "distance", "nothing"])
+    knobs = [*LARGE[:1], 510, *LARGE[2:]]
+    said = ask(app, knobs, view=["heatmap", "distance", "nothing"], near=["products"])
     assert said["encodings-message"] == {"children": "", "hidden": True}
-    assert drawings(said) == set(said["encodings-drawn"]["data"]) == {"heatmap", "distance"}
+    assert drawings(said) == right(said) == {"heatmap", "distance"}
     assert not any(said[f"encodings-{name}-card"]["hidden"] for name in PICTURES)
     assert drawings(ask(app, LARGE, view=[])) == set()
+
+
+def test_pictures_nearly_in_view_are_sent_when_asked_for(app: Any) -> None:
+    drawn = ask(app, LARGE, view=["heatmap"])["encodings-drawn"]["data"]
+    said = ask(app, LARGE, view=["heatmap"], near=["waves", "circle"], drawn=drawn, changed="near.data")
+    assert drawings(said) == {"waves", "circle"}
+    assert right(said) == {"heatmap", "waves", "circle"}
 
 
 def test_only_pictures_that_a_knob_changes_are_sent(app: Any) -> None:
@@ -378,6 +395,26 @@ def test_only_pictures_that_a_knob_changes_are_sent(app: Any) -> None:
     assert drawings(ask(app, [*LARGE[:3], 500, 5, 2], drawn=drawn)) == set(PICTURES) - {"circle"}
     fewer = ask(app, ["alibi", *LARGE[1:]], drawn=drawn)
     assert [name for name in PICTURES if not fewer[f"encodings-{name}-card"]["hidden"]] == ["heatmap", "distance"]
+
+
+def test_what_is_no_longer_right_is_known(app: Any) -> None:
+    drawn = ask(app, LARGE)["encodings-drawn"]["data"]
+    said = ask(app, [*LARGE[:4], 6, 2], view=["distance"], drawn=drawn)
+    assert right(said) == {"heatmap", "distance", "products"}
+    back = ask(app, LARGE, view=[], drawn=said["encodings-drawn"]["data"])
+    assert right(back) == set(PICTURES) - {"distance"}
+    assert "encodings-drawn" not in ask(app, LARGE, drawn=drawn)
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary", "learned"])
+def test_only_the_mark_moves_along_the_waves(app: Any, scheme: str) -> None:
+    first = ask(app, [scheme, 16, 64, 10000, 5, 2])
+    (before,) = first["encodings-waves"]["figure"]["layout"]["shapes"]
+    second = ask(app, [scheme, 16, 64, 10000, 6, 2], drawn=first["encodings-drawn"]["data"])
+    (change,) = second["encodings-waves"]["figure"]["operations"]
+    assert change["location"] == ["layout", "shapes"]
+    assert change["params"]["value"] == [before | {"x0": 6, "x1": 6}]
+    assert "encodings-waves-title" not in second
 
 
 def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -> None:
@@ -410,12 +447,13 @@ def test_wrong_requests_for_numbers_are_refused(app: Any, body: Any) -> None:
 
 @pytest.mark.parametrize(("view", "drawn"), [(None, {}), ({"a": 1}, {}), ("heatmap", []), ([["a"], 1], 3), (3, None)])
 def test_nonsense_about_what_is_in_view(app: Any, view: Any, drawn: Any) -> None:
-    assert "encodings-message" in ask(app, LARGE, view=view, drawn=drawn)
+    for changed in ("width.value", "near.data"):
+        assert "encodings-message" in ask(app, LARGE, view=view, drawn=drawn, near=view, changed=changed)
 
 
 @pytest.mark.parametrize("value", HOSTILE[:-1], ids=str)
 def test_hostile_requests_are_told_what_is_wrong(app: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("locant.app.explorer.encodings.code_table")  # nothing is computed
+    monkeypatch.delattr("locant.app.explorer.shared.code")  # nothing is computed
     for scheme, width, length in (("sinusoidal", value, 64), ("sinusoidal", 64, value), (value, 64, 64)):
         said = ask(app, [scheme, width, length, 10000, 5, 2])
         assert "must be" in said["encodings-message"]["children"]
@@ -429,8 +467,8 @@ def test_a_surprise_is_logged_and_not_shown(
     def breaks(*_: Any, **__: Any) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("locant.app.explorer.encodings.code_table", breaks)
-    said = ask(app, ["sinusoidal", 62, 63, 10000, 5, 2])["encodings-message"]["children"]
+    monkeypatch.setattr("locant.app.explorer.shared.code_table", breaks)
+    said = ask(app, ["learned", 62, 63, 10000, 5, 2])["encodings-message"]["children"]
     assert "could not be computed" in said
     assert "secret" not in said
     assert "a secret" in caplog.text

@@ -122,6 +122,34 @@ def meta(page: Any, name: str) -> Any:
     return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.meta", name)
 
 
+def plot(name: str) -> str:
+    """The figure of a picture, as an expression for the page."""
+    return f"document.querySelector('#{name} .js-plotly-plot')"
+
+
+def drawn(page: Any, name: str, title: str) -> None:
+    """Wait until a picture with such a title is drawn; the title above it is there a moment earlier."""
+    when(page, f"{plot(name)}?.layout?.meta?.includes('{title}')")
+
+
+def hover(page: Any, name: str, across: float, down: float) -> str:
+    """Move the pointer over a picture, at shares of its width and height, until the value there is shown."""
+    place = (
+        "name => { const box = document.querySelector(`#${name} .nsewdrag`).getBoundingClientRect();"
+        " return [box.left, box.top, box.width, box.height]; }"
+    )
+    shown = "(e => e && !e.hidden ? e.textContent : '')(document.querySelector('.cell-value'))"
+    for _ in range(100):
+        left, top, width, height = page.evaluate(place, name)
+        page.mouse.move(left + width * across - 2, top + height * down)
+        page.mouse.move(left + width * across, top + height * down, steps=3)
+        page.wait_for_timeout(200)
+        said: str = page.evaluate(shown)
+        if said:
+            return said
+    pytest.fail("no value was shown")
+
+
 def cells(page: Any, table: str) -> list[list[str]]:
     """The text of a table's cells, row by row."""
     rows = "[...document.querySelectorAll(`${table} tbody tr`)]"
@@ -141,11 +169,12 @@ def when(page: Any, condition: str) -> None:
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(page: Any, path: str) -> None:
     show_all(page, path)
-    assert page.locator("h1").inner_text() == {"/": "Encodings"}.get(path, path[1:].capitalize())
+    heading = {"/": "Encodings"}.get(path, path[1:].capitalize())
+    assert page.locator("h1").inner_text() == heading
     number = {"/": 7, "/context": 3, "/compare": 13, "/translate": 4}[path]
     when(page, f"document.querySelectorAll('.card:not([hidden]) h2:not(:empty)').length === {number}")
-    assert page.locator(".card:not([hidden]) h2:empty").count() == 0
-    assert page.locator("nav a.current").inner_text() == page.locator("h1").inner_text()
+    when(page, "!document.querySelector('.card:not([hidden]) h2:empty')")
+    when(page, f"document.querySelector('nav a.current')?.textContent === '{heading}'")
     assert page.get_by_role("alert").and_(page.locator(":visible")).count() == 0
     for field in page.locator("input, textarea").all():
         assert field.evaluate("e => e.labels.length") == 1
@@ -155,9 +184,9 @@ def test_every_page(page: Any, path: str) -> None:
 def test_a_narrow_screen(page: Any, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
     show(page, path)
-    page.wait_for_timeout(500)  # pictures follow the width of their cards
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert page.locator(DRAWN).first.bounding_box()["width"] <= 360
+    # Pictures follow the width of their cards.
+    when(page, f"document.querySelector('{DRAWN}')?.getBoundingClientRect().width <= 360")
+    when(page, "document.documentElement.scrollWidth <= 360")
 
 
 def test_a_page_that_does_not_exist(page: Any) -> None:
@@ -169,35 +198,29 @@ def test_a_knob_redraws(page: Any) -> None:
     show(page, "/")
     assert meta(page, "encodings-heatmap")["width"] == 64
     page.get_by_label("Width d").fill("32")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 32")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 32")
     page.get_by_label("alibi").check()
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.rows?.length === 8")
-    assert page.locator("#encodings-waves-card").is_hidden()
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.rows?.length === 8")
+    page.locator("#encodings-waves-card").wait_for(state="hidden")
 
 
 def test_hovering_shows_the_value(page: Any) -> None:
     show(page, "/")
-    box = page.locator("#encodings-heatmap .nsewdrag").bounding_box()
     # The cell of position 40 and feature 1, which is cos(40).
-    page.mouse.move(box["x"] + box["width"] * 1.5 / 64, box["y"] + box["height"] * 40.5 / 64, steps=3)
-    label = page.locator(".cell-value")
-    label.wait_for()
-    assert label.inner_text().startswith("position 40, feature 1: value ")
-    assert float(label.inner_text().split()[-1]) == pytest.approx(math.cos(40), abs=1e-4)
+    said = hover(page, "encodings-heatmap", 1.5 / 64, 40.5 / 64)
+    assert said.startswith("position 40, feature 1: value ")
+    assert float(said.split()[-1]) == pytest.approx(math.cos(40), abs=1e-4)
 
 
 def test_a_large_matrix_tells_its_numbers_when_the_pointer_comes(page: Any) -> None:
     show(page, "/")
     page.get_by_label("Width d").fill("512")
     page.get_by_label("Length").fill("512")
-    plot = "document.querySelector('#encodings-heatmap .js-plotly-plot')"
-    when(page, f"{plot}.data[0].meta.width === 512 && {plot}.layout.yaxis.range[0] === 511.5")
+    heatmap = plot("encodings-heatmap")
+    when(page, f"{heatmap}?.data?.[0]?.meta?.width === 512 && {heatmap}.layout.yaxis.range[0] === 511.5")
     assert "values" not in meta(page, "encodings-heatmap")
-    box = page.locator("#encodings-heatmap .nsewdrag").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 4, steps=3)
-    label = page.locator(".cell-value")
-    label.wait_for()
-    position, feature, value = (float(one.strip(",:")) for one in label.inner_text().split()[1::2])
+    said = hover(page, "encodings-heatmap", 1 / 3, 1 / 4)
+    position, feature, value = (float(one.strip(",:")) for one in said.split()[1::2])
     assert position == pytest.approx(128, abs=4)
     assert feature == pytest.approx(170, abs=4)
     angle = position * 10000 ** -(feature // 2 / 256)
@@ -214,16 +237,17 @@ def test_a_picture_out_of_view_waits(page: Any) -> None:
     page.get_by_label("Offset k").fill("3")  # scrolls up
     page.locator("#encodings-circle-card").scroll_into_view_if_needed()
     page.locator("#encodings-circle-title", has_text="k = 3").wait_for()
-    written = page.locator("#encodings-circle .annotation-text").last.text_content()
-    written = written.replace("\N{MINUS SIGN}", "-").replace("\u200b", "")
-    assert f"M3 PE(16) = ({math.sin(19):+.3f}  {math.cos(19):+.3f}) = PE(19)" in written
+    drawn(page, "encodings-circle", "k = 3")
+    written = page.evaluate(f"{plot('encodings-circle')}.layout.annotations.at(-1).text")
+    expected = f"M<sub>3</sub> PE(16) = ({math.sin(19):+.3f}  {math.cos(19):+.3f}) = PE(19)"
+    assert expected in written.replace("\N{MINUS SIGN}", "-")
 
 
 def test_the_odometer(page: Any) -> None:
     show_all(page, "/")
-    drawn = page.locator("#encodings-odometer .textpoint")
+    digits = page.locator("#encodings-odometer .textpoint")
     when(page, "document.querySelectorAll('#encodings-odometer .textpoint').length === 13 * (2 + 6)")
-    assert set(drawn.all_text_contents()) <= set("0123456789")
+    assert set(digits.all_text_contents()) <= set("0123456789")
     page.get_by_label("Marked position").fill("17")
     page.locator("#encodings-odometer-title", has_text="Position 17").wait_for()
 
@@ -241,8 +265,8 @@ def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
     show(page, "/")
     page.get_by_label("Length").fill("-1")
     alert = page.locator("#encodings-message")
-    alert.wait_for()
-    assert alert.inner_text() == "Length must be a whole number from 2 to 1,024; got -1."
+    said = "Length must be a whole number from 2 to 1,024; got -1."
+    when(page, f"document.querySelector('#encodings-message:not([hidden])')?.textContent === '{said}'")
     assert alert.get_attribute("role") == "alert"
     assert page.locator(DRAWN).first.is_visible()
     page.get_by_label("Length").fill("1000000000")
@@ -254,7 +278,7 @@ def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
 def test_the_data_of_a_picture(page: Any, tmp_path: Path) -> None:
     show(page, "/")
     page.get_by_label("Width d").fill("8")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 8")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 8")
     with page.expect_download() as waiting:
         page.locator("#encodings-heatmap-csv").click()
     assert waiting.value.suggested_filename == "encodings-heatmap.csv"
@@ -279,7 +303,7 @@ def test_without_a_mouse(page: Any) -> None:
             page.get_by_text("training shapes them").wait_for()
         if seen[-1] == "encodings-width":
             page.keyboard.press("ArrowUp")
-            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot').data[0].meta.width === 66")
+            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 66")
             break
     assert seen[:4] == ["Encodings", "Context", "Compare", "Translate"]
     assert seen[-1] == "encodings-width"
@@ -291,7 +315,8 @@ def test_without_a_mouse(page: Any) -> None:
 def test_the_context_of_a_model(page: Any) -> None:
     show(page, "/context")
     page.get_by_label("Wanted length").fill("8192")
-    when(page, "document.querySelector('#context-slowed').textContent.includes('2 times')")
+    when(page, "document.querySelector('#context-slowed')?.textContent.includes('2 times')")
+    page.locator("#context-summary tbody tr").first.wait_for()
     names = ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
     assert [row[0] for row in cells(page, "#context-summary")] == names
     config = '{"model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768, '
@@ -317,24 +342,27 @@ def test_two_schemes_side_by_side(page: Any) -> None:
     page.locator("#compare-right-heatmap-title", has_text="ALiBi").wait_for()
     page.get_by_label("Length").fill("20")
     for side in ("left", "right"):
-        when(page, f"document.querySelector('#compare-{side}-distance .js-plotly-plot').calcdata?.[0].length === 20")
-    left, right = (page.locator(f"#compare-{side}-heatmap-card").bounding_box() for side in ("left", "right"))
-    assert left["x"] + left["width"] <= right["x"]
-    assert left["y"] == right["y"]
+        when(page, f"document.querySelector('#compare-{side}-distance .js-plotly-plot')?.calcdata?.[0]?.length === 20")
+    for picture in ("heatmap", "distance"):
+        boxes = f"['left', 'right'].map(side => document.querySelector(`#compare-${{side}}-{picture}-card`)"
+        left, right = page.evaluate(boxes + ".getBoundingClientRect().toJSON())")
+        assert left["right"] <= right["left"]
+        assert left["top"] == right["top"]
 
 
 def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:
     show_all(page, "/translate")
     best = translator.translate_n_best([SENTENCE], n_best=4, beam=4)[0]
+    page.locator("#translate-found tbody tr").first.wait_for()
     assert cells(page, "#translate-found") == [[f"{one.score:.4f}", one.text] for one in best]
     page.get_by_role("spinbutton", name="Layer").fill("1")
     page.get_by_role("spinbutton", name="Head").fill("2")
-    page.locator("#translate-attention-title", has_text="cross, layer 1, head 2").wait_for()
+    drawn(page, "translate-attention", "cross, layer 1, head 2")
     pair = token_pair(translator.tokenizers, SENTENCE, best[0].text)
     expected = introspect(translator.model, pair.source, pair.target).cross_attention[0][1]
     sent = meta(page, "translate-attention")
-    assert sent["rows"] == ["(begin)", *pair.target_tokens[1:]]
-    assert sent["columns"] == [*pair.source_tokens[:-1], "(end)"]
+    read = {names: " ".join(sent[names]).replace(" -", "").replace("␣", "").strip() for names in ("rows", "columns")}
+    assert read == {"rows": f"(begin) {best[0].text}".strip(), "columns": f"{SENTENCE} (end)"}
     decode = "text => Array.from(new Float32Array(Uint8Array.from(atob(text), sign => sign.charCodeAt(0)).buffer))"
     shown = np.array(page.evaluate(decode, sent["values"])).reshape(expected.shape)
     np.testing.assert_allclose(shown, expected, atol=1e-6)

@@ -16,8 +16,8 @@ import torch
 from matplotlib.colors import to_hex
 
 from locant.app.gallery import ENTRIES, FORMATS, catalogue, draw, render_page, write_figures
-from locant.app.gallery.attention import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
 from locant.app.gallery.codes import INPUT_SCHEMES
+from locant.app.gallery.scalings import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
 from locant.app.gallery.texts import TEXTS
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
 from locant.figures import Drawn
@@ -195,14 +195,16 @@ def markers(axes: Any) -> dict[int, float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("title", "name", "options"),
     [
-        ("linear", {}),
-        ("yarn", {}),
-        ("llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+        ("PI", "linear", {}),
+        ("YaRN", "yarn", {}),
+        ("Llama 3", "llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}),
     ],
 )
-def test_spectrum_is_that_of_transformers(drawn: dict[str, Drawn], name: str, options: dict[str, float]) -> None:
+def test_spectrum_is_that_of_transformers(
+    drawn: dict[str, Drawn], title: str, name: str, options: dict[str, float]
+) -> None:
     transformers = pytest.importorskip("transformers")
     rope = pytest.importorskip("transformers.modeling_rope_utils")
     parameters = {"rope_type": name, "rope_theta": 10000.0, "factor": 32.0, "original_max_position_embeddings": TRAINED}
@@ -214,7 +216,7 @@ def test_spectrum_is_that_of_transformers(drawn: dict[str, Drawn], name: str, op
         rope_parameters={**parameters, **options},
     )
     frequencies, _ = rope.ROPE_INIT_FUNCTIONS[name](config, torch.device("cpu"))
-    shown = markers(panels(drawn["spectrum"].figure)[name])
+    shown = markers(panels(drawn["spectrum"].figure)[title])
     np.testing.assert_allclose([shown[pair] for pair in range(48)], 2 * np.pi / frequencies.double(), rtol=5e-6)
 
 
@@ -224,10 +226,10 @@ def test_spectrum(drawn: dict[str, Drawn]) -> None:
     slower = 2 * np.pi * (10000.0 * 32 ** (96 / 94)) ** (np.arange(48) / 48)
     published = {0: 1.03, 11: 2.86, 24: 30.01, 47: 64.81}  # Phi-3-mini-128k-instruct, long_factor
     assert len(LONG_FACTORS) == 48
-    for name, expected in (("none", plain), ("ntk", slower)):
+    for name, expected in (("none", plain), ("NTK", slower)):
         points = markers(shown[name])
         np.testing.assert_allclose([points[pair] for pair in range(48)], expected, rtol=1e-9)
-    points = markers(shown["longrope"])
+    points = markers(shown["LongRoPE"])
     assert all(points[pair] == pytest.approx(plain[pair] * factor) for pair, factor in published.items())
     assert (plain <= TRAINED).sum() == 34
     legend = next(axes.get_legend() for axes in drawn["spectrum"].figure.axes if axes.get_legend())
@@ -240,10 +242,10 @@ def test_spectrum(drawn: dict[str, Drawn]) -> None:
     # The first token that turns a slow pair farther than the trained length did.
     short = plain > TRAINED
     first = next(p for p in range(TRAINED, TARGET) if (p / slower[short] >= TRAINED / plain[short]).any())
-    assert notes("ntk") == f"new angles from token {first:,}"
-    assert all(notes(name) == "no angle is new" for name in ("linear", "ntk-by-parts", "llama3"))
-    assert notes("yarn").endswith(f"attention scale {0.1 * math.log(32) + 1:.3f}")
-    assert notes("longrope").endswith(f"attention scale {math.sqrt(1 + math.log(32) / math.log(4096)):.3f}")
+    assert notes("NTK") == f"new angles from token {first:,}"
+    assert all(notes(name) == "no angle is new" for name in ("PI", "NTK-by-parts", "Llama 3"))
+    assert notes("YaRN").endswith(f"attention scale {0.1 * math.log(32) + 1:.3f}")
+    assert notes("LongRoPE").endswith(f"attention scale {math.sqrt(1 + math.log(32) / math.log(4096)):.3f}")
     # Pairs that training turned fully stay out of danger; unscaled, exactly the others are in it.
     assert drawn["spectrum"].data["fates none"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
 

@@ -97,6 +97,28 @@ def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: p
     assert "locant: error: CTranslate2 4.8 cannot say the scaling 'yarn'" in captured.err
 
 
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_figure(suffix: str, start: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "pictures" / f"bands.{suffix}"
+    assert main(["inspect", _model(tmp_path, rope_scaling=_LLAMA3), "--json", "--figure", str(picture)]) == 0
+    assert picture.read_bytes().startswith(start)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["layers"]
+    assert f"Wrote {picture}." in captured.err
+
+
+def test_a_figure_that_cannot_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "bands.png"
+    broken = _model(tmp_path, rope_scaling=_LLAMA3 | {"rope_type": "lama3"})
+    assert main(["inspect", broken, "--figure", str(picture)]) == 1
+    assert "Nothing can be drawn before the configuration is right: Unknown rope_type" in capsys.readouterr().err
+    assert not picture.exists()
+    assert main(["inspect", _model(tmp_path), "--figure", str(tmp_path / "bands.jpeg")]) == 2
+    assert "ends in .png, .svg, .pdf; got" in capsys.readouterr().err
+
+
 def test_bad_usage_has_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(tmp_path)]) == 2
     assert "holds no config.json" in capsys.readouterr().err
@@ -114,7 +136,11 @@ def test_a_terminal_obeys_nothing_in_the_file(tmp_path: Path, capsys: pytest.Cap
     assert "[bold]novel[/bold]" in captured.out
 
 
-def test_help_needs_no_torch() -> None:
-    code = "import sys; from locant.cli import _parser; _parser(['inspect']); print('torch' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "False"
+def test_a_configuration_is_read_without_torch(tmp_path: Path) -> None:
+    # Importing torch takes longer than all of the rest.
+    model = _model(tmp_path, rope_scaling=_LLAMA3)
+    code = "import sys; from locant.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    for more in ([], ["--as", "hf5"], ["--json"]):
+        command = [sys.executable, "-c", code, "inspect", model, *more]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert ran.stdout.splitlines()[-1] == "False"

@@ -41,6 +41,7 @@ def test_lowercase_and_tokenizer() -> None:
 
 def test_tokenizer_of_a_language() -> None:
     assert [bleu_tokenizer(code) for code in ("de", "zh-TW", "zh_cn", "th", None)] == ["13a", "zh", "zh", "char", "13a"]
+    assert [bleu_tokenizer(code) for code in ("deu_Latn", "zho_Hans", "khm_Khmr")] == ["13a", "zh", "char"]
     assert bleu_tokenizer("ja") in ("char", "ja-mecab")
     assert bleu_tokenizer("ko") in ("char", "ko-mecab")
 

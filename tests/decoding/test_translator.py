@@ -240,3 +240,9 @@ def test_a_full_disk_is_said_plainly(translator: Translator, saved: Path, monkey
     with pytest.raises(CheckpointError, match="The disk is full"):
         translator.save_pretrained(saved)
     assert (saved / "model.safetensors").read_bytes() == before
+
+
+def test_loading_draws_no_random_weights(saved: Path) -> None:
+    before = torch.get_rng_state()
+    load_model_folder(saved, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from extend_models import save_model, save_tokenizer
+from safetensors.torch import load_file, save_file
 
 import locant.extension.evaluation as evaluation_module
 from locant.app.context_report import context_report, write_figures
@@ -134,6 +136,18 @@ def test_an_interrupted_evaluation_goes_on(path: Path, tmp_path: Path) -> None:
         evaluate_context(path, settings, texts, tmp_path, monitor=Interrupting())
     evaluate_context(path, settings, texts, tmp_path, monitor=(monitor := _Monitor()))
     assert monitor.plans == [(3, 1)]
+
+
+def test_a_model_that_was_trained_on_is_measured_anew(path: Path, tmp_path: Path) -> None:
+    settings = EvaluationSettings(lengths=(64,), documents=1, perplexity=PerplexitySettings(metrics=("prefix",)))
+    model, texts = tmp_path / "model", [LongText("text", TEXT)]
+    shutil.copytree(path, model)
+    first = evaluate_context(model, settings, texts, tmp_path / "out")
+    weights = load_file(model / "model.safetensors")
+    save_file({name: 1.1 * weight for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    second = evaluate_context(model, settings, texts, tmp_path / "out", monitor=(monitor := _Monitor()))
+    assert monitor.plans == [(1, 0)]
+    assert first["perplexity"][0]["perplexity"] != second["perplexity"][0]["perplexity"]
 
 
 def test_retrieval_tests_and_their_report(path: Path, tmp_path: Path) -> None:

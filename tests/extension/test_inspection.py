@@ -44,6 +44,7 @@ _SOUND: dict[str, set[str]] = {
     "Yarn-Mistral 7B 128k": {"factor 16 makes 131072 of .* 8192, but", "vLLM: serves 131072 by default"},
     "InternLM3 8B": {"cached keys keep older ones: beyond 32768", "vLLM: scaling dynamic .*target_length 196608"},
     "Phi-4 mini": _LONGROPE_FINDINGS,
+    "Qwen2.5 7B 1M": {"passes over dual_chunk_attention_config: beyond the trained 262144 tokens"},
 }
 
 

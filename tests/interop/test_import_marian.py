@@ -252,6 +252,9 @@ def test_weights_that_do_not_fit_are_refused(tokenizer_files, tmp_path):
     torch.save({**state, "model.decoder.layers.0.fc1.bias": torch.ones(41)}, path)
     with pytest.raises(CheckpointError, match="are 41, but config"):
         import_marian(tmp_path / "marian", tmp_path / "run")
+    torch.save({**state, "final_logits_bias": state["final_logits_bias"][:, :-1]}, path)
+    with pytest.raises(CheckpointError, match=r"bias of the logits \(final_logits_bias\) has \d+ values"):
+        import_marian(tmp_path / "marian", tmp_path / "run")
     torch.save({name: value for name, value in state.items() if not name.endswith("layers.0.fc2.bias")}, path)
     with pytest.raises(CheckpointError, match=r"lack the tensor 'model\.encoder\.layers\.0\.fc2\.bias'"):
         import_marian(tmp_path / "marian", tmp_path / "run")

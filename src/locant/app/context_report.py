@@ -195,6 +195,7 @@ def _machine(results: Results) -> Block:
             ],
             ["device", results["device"]],
             ["torch", environment["packages"]["torch"]],
+            ["transformers", environment["transformers"]],
             ["locant", environment["locant"]],
         ],
     )

@@ -17,7 +17,7 @@ COMMANDS = {
     "evaluate": "measure BLEU and chrF on a test set",
     "report": "write a web page about a run",
     "export": "write a model for Hugging Face, CTranslate2 or ONNX",
-    "import": "make a model folder of a Marian (OPUS-MT) model",
+    "import": "make a model folder of a Marian (OPUS-MT), M2M-100 or NLLB model",
     "recipes": "list the built-in recipes",
     "corpora": "list the texts of the built-in corpus",
     "compare": "compare positional schemes on a task",

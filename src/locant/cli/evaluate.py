@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from locant.cli.translator_options import add_translator_options, load, search_overrides
 from locant.errors import UsageError
 
 _EPILOG = """examples:
   locant evaluate runs/bible
-  locant evaluate runs/en-de --source test.en --target test.de --save hypotheses.de"""
+  locant evaluate runs/en-de --source test.en --target test.de --save hypotheses.de
+  locant evaluate runs/en-de --split valid --compute-type int8"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument(
-        "run", type=Path, metavar="RUN", help="folder of a run, or of a model with --source and --target"
+        "model", type=Path, metavar="RUN", help="folder of a run, or of a model with --source and --target"
     )
     parser.add_argument(
         "--split", choices=("test", "valid"), help="of the run's corpus; default test where there is one"
@@ -25,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
     parser.add_argument("--target", type=Path, metavar="FILE", help="their reference translations")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
-    parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
-    parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    add_translator_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,16 +41,13 @@ def run(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from locant.files import write_text
-    from locant.runtime import keep_freed_memory
     from locant.training import evaluate_files, evaluate_run
 
-    keep_freed_memory()
-    changes = {"beam": options.beam, "length_penalty": options.length_penalty}
-    overrides = {key: value for key, value in changes.items() if value is not None}
+    translator, overrides = load(options), search_overrides(options)
     if options.source:
-        result = evaluate_files(options.run, options.source, options.target, device=options.device, **overrides)
+        result = evaluate_files(options.model, options.source, options.target, translator=translator, **overrides)
     else:
-        result = evaluate_run(options.run, options.split, device=options.device, **overrides)
+        result = evaluate_run(options.model, options.split, translator=translator, **overrides)
     if options.save:
         write_text(options.save, "".join(line + "\n" for line in result.hypotheses))
 
@@ -58,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     table.add_row("this model", f"{result.scores.bleu:.1f}", f"{result.scores.chrf:.1f}")
     table.add_row("copying the source", f"{result.copy_scores.bleu:.1f}", f"{result.copy_scores.chrf:.1f}")
     console = Console(highlight=False)
-    console.print(f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s, beam {result.beam}")
+    what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
+    console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
     console.print(table)
     console.print(f"BLEU signature {result.scores.bleu_signature}", soft_wrap=True)
     console.print(f"chrF signature {result.scores.chrf_signature}", soft_wrap=True)

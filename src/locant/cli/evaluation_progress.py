@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-_PARTS = 10_000  # of the bar
+from locant.cli.work_bar import WorkBar
+
 _LINES = 20  # where there is no terminal for a bar
-_console = Console(stderr=True, highlight=False)
 
 
-class EvaluationProgress:
+class EvaluationProgress(WorkBar):
     """Draws a progress bar on a terminal, and writes plain lines elsewhere."""
 
     def __init__(self) -> None:
-        self._bar = Progress(
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[what]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            console=_console,
-            disable=not _console.is_terminal,
-        )
-        self._task: TaskID | None = None
+        super().__init__("{task.fields[what]}")
         self._line = 0
-
-    def __enter__(self) -> EvaluationProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
         """Say what is to come, and show the bar."""
         if kept == measurements:
-            _console.print(f"All {measurements:,} measurements are there already.")
+            self.console.print(f"All {measurements:,} measurements are there already.")
             return
         from_before = f", of which {kept:,} are there already" if kept else ""
-        _console.print(f"{measurements:,} measurements{from_before}; about {duration(seconds)}. Ctrl-C loses nothing.")
-        self._bar.start()
-        self._task = self._bar.add_task("", total=_PARTS, what="")
+        self.console.print(
+            f"{measurements:,} measurements{from_before}; about {duration(seconds)}. Ctrl-C loses nothing."
+        )
+        self.show(0.0, what="")
 
     def on_progress(self, done: float, what: str) -> None:
         """Move the bar."""
-        if self._task is not None:
-            self._bar.update(self._task, completed=_PARTS * done, what=what)
-        if not _console.is_terminal and int(done * _LINES) > self._line:
+        self.show(done, what=what)
+        if not self.console.is_terminal and int(done * _LINES) > self._line:
             self._line = int(done * _LINES)
-            _console.print(f"{100 * done:>3.0f}%  {what}", soft_wrap=True)
+            self.console.print(f"{100 * done:>3.0f}%  {what}", soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.extension.extend import Extended
-    from locant.extension.finetune import FineTuning, FineTuningStep
-    from locant.extension.model_card import Measurement
+    from locant.extension.finetune import FineTuning
 
 _EPILOG = """examples:
   locant extend models/llama --to 32768 -o models/llama-32k
@@ -56,22 +54,23 @@ def run(options: argparse.Namespace) -> int:
     if options.text and options.method != "auto":
         raise UsageError("--text goes with --method auto only.")
 
+    from locant.cli.extension_progress import ExtensionProgress
     from locant.extension.extend import extend_model
     from locant.runtime import choose_device
 
-    progress = _Progress(options.to)
-    extended = extend_model(
-        options.model,
-        options.output,
-        options.to,
-        method=options.method,
-        format=options.format,
-        texts=options.text,
-        finetuning=finetuning,
-        device=choose_device(options.device),
-        on_measured=progress.on_measured,
-        on_step=progress.on_step,
-    )
+    with ExtensionProgress(options.to) as progress:
+        extended = extend_model(
+            options.model,
+            options.output,
+            options.to,
+            method=options.method,
+            format=options.format,
+            texts=options.text,
+            finetuning=finetuning,
+            device=choose_device(options.device),
+            on_measured=progress.on_measured,
+            on_step=progress.on_step,
+        )
     _print(extended)
     return 0
 
@@ -99,26 +98,6 @@ def _finetuning(options: argparse.Namespace) -> FineTuning | None:
     from locant.extension.finetune import FineTuning
 
     return FineTuning(texts=tuple(options.finetune), **given)
-
-
-class _Progress:
-    """Writes what is measured, and how far training is, on standard error."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def on_measured(self, measured: Measurement) -> None:
-        print(
-            f"{measured.method:<9} perplexity {measured.short:>9.3f} at the original length, {measured.long:>9.3f} at "
-            f"{self.length} tokens or all of the text",
-            file=sys.stderr,
-        )
-
-    def on_step(self, step: FineTuningStep) -> None:
-        is_shown = sys.stderr.isatty()
-        if is_shown or step.step == step.steps or step.step % max(1, step.steps // 20) == 0:
-            end = "\n" if not is_shown or step.step == step.steps else "\r"
-            print(f"step {step.step:>6} of {step.steps}  loss {step.loss:.4f}", end=end, file=sys.stderr, flush=True)
 
 
 def _print(extended: Extended) -> None:

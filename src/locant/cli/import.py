@@ -7,21 +7,25 @@ from pathlib import Path
 
 _EPILOG = """examples:
   locant import opus-mt-en-de --output runs/opus-en-de
-  locant translate runs/opus-en-de "Two dogs play." """
+  locant translate runs/opus-en-de "Two dogs play."
+  locant import m2m100_418M --output runs/m2m100
+  locant translate runs/m2m100 --source-language en --target-language de "Two dogs play." """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="Marian model in Hugging Face's format")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="Marian, M2M-100 or NLLB model in Hugging Face's format"
+    )
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="RUN", help="new model folder to write")
 
 
 def run(options: argparse.Namespace) -> int:
     """Import a model."""
-    from locant.interop import import_marian
+    from locant.interop import import_model
 
-    notes = import_marian(options.folder, options.output)
+    notes = import_model(options.folder, options.output)
     print(f"{options.output} is written.", *notes, sep="\n")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   locant inspect models/Qwen2.5-7B
   locant inspect model.gguf --as hf5
-  locant inspect smollm2
+  locant inspect smollm2 --figure smollm2.png
   vllm serve models/Qwen2.5-7B --hf-overrides "$(locant inspect models/Qwen2.5-7B --as vllm)"
 
-Exit code: 0, or 1 where a finding is an error or --as cannot say it, or 2 where MODEL cannot be read."""
+Exit code: 0, or 1 where a finding is an error or --as or --figure cannot say it, or 2 where MODEL cannot be read."""
 
 _ENGINES = ("vllm", "llamacpp", "hf5", "hf4", "ctranslate2")
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--as", dest="engine", choices=_ENGINES, help="print the equivalent setting of an engine")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,6 +46,10 @@ def run(options: argparse.Namespace) -> int:
     from locant.extension import inspect_model, say_for
     from locant.extension.resolve import resolve_model
 
+    if options.figure:
+        from locant.app.inspection_figure import check_figure_path, write_inspection_figure
+
+        check_figure_path(options.figure)
     inspection = inspect_model(resolve_model(options.model, weights=False))
     said, refused = None, ""
     if options.engine:
@@ -57,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
         _print_equivalent(inspection, said, refused)
     else:
         _print_all(inspection)
+    if options.figure:
+        write_inspection_figure(inspection, options.figure)
+        print(f"Wrote {options.figure}.", file=sys.stderr)
     return 1 if inspection.has_errors or refused else 0
 
 

@@ -2,67 +2,44 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from locant.cli.work_bar import WorkBar
 from locant.training import RunSummary, StepReport, ValidationReport
 
-_PARTS = 10_000  # of the bar
 _console = Console(stderr=True, highlight=False)
 
 
-class ProgressMonitor:
+class ProgressMonitor(WorkBar):
     """Draws a progress bar on a terminal, and writes plain lines elsewhere."""
 
     def __init__(self) -> None:
-        self._bar = Progress(
-            TextColumn("step {task.fields[step]:>6}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[numbers]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            console=_console,
-            disable=not _console.is_terminal,
-        )
-        self._task: TaskID | None = None
+        super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
         self._step = 0
         self._numbers = ""
 
-    def __enter__(self) -> ProgressMonitor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
     def on_start(self, done: float, device: str) -> None:
         """Show the bar."""
-        _console.print(f"Training on {device}.")
-        self._bar.start()
-        self._task = self._bar.add_task("", total=_PARTS, completed=round(_PARTS * done), step=self._step, numbers="")
+        self.console.print(f"Training on {device}.")
+        self.show(done, step=self._step, numbers="")
 
     def on_step(self, done: float, report: StepReport | None) -> None:
         """Move the bar; every ``log_every`` steps renew its numbers."""
         self._step += 1
         if report:
             self._step, self._numbers = report.step, _numbers(report)
-            if not _console.is_terminal:
-                _console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
-        if self._task is not None:
-            self._bar.update(self._task, completed=_PARTS * done, step=self._step, numbers=self._numbers)
+            if not self.console.is_terminal:
+                self.console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
+        self.show(done, step=self._step, numbers=self._numbers)
 
     def on_validation(self, report: ValidationReport) -> None:
         """Write a line that stays."""
         scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
         best = "   best so far" if report.best else ""
-        _console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
+        self.console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
 
 
 def show_prepared(data: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from locant.cli.translator_options import add_translator_options, load, search_overrides
 from locant.errors import UsageError
 
 _EPILOG = """examples:
@@ -25,17 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences; without any, standard input is read")
     parser.add_argument("--input", "-i", type=Path, metavar="FILE", help="translate this file, line by line")
     parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="write here instead of standard output")
-    parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
-    parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
     parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
-    parser.add_argument(
-        "--engine",
-        choices=("pytorch", "compiled", "ctranslate2", "auto"),
-        default="auto",
-        help="what computes; auto, the default, takes the fastest one that can run the model",
-    )
-    parser.add_argument("--compute-type", metavar="TYPE", help="float32 (default) or int8; of ctranslate2 also others")
+    add_translator_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,17 +38,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"The input file {options.input} does not exist.")
 
     from locant.files import replacing_file
-    from locant.interop import load_translator
-    from locant.runtime import keep_freed_memory
 
-    keep_freed_memory()
-    translator, engine = load_translator(
-        options.model, engine=options.engine, device=options.device, compute_type=options.compute_type
-    )
-    if options.engine == "auto" and (options.compute_type or "because" in engine):
-        print(f"Engine: {engine}", file=sys.stderr)
-    changes = {"beam": options.beam, "length_penalty": options.length_penalty, "n_best": options.n_best}
-    overrides = {key: value for key, value in changes.items() if value is not None}
+    translator = load(options)
+    overrides = search_overrides(options, n_best=options.n_best)
     with ExitStack() as stack:
         lines: Iterable[str] = options.text or _lines(options.input)
         out = sys.stdout

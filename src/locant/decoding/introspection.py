@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from locant.errors import DataError
 from locant.positions import attend, attend_with_positions
-from locant.text.tokenizer import BOS, EOS, TokenizerPair
+from locant.text.languages import PLAIN, Prefixes
+from locant.text.tokenizer import EOS, TokenizerPair
 from locant.transformer import Transformer
 from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.blocks import Decoder, Encoder, Residual
@@ -62,7 +63,7 @@ class TokenPair:
 
     Attributes:
         source: Source ids, closed by the end mark.
-        target: Target ids, opened by the begin mark.
+        target: Target ids, opened by the begin mark, or what else the decoder reads first.
         source_tokens: Pieces of the source ids, to be read by people; ``▁`` stands for a space.
         target_tokens: Pieces of the target ids.
     """
@@ -73,16 +74,17 @@ class TokenPair:
     target_tokens: list[str]
 
 
-def token_pair(tokenizers: TokenizerPair, source: str, target: str) -> TokenPair:
+def token_pair(tokenizers: TokenizerPair, source: str, target: str, prefixes: Prefixes = PLAIN) -> TokenPair:
     """Tokenise a sentence pair for :func:`introspect`.
 
     Args:
         tokenizers: Of the model.
         source: A sentence.
         target: Its translation, by the model or by people.
+        prefixes: What stands before the two, see :attr:`locant.decoding.Translator.prefixes`.
     """
-    source_ids = [*tokenizers.source.encode([source])[0], EOS]
-    target_ids = [BOS, *tokenizers.target.encode([target])[0]]
+    source_ids = [*prefixes.source, *tokenizers.source.encode([source])[0], EOS]
+    target_ids = [*prefixes.target, *tokenizers.target.encode([target])[0]]
     return TokenPair(
         source_ids,
         target_ids,

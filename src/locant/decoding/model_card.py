@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from locant.files import read_json, write_json, write_text
 
 CARD, RECORDS = "README.md", "records.json"
@@ -52,6 +50,8 @@ def read_records(folder: Path) -> dict[str, Any]:
         return found if isinstance(found, dict) else {}
     records: dict[str, Any] = {"data": read_json(folder / "data.json"), "evaluations": []}
     if (folder / "recipe.yaml").is_file():
+        import yaml  # here and below: who translates writes no cards
+
         recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
         records["corpus_kind"] = recipe.get("corpus", {}).get("kind")
     if records.get("corpus_kind") not in _PUBLIC_CORPORA:
@@ -141,6 +141,8 @@ def _metadata(languages: list[str]) -> str:
         "pipeline_tag": "translation",
         "tags": ["locant", "translation", "transformer"],
     }
+    import yaml
+
     return f"---\n{yaml.safe_dump(about, sort_keys=False)}---"
 
 

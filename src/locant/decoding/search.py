@@ -7,6 +7,7 @@ tokens, T target tokens, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
@@ -61,7 +62,13 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 
 @torch.inference_mode()
 def greedy_search(
-    model: SearchModel, source: Tensor, source_lengths: Tensor, max_lengths: Tensor, *, alpha: float = 0.6
+    model: SearchModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    max_lengths: Tensor,
+    *,
+    alpha: float = 0.6,
+    prefix: Sequence[int] = (BOS,),
 ) -> list[Hypothesis]:
     """Take the most probable token at every step.
 
@@ -73,6 +80,7 @@ def greedy_search(
         source_lengths: Number of real tokens of each row, ``[B]``.
         max_lengths: Most target tokens of each row, the end mark included, ``[B]``, at least 1.
         alpha: Exponent of the length penalty, for the score only.
+        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypothesis.
 
     Returns:
         A hypothesis for each row.
@@ -80,14 +88,14 @@ def greedy_search(
     Raises:
         LocantError: The model's output is not a number.
     """
-    state = _begin(model, source, source_lengths)
+    state = _begin(model, source, source_lengths, prefix)
     steps = int(max_lengths.max())
     # Filled with end marks, so that a sentence ends where its tokens end, whether or not it wrote one.
     written = source.new_full((len(source), steps), EOS)
     totals = torch.zeros(len(source), device=source.device)
     sentences = torch.arange(len(source), device=source.device)
     done = torch.zeros_like(sentences, dtype=torch.bool)
-    last = source.new_full((len(source), 1), BOS)
+    last = source.new_full((len(source), 1), prefix[-1])
     for step in range(1, steps + 1):
         gains, last = state.best(last, 1)
         written[sentences, step - 1] = last.squeeze(1).masked_fill(done, EOS)
@@ -116,6 +124,7 @@ def beam_search(
     beam: int,
     alpha: float = 0.6,
     n_best: int = 1,
+    prefix: Sequence[int] = (BOS,),
 ) -> list[list[Hypothesis]]:
     """Keep the ``beam`` most probable beginnings at every step.
 
@@ -133,6 +142,7 @@ def beam_search(
         beam: Hypotheses kept, at least 1.
         alpha: Exponent of the length penalty, not negative.
         n_best: Hypotheses returned for each row, at most ``beam``.
+        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
 
     Returns:
         For each row its hypotheses, best score first; fewer than ``n_best`` only when no more exist.
@@ -142,7 +152,7 @@ def beam_search(
     """
     device = source.device
     sentences = torch.arange(len(source), device=device)
-    state = _begin(model, source, source_lengths)
+    state = _begin(model, source, source_lengths, prefix)
     state.select(sentences.repeat_interleave(beam))
     steps = int(max_lengths.max())
 
@@ -158,7 +168,7 @@ def beam_search(
     totals[:, 0] = 0
     closed_count = torch.zeros_like(sentences)
     limits = max_lengths
-    last = source.new_full((len(source) * beam, 1), BOS)
+    last = source.new_full((len(source) * beam, 1), prefix[-1])
     places = torch.arange(beam, device=device)
 
     for step in range(1, steps + 1):
@@ -235,10 +245,16 @@ class _ModelSteps:
         self._cache.select(rows, same_sources=same_sources)
 
 
-def _begin(model: SearchModel, source: Tensor, source_lengths: Tensor) -> _NextTokens:
+def _begin(model: SearchModel, source: Tensor, source_lengths: Tensor, prefix: Sequence[int]) -> _NextTokens:
+    """Return the state in which the decoder has read all of the prefix but its last token."""
+    state: _NextTokens
     if isinstance(model, CompiledTransformer):
-        return model.begin(source, source_lengths)
-    return _ModelSteps(model, source, source_lengths)
+        state = model.begin(source, source_lengths)
+    else:
+        state = _ModelSteps(model, source, source_lengths)
+    for token in prefix[:-1]:
+        state.best(source.new_full((len(source), 1), token), 1)
+    return state
 
 
 def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from locant.decoding.model_folder import ModelFolder, check_vocabularies, load_m
 from locant.decoding.search import Hypothesis, beam_search, greedy_search
 from locant.decoding.settings import DecodingSettings
 from locant.errors import ConfigError, DataError
+from locant.text.languages import PLAIN, Prefixes
 from locant.text.tokenizer import EOS, PAD, TokenizerPair
 from locant.transformer import EncoderDecoder, require_transformer
 
@@ -40,7 +41,8 @@ class Translator:
         model: The model; translates on the device where it is, in evaluation mode whatever its own mode.
         tokenizers: Of the model's vocabularies.
         settings: How to search by default.
-        source_language: ISO 639 code, or ``None`` when it is not known.
+        source_language: ISO 639 code, or ``None`` when it is not known; of a model for several languages the one that
+            it is told, in the model's own codes.
         target_language: Likewise.
         origin: The folder that the model came from; its records make the card of a saved model.
 
@@ -87,6 +89,41 @@ class Translator:
         if device.type != "cpu":
             raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
         self._compiled = CompiledTransformer(require_transformer(self.model, "Compiled translation"), precision)
+
+    def choose_languages(self, source: str | None, target: str | None) -> None:
+        """Tell a model for several languages between which ones it translates from now on.
+
+        Args:
+            source: Code of the source language; ``None`` leaves it as it is.
+            target: Code of the target language; ``None`` leaves it as it is.
+
+        Raises:
+            ConfigError: The model is for two languages alone, a language is unknown to it, or one is missing.
+        """
+        languages = self.tokenizers.languages
+        if languages is None:
+            raise ConfigError(
+                f"The model translates between two languages alone ({self.source_language or 'unknown'} to "
+                f"{self.target_language or 'unknown'}), so none can be chosen. Leave the languages out."
+            )
+        chosen = source or self.source_language, target or self.target_language
+        languages.prefixes(*chosen)
+        self.source_language, self.target_language = chosen
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """The ids that stand before the pieces of a source and of its translation.
+
+        Raises:
+            ConfigError: The model is for several languages and has not been told which.
+        """
+        languages = self.tokenizers.languages
+        return languages.prefixes(self.source_language, self.target_language) if languages else PLAIN
+
+    @property
+    def engine(self) -> str:
+        """What translates, and in which type of numbers."""
+        return f"compiled kernels, {self._compiled.precision}" if self._compiled else "PyTorch"
 
     @classmethod
     def from_pretrained(
@@ -168,7 +205,7 @@ class Translator:
 
         Raises:
             DataError: A sentence is too long; nothing has been translated then.
-            ConfigError: An override is unknown or out of range.
+            ConfigError: An override is unknown or out of range, or the model must be told its languages.
         """
         settings = self._settings(overrides)
         if isinstance(text, str):
@@ -196,7 +233,7 @@ class Translator:
 
         Raises:
             DataError: A line is too long; the chunks before it have been translated then.
-            ConfigError: An override is unknown or out of range, or ``chunk`` is not positive.
+            ConfigError: As in :meth:`translate`, or ``chunk`` is not positive.
         """
         settings = self._settings(overrides)
         if chunk < 1:
@@ -217,10 +254,11 @@ class Translator:
         self, sentences: Sequence[str], settings: DecodingSettings, *, first: int = 1
     ) -> list[list[Translation]]:
         """Translate sentences, numbered from ``first`` in messages."""
+        marks = len(self.prefixes.source) + 1
         sources = self.tokenizers.source.encode(sentences)
         limit, reason = settings.max_source_length, "max_source_length"
-        if self.model.max_positions and self.model.max_positions <= limit:
-            limit, reason = self.model.max_positions - 1, "the positions that the model knows"
+        if self.model.max_positions and self.model.max_positions - marks < limit:
+            limit, reason = self.model.max_positions - marks, "the positions that the model knows"
         for number, source in enumerate(sources, start=first):
             if len(source) > limit:
                 raise DataError(
@@ -244,16 +282,20 @@ class Translator:
 
     def _max_lengths(self, sources: list[list[int]], settings: DecodingSettings) -> list[int]:
         """Return the most tokens that the translation of each source may have, its end mark included."""
-        known = self.model.max_positions
         lengths = [settings.max_target_length(len(ids)) for ids in sources]
-        return [min(length, known or length) for length in lengths]
+        if self.model.max_positions is None:
+            return lengths
+        known = self.model.max_positions - len(self.prefixes.target) + 1
+        return [min(length, known) for length in lengths]
 
     def _search(self, sources: list[list[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
         """Search for translations of source ids, as one batch."""
         device = self.model.target_embedding.weight.device
+        before, prefix = self.prefixes
         # As in training, the end mark belongs to the source.
-        lengths = [len(source) + 1 for source in sources]
-        source = torch.tensor([[*ids, EOS] + [PAD] * (max(lengths) - len(ids) - 1) for ids in sources], device=device)
+        rows = [[*before, *ids, EOS] for ids in sources]
+        lengths = [len(row) for row in rows]
+        source = torch.tensor([row + [PAD] * (max(lengths) - len(row)) for row in rows], device=device)
         source_lengths = torch.tensor(lengths, device=device)
         max_lengths = torch.tensor(self._max_lengths(sources, settings), device=device)
         model = self._compiled or self.model
@@ -261,7 +303,9 @@ class Translator:
         self.model.eval()
         try:
             if settings.beam == 1:
-                greedy = greedy_search(model, source, source_lengths, max_lengths, alpha=settings.length_penalty)
+                greedy = greedy_search(
+                    model, source, source_lengths, max_lengths, alpha=settings.length_penalty, prefix=prefix
+                )
                 return [[hypothesis] for hypothesis in greedy]
             return beam_search(
                 model,
@@ -271,6 +315,7 @@ class Translator:
                 beam=settings.beam,
                 alpha=settings.length_penalty,
                 n_best=settings.n_best,
+                prefix=prefix,
             )
         finally:
             self.model.train(training)

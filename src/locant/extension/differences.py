@@ -13,6 +13,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.extension.diagnosis import UNREADABLE, Diagnosis
 from locant.positions.dialects import Reading, read_vllm
+from locant.positions.dialects.huggingface import text_part
 from locant.positions.dialects.reading import with_base_for_ntk
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import DynamicNTK, Llama3, LongRoPE, YaRN
@@ -28,6 +29,7 @@ def diagnose_differences(content: Mapping[str, Any], reading: Reading) -> Iterat
     for config in reading.configs.values():
         yield from _cached_keys(config)
         yield from _other_converters(config)
+    yield from _dual_chunks(content)
     try:
         vllm = read_vllm({}, content)
     except ConfigError as error:
@@ -107,6 +109,20 @@ def _other_converters(config: RotaryConfig) -> Iterator[Diagnosis]:
             f"corners of YaRN's ramp: by {1 / whole.ratio:.4g}; no other pair differs more.",
             "Compare the scores of the two at long texts; neither the files nor the flags of llama.cpp can say it.",
         )
+
+
+def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    """Yield who heeds the attention by chunks with which Qwen 2.5 reads a million tokens."""
+    part = text_part(content).get("dual_chunk_attention_config")
+    if not isinstance(part, Mapping):
+        return
+    trained = part.get("original_max_position_embeddings") or part.get("chunk_size")
+    yield Diagnosis(
+        "warning",
+        f"transformers passes over dual_chunk_attention_config: beyond the trained {trained} tokens, distances are as "
+        "training never showed them. SGLang, and releases of vLLM with dual chunk attention: distances stay within.",
+        f"Read more than {trained} tokens only with an engine that has dual chunk attention.",
+    )
 
 
 def _vllm(config: RotaryConfig, served: RotaryConfig) -> Iterator[Diagnosis]:

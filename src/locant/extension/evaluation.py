@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def evaluate_context(
     results = {
         "model": str(path),
         "device": str(device),
-        "environment": environment(),
+        "environment": environment() | {"transformers": metadata.version("transformers")},
         "settings": asdict(settings),
         "texts": [text.name for text in texts],
         "documents": [document.name for document in documents],

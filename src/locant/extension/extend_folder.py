@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import CheckpointError
+from locant.extension.load import quiet_transformers
 from locant.extension.model_card import Account, write_card
 from locant.extension.source import Source
 from locant.files import read_json
@@ -86,10 +88,15 @@ def write_trained(
     model.hf_quantizer = None
     model.config.__dict__.pop("quantization_config", None)
     try:
-        model.save_pretrained(target)
+        with quiet_transformers():
+            model.save_pretrained(target)
     except SafetensorError as error:
+        if f"os error {errno.ENOSPC}" in str(error):  # safetensors hides what the system said in its message
+            raise OSError(errno.ENOSPC, str(error)) from error
         raise CheckpointError(f"The weights could not be written: {error}.") from error
     tokenizer.save_pretrained(target)
+    for file in target.glob(f"*{_WEIGHTS}"):
+        file.chmod((target / _CONFIG).stat().st_mode)  # safetensors lets nobody else read
     tokenizer_settings = target / _TOKENIZER
     if tokenizer_settings.is_file():
         _write(tokenizer_settings, _with_length(read_json(tokenizer_settings), account, tokenizer_settings))

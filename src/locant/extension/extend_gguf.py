@@ -190,7 +190,7 @@ def _write_tensors(
     _pad(file, alignment)
     for tensor in copied:
         start = int(tensor.data_offset)
-        reader.data[start : start + int(tensor.n_bytes)].tofile(file)
+        file.write(reader.data[start : start + int(tensor.n_bytes)].data)
         _pad(file, alignment)
     for raw in new.values():
         file.write(raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["load_config", "load_model", "load_tokenizer", "resolve_model"]
 
 _INDEX = "model.safetensors.index.json"
+# What transformers adds to the metadata of a GGUF file.
+_NOT_THE_MODELS = ("dtype", "torch_dtype", "architectures", "_name_or_path", "_model_name_or_path")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 # Whatever transformers, safetensors and tokenizers raise for files that are not right.
 _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, NotImplementedError)
@@ -48,10 +51,10 @@ def load_config(path: Path) -> dict[str, Any]:
     with _explained(path):
         config: dict[str, Any] = from_file.from_pretrained(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
-        ).to_dict()
+        ).to_diff_dict()
     said = say_for(inspect_model(path), "hf5")
     assert isinstance(said, dict)
-    removed = {"dtype", "torch_dtype", *(key for key, value in said.items() if value is None)}
+    removed = {*_NOT_THE_MODELS, *(key for key, value in said.items() if value is None)}
     return {key: value for key, value in (config | said).items() if key not in removed}
 
 
@@ -187,16 +190,33 @@ def _transformers(*, gguf: bool) -> Any:
 
 
 @contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep the warnings and progress bars of transformers away within the block."""
+    from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
+
+    gguf_files: Any = modeling_gguf_pytorch_utils
+    verbosity, has_bars, bar = logging.get_verbosity(), logging.is_progress_bar_enabled(), gguf_files.tqdm
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    gguf_files.tqdm = partial(bar, disable=True)  # which heeds no setting
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        gguf_files.tqdm = bar
+        if has_bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
 def _explained(path: Path, what: str = "model") -> Iterator[None]:
     """Turn what transformers raises into one error, and keep its warnings and progress bars away."""
     from safetensors import SafetensorError
-    from transformers.utils import logging
 
-    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        yield
+        with quiet_transformers():
+            yield
     except LocantError:
         raise
     except (SafetensorError, ImportError, *_LOADING_ERRORS) as error:
@@ -204,7 +224,3 @@ def _explained(path: Path, what: str = "model") -> Iterator[None]:
         if "trust_remote_code" in str(error):
             raise UsageError(f"The {what} at {path} needs code from its folder, which is never run.") from error
         raise CheckpointError(f"The {what} at {path} cannot be loaded: {reason.rstrip('.')}.") from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if has_bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

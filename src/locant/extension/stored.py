@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locant.extension.diagnosis import Diagnosis
-from locant.positions.identify import identify
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 
@@ -52,10 +51,12 @@ def diagnose_stored(folder: Path, configs: Mapping[str, RotaryConfig]) -> Iterat
 def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
     from safetensors import safe_open
 
+    with safe_open(path, framework="np") as file:  # needs no torch, whose import takes seconds
+        names = [name for name in file.keys() if name.rpartition(".")[2].endswith("inv_freq")]  # noqa: SIM118
+    if not names:
+        return
     with safe_open(path, framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118  # it is no mapping
-            if not name.rpartition(".")[2].endswith("inv_freq"):
-                continue
+        for name in names:
             shape = file.get_slice(name).get_shape()
             if len(shape) == 1 and 0 < shape[0] <= _MOST_PAIRS:
                 tensor = file.get_tensor(name)
@@ -64,6 +65,8 @@ def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def _diagnose(tensor: Tensor, where: str, configs: Mapping[str, RotaryConfig]) -> Diagnosis | None:
+    from locant.positions.identify import identify
+
     finding = identify(tensor)
     coarse = finding.stored_as if finding.stored_as in _COARSE_ERROR else ""
     precision = _COARSE_ERROR.get(coarse, _FLOAT32_ERROR)

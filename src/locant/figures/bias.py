@@ -40,18 +40,20 @@ def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> Drawn:
         schemes: One panel each; all with the same number of heads.
 
     Returns:
-        The figure, 11 inches wide, the distances and the values by title.
+        The figure, 3.7 inches wide a panel and 11 at most, the distances and the values by title.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
     heads = len(schemes[0].values)
-    rows = -(-(len(schemes) + 1) // _COLUMNS)
+    legend = any(not scheme.stepped for scheme in schemes)  # takes a panel's place
+    columns = min(_COLUMNS, len(schemes) + legend)
+    rows = -(-(len(schemes) + legend) // columns)
     with drawing():
         from matplotlib import colormaps
 
-        figure = new_figure(11, 3.3 * rows)
-        panels = list(figure.subplots(rows, _COLUMNS, squeeze=False).flat)
+        figure = new_figure(11 / _COLUMNS * columns, 3.3 * rows)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         shades = colormaps["viridis"](np.linspace(0, 0.92, heads))
         for axes, scheme in zip(panels, schemes, strict=False):
             if scheme.stepped:
@@ -66,9 +68,9 @@ def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> Drawn:
             axes.set_xlim(distances[0], distances[-1])
         for axes in panels[len(schemes) :]:
             axes.set_axis_off()
-        lined = [axes for axes, scheme in zip(panels, schemes, strict=False) if not scheme.stepped]
-        if lined:
-            handles, labels = lined[0].get_legend_handles_labels()
+        if legend:
+            lined = next(axes for axes, scheme in zip(panels, schemes, strict=False) if not scheme.stepped)
+            handles, labels = lined.get_legend_handles_labels()
             panels[len(schemes)].legend(handles, labels, loc="center left", ncols=1, fontsize=10.5)
         settle(figure)
     return Drawn(figure, {"distances": distances} | {scheme.title: scheme.values for scheme in schemes})

@@ -10,14 +10,14 @@ import numpy as np
 from locant.figures.drawn import ORANGE, PURPLE, Drawn, Numbers, new_figure, settle
 from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION, drawing
 
-_MARKS = {
+FATE_MARKS = {
     "kept": (BLUE, "o"),
     "blended": (ORANGE, "D"),
     "interpolated": (GREEN, "s"),
     "extrapolated": (VERMILION, "X"),
     "still": (PURPLE, "_"),
 }
-_MEANING = {
+FATE_MEANING = {
     "kept": "kept: all its angles are known",
     "blended": "blended: slowed by less",
     "interpolated": "interpolated: no angle will be new",
@@ -78,7 +78,7 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
             axes.plot(scaling.wavelengths, color=FAINT, linewidth=1)
             axes.axhline(trained, color=INK, linewidth=1, linestyle="--")
             axes.axhline(target, color=INK, linewidth=1, linestyle=":")
-            for fate, (colour, marker) in _MARKS.items():
+            for fate, (colour, marker) in FATE_MARKS.items():
                 pairs = np.flatnonzero(fates == fate)
                 axes.plot(pairs, scaling.scaled[pairs], marker, color=colour, markersize=4.5)
             note = f"new angles from token {scaling.first_unseen:,}" if scaling.first_unseen else "no angle is new"
@@ -89,8 +89,8 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
             axes.set_yscale("log")
         complete = int((scalings[0].wavelengths <= trained).sum())
         handles = [
-            Line2D([], [], color=colour, marker=marker, linestyle="", markersize=6, label=_MEANING[fate])
-            for fate, (colour, marker) in _MARKS.items()
+            Line2D([], [], color=colour, marker=marker, linestyle="", markersize=6, label=FATE_MEANING[fate])
+            for fate, (colour, marker) in FATE_MARKS.items()
             if any(fate in scaling.fates for scaling in scalings)
         ]
         handles += [

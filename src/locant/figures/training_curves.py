@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+_LEAST_GAP = 0.08  # of the width of a panel, between labels
 _TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
 
 
@@ -121,10 +122,15 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     if not total:
         return
     unit, size = next((unit, size) for unit, size in _TIME_UNITS if total >= 2 * size or size == 1)
-    ticks = [time for time in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size) if time * size <= total]
     seconds, steps = zip(*points, strict=True)
+    ticks: dict[float, float] = {}
+    for time in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(0, total / size):
+        place = float(np.interp(time * size, seconds, steps))
+        # Updates that took long (a validation among them) bring round numbers of time close together.
+        if time * size <= total and all(place - other >= _LEAST_GAP * steps[-1] for other in ticks.values()):
+            ticks[time] = place
     top = axes.secondary_xaxis("top")
-    top.set_xticks(np.interp([time * size for time in ticks], seconds, steps), [f"{time:g}" for time in ticks])
+    top.set_xticks(list(ticks.values()), [f"{time:g}" for time in ticks])
     top.tick_params(labelsize=9, labelcolor=FAINT, width=0.6)
     top.spines["top"].set_visible(False)
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)

@@ -74,6 +74,7 @@ def word_plus_position(
 
 def _draw_plane(axes: Axes, plane: WordPlane, labels: Sequence[str], shades: Colormap, limits: Normalize) -> None:
     from matplotlib.patches import Circle
+    from matplotlib.patheffects import withStroke
 
     radii = np.hypot(*plane.positions.T)
     round_ = np.ptp(radii) < 1e-3 * radii.max()
@@ -85,7 +86,10 @@ def _draw_plane(axes: Axes, plane: WordPlane, labels: Sequence[str], shades: Col
             axes.plot(*places.T, color="#c3cad1", linewidth=0.9, zorder=1)
         axes.scatter(places[:, 0], places[:, 1], c=np.arange(len(places)), cmap=shades, norm=limits, s=22, zorder=3)
         axes.plot(*word, "x", color=INK, markersize=6, zorder=4)
-        axes.annotate(label, tuple(word), (4, 4), textcoords="offset points", fontsize=9.5, zorder=5)
+        axes.annotate(
+            label, tuple(word), (0, 5), textcoords="offset points", ha="center", fontsize=9.5, zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],  # it may be wider than the circle
+        )  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.06)
     axes.set_title(plane.title, fontsize=11, pad=9)

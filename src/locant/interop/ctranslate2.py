@@ -82,7 +82,8 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     spec.register_target_vocabulary(_pieces(found.tokenizers.target))
     names = {index: found.tokenizers.target.piece(index) for index in (UNK, BOS, EOS)}
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[UNK], names[BOS], names[EOS]
-    spec.config.decoder_start_token = names[BOS]
+    languages = found.tokenizers.languages
+    spec.config.decoder_start_token = names[languages.decoder_start if languages else BOS]
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantization)
@@ -96,6 +97,11 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
         "Beam search of CTranslate2 divides by length^length_penalty, Locant's by ((5 + length) / 6)^length_penalty, "
         "so it may choose another translation; greedy search gives the same in float32.",
     ]
+    if languages:
+        notes.append(
+            "Put the token of a language before the pieces of a source"
+            + (", and that of the target language into target_prefix." if languages.layout == "fairseq" else ".")
+        )
     if quantization not in (None, "float32"):
         notes.append(f"Weights are {quantization}: translations may differ from those of float32.")
     return notes

@@ -87,9 +87,9 @@ class CTranslate2Translator(Translator):
         return translator
 
     @property
-    def compute_type(self) -> str:
-        """The type that CTranslate2 computes in."""
-        return str(self._engine.compute_type)
+    def engine(self) -> str:
+        """The name of CTranslate2 and the type that it computes in."""
+        return f"CTranslate2, {self._engine.compute_type}"
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write a model folder with its card, from the weights of the folder that was loaded."""
@@ -120,11 +120,15 @@ class CTranslate2Translator(Translator):
     ) -> list[list[tuple[list[int], float]]]:
         """Return tokens and log-probability of each hypothesis that CTranslate2 found for each source."""
         tokenizers, beam = self.tokenizers, settings.beam
+        before, (_, *forced) = self.prefixes
+        prefix = [tokenizers.target.piece(index) for index in forced]
         # With a length penalty of 0 it would stop at the first hypothesis to end; 1 divides by the length.
         penalty = 0 if beam == 1 else 1
+        longest = limit + len(prefix)
         try:
             found = self._engine.translate_batch(
-                [[tokenizers.source.piece(index) for index in source] for source in sources],
+                [[tokenizers.source.piece(index) for index in (*before, *source)] for source in sources],
+                target_prefix=[prefix] * len(sources) if prefix else None,
                 max_batch_size=max(1, settings.batch_tokens // beam),
                 batch_type="tokens",
                 beam_size=beam,
@@ -132,7 +136,7 @@ class CTranslate2Translator(Translator):
                 length_penalty=penalty,
                 max_input_length=0,
                 min_decoding_length=0,
-                max_decoding_length=limit,
+                max_decoding_length=longest,
                 return_scores=True,
             )
         except (RuntimeError, ValueError) as error:
@@ -140,8 +144,8 @@ class CTranslate2Translator(Translator):
         ids = self._target_ids
         return [
             [
-                # The length that CTranslate2 divides by counts the end mark.
-                ([ids[piece] for piece in pieces], score * min(len(pieces) + 1, limit) ** penalty)
+                # The length that CTranslate2 divides by counts the prefix and the end mark.
+                ([ids[piece] for piece in pieces[len(prefix) :]], score * min(len(pieces) + 1, longest) ** penalty)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in found

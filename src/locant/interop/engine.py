@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -43,7 +44,7 @@ def load_translator(
     if engine == "ctranslate2":
         return _ctranslate2(folder, device, kind, compute_type)
     if engine == "pytorch":
-        return Translator.from_pretrained(folder, device=device), "PyTorch"
+        return _pytorch(folder, device)
     if kind != "cpu":
         reasons = [f"the other engines are for CPUs, and the device is {kind}"]
     else:
@@ -54,29 +55,35 @@ def load_translator(
         except ConfigError as error:
             reasons.append(str(error))
         try:
-            translator, name = _ctranslate2(folder, device, kind, compute_type)
-            return translator, _because(name, reasons)
+            return _ctranslate2(folder, device, kind, compute_type, reasons)
         except (ConfigError, MissingExtraError) as error:
             reasons.append(str(error))
     if compute_type:
         raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
-    return Translator.from_pretrained(folder, device=device), _because("PyTorch", reasons)
+    return _pytorch(folder, device, reasons)
+
+
+def _pytorch(folder: Path | str, device: str, reasons: Sequence[str] = ()) -> tuple[Translator, str]:
+    translator = Translator.from_pretrained(folder, device=device)
+    return translator, _because(translator.engine, reasons)
 
 
 def _compiled(folder: Path | str, kind: str, compute_type: str | None) -> tuple[Translator, str]:
     translator = Translator.from_pretrained(folder, device=kind)
     translator.compile(compute_type or "float32")
-    return translator, f"compiled kernels, {compute_type or 'float32'}"
+    return translator, translator.engine
 
 
-def _ctranslate2(folder: Path | str, device: str, kind: str, compute_type: str | None) -> tuple[Translator, str]:
+def _ctranslate2(
+    folder: Path | str, device: str, kind: str, compute_type: str | None, reasons: Sequence[str] = ()
+) -> tuple[Translator, str]:
     from locant.interop.ctranslate2_engine import CTranslate2Translator  # the last resort: not worth its import
 
     translator = CTranslate2Translator.from_pretrained(
         folder, device=kind if device == "auto" else device, compute_type=compute_type or "default"
     )
-    return translator, f"CTranslate2, {translator.compute_type}"
+    return translator, _because(translator.engine, reasons)
 
 
-def _because(name: str, reasons: list[str]) -> str:
+def _because(name: str, reasons: Sequence[str]) -> str:
     return f"{name}, because: {' '.join(reasons)}" if reasons else name

@@ -68,13 +68,19 @@ class MarianConfig(Settings):
         return {"dialect": "concatenated"}
 
 
-_LANGUAGE_TOKENS = (
-    " M2M-100 and NLLB expect a token for its language in front of every source and as the first of every translation, "
-    "and Locant's tokenizers and searches have no such tokens. The weights alone can be read, in Python, by "
-    "locant.interop.import_m2m100_weights."
-)
-
 Config = TypeVar("Config", bound=MarianConfig)
+
+
+def read_model_type(folder: Path) -> str | None:
+    """Return what ``config.json`` calls the kind of model.
+
+    Raises:
+        CheckpointError: The folder or the file is missing, or it is not JSON.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}.")
+    data = read_json(folder / "config.json")
+    return data.get("model_type") if isinstance(data, dict) else None
 
 
 def read_config(folder: Path, kind: type[Config]) -> Config:
@@ -84,16 +90,10 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
         CheckpointError: The folder or the file is missing, or it is not JSON.
         ConfigError: It describes another kind of model, or a value is of the wrong type.
     """
-    if not folder.is_dir():
-        raise CheckpointError(f"There is no folder {folder}.")
-    path = folder / "config.json"
-    data = read_json(path)
-    found = data.get("model_type") if isinstance(data, dict) else None
+    found, path = read_model_type(folder), folder / "config.json"
     if found != kind.model_type:
-        raise ConfigError(
-            f"{path} describes a model of type {found!r}; only '{kind.model_type}' can be imported."
-            f"{_LANGUAGE_TOKENS if found == 'm2m_100' else ''}"
-        )
+        raise ConfigError(f"{path} describes a model of type {found!r}, not '{kind.model_type}'.")
+    data = read_json(path)
     config = kind.parse({key: data[key] for key in kind.model_fields if key in data}, str(path))
     special = (config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
     size = min(config.vocab_size, config.target_size)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from locant.decoding import DecodingSettings
-from locant.decoding.model_folder import save_model_folder
+from locant.decoding.model_folder import save_model_folder, weights_undrawn
 from locant.errors import CheckpointError, ConfigError
 from locant.files import replacing_folder
 from locant.interop.folders import require_new_folder
@@ -50,7 +50,7 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     source, target = read_sides(folder, special, marian.vocab_size, marian.target_size)
     weights = read_weights(folder)
     model = build_model(folder, weights, marian, source.rows, target.rows)
-    decoding, notes = _decoding(folder, marian)
+    decoding, notes = decoding_settings(folder, marian)
     with replacing_folder(run) as temporary:
         save_model_folder(
             temporary,
@@ -117,6 +117,7 @@ def _build(
     source = _first(weights, _SOURCE, _SHARED, *((_TARGET, _OUTPUT) if marian.share_encoder_decoder_embeddings else ()))
     target = _first(weights, _TARGET, _SHARED, _OUTPUT)
     output = _first(weights, _OUTPUT, _TARGET, _SHARED)
+    bias = weights.get(_BIAS, torch.zeros(marian.target_size)).flatten()
     for name, matrix, size in (
         ("source embedding", source, marian.vocab_size),
         ("target embedding", target, marian.target_size),
@@ -126,10 +127,15 @@ def _build(
             raise CheckpointError(
                 f"The {name} is {' x '.join(map(str, matrix.shape))}, but config.json says {size} x {marian.d_model}."
             )
+    if len(bias) != marian.target_size:
+        raise CheckpointError(
+            f"The bias of the logits ({_BIAS}) has {len(bias)} values, but config.json says a vocabulary of "
+            f"{marian.target_size}."
+        )
     # Locant multiplies embeddings by sqrt(E) whatever the model.
     scale = 1.0 if marian.scale_embedding else math.sqrt(marian.d_model)
     source, target, output = source[source_rows] / scale, target[target_rows] / scale, output[target_rows]
-    bias = weights.get(_BIAS, torch.zeros(marian.target_size)).flatten()[target_rows]
+    bias = bias[target_rows]
     has_bias = bool((bias != 0).any())
     config = TransformerConfig.parse(
         {
@@ -158,7 +164,8 @@ def _build(
         gain, shift = state[f"{norm}.weight"], state[f"{norm}.bias"]
         output, state[f"{norm}.bias"] = fold_bias(output, bias, gain, shift)
     state |= {"source_embedding.weight": source, "target_embedding.weight": target, "output.weight": output}
-    model = Transformer(config).eval()
+    with weights_undrawn():
+        model = Transformer(config).eval()
     for name, own in model.state_dict().items():
         if own.shape != state[name].shape:
             raise CheckpointError(
@@ -194,13 +201,19 @@ def _first(weights: dict[str, Tensor], *names: str) -> Tensor:
     return weights[next((name for name in names if name in weights), names[0])]
 
 
-def _decoding(folder: Path, marian: MarianConfig) -> tuple[DecodingSettings, list[str]]:
-    """Return how to translate by default, and what was not taken over."""
+def decoding_settings(folder: Path, marian: MarianConfig, marks: int = 1) -> tuple[DecodingSettings, list[str]]:
+    """Return how to translate by default, and what was not taken over.
+
+    Args:
+        folder: May hold ``generation_config.json``.
+        marian: The model's configuration.
+        marks: Tokens of every source beside its pieces.
+    """
     found = read_optional(folder / "generation_config.json", "num_beams") or read_optional(
         folder / "config.json", "num_beams"
     )
     beam = found if isinstance(found, int) and found > 0 else DecodingSettings().beam
-    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - 1)
+    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - marks)
     return settings, [
         f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
         "of transformers is another formula."

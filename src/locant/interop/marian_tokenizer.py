@@ -66,8 +66,8 @@ def read_sides(folder: Path, special: Special, source_size: int, target_size: in
         )
     target_vocab = folder / "target_vocab.json"
     target_vocab = target_vocab if target_vocab.is_file() else folder / "vocab.json"
-    source = _side(folder / "source.spm", _read_vocab(folder / "vocab.json", source_size), special, encodes=True)
-    target = _side(folder / "target.spm", _read_vocab(target_vocab, target_size), special, encodes=False)
+    source = build_side(folder / "source.spm", _read_vocab(folder / "vocab.json", source_size), special, encodes=True)
+    target = build_side(folder / "target.spm", _read_vocab(target_vocab, target_size), special, encodes=False)
     return source, target
 
 
@@ -86,8 +86,24 @@ def _read_vocab(path: Path, size: int) -> dict[str, int]:
     return vocab
 
 
-def _side(path: Path, vocab: Mapping[str, int], special: Special, *, encodes: bool) -> Side:
-    """Build one language's tokenizer; with ``encodes``, also pieces without a row, which Marian takes for unknown."""
+def build_side(
+    path: Path, vocab: Mapping[str, int], special: Special, *, encodes: bool, text_alone: bool = False
+) -> Side:
+    """Build one side's tokenizer.
+
+    Args:
+        path: The SentencePiece model.
+        vocab: The row of every piece.
+        special: Rows of the special pieces; ``vocab`` has that of ``<unk>``.
+        encodes: Whether to add the model's pieces without a row, which Marian takes for unknown.
+        text_alone: Whether pieces that the SentencePiece model lacks are no text (language tokens, say), and so left
+            out when ids are decoded.
+
+    Raises:
+        CheckpointError: The SentencePiece model is damaged.
+        ConfigError: An ordinary piece has a name that Locant has for its own use.
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
     proto = model_proto(path.read_bytes(), f"The tokenizer model {path}")
     usual = {
         piece.piece: (piece.score, piece.type)
@@ -109,12 +125,13 @@ def _side(path: Path, vocab: Mapping[str, int], special: Special, *, encodes: bo
         names += without_row
 
     kind = type(proto).SentencePiece
+    other = kind.CONTROL if text_alone else kind.UNUSED
     pieces = []
     for index, name in enumerate(names):
         if index in _SPECIAL:
             pieces.append(kind(piece=name, score=0.0, type=kind.UNKNOWN if index == UNK else kind.CONTROL))
         else:
-            score, use = usual.get(name, (0.0, kind.UNUSED))
+            score, use = usual.get(name, (0.0, other))
             pieces.append(kind(piece=name, score=score, type=use))
     del proto.pieces[:]
     proto.pieces.extend(pieces)

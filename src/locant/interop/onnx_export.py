@@ -70,6 +70,8 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
+    if found.tokenizers.languages:
+        raise ConfigError("Models for several languages cannot be exported to ONNX yet. Export it to ctranslate2.")
     size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     if size > _LARGEST:
         raise ConfigError(f"The weights take {size / 1e9:.1f} GB, but an ONNX file can hold 2 GB. Use a smaller model.")

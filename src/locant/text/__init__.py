@@ -15,6 +15,7 @@ from locant.text.corpus import (
     TsvCorpus,
     load_corpus,
 )
+from locant.text.languages import LanguageTokens, Prefixes
 from locant.text.pairs import Pair, ParallelText
 from locant.text.prefetch import prefetch
 from locant.text.prepare import PreparedData, prepare
@@ -48,8 +49,10 @@ __all__ = [
     "FilesCorpus",
     "HuggingFaceCorpus",
     "JsonlCorpus",
+    "LanguageTokens",
     "Pair",
     "ParallelText",
+    "Prefixes",
     "PreparedData",
     "SampledEpochs",
     "TokenCache",

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import sentencepiece
 from pydantic import Field
@@ -21,6 +21,9 @@ from locant.files import read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.pairs import Pair
 from locant.text.sampling import Sampler, make_sampler
+
+if TYPE_CHECKING:
+    from locant.text.languages import LanguageTokens
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown piece, begin and end of sentence, the same in every tokenizer."""
@@ -154,11 +157,18 @@ class Tokenizer:
 
 
 class TokenizerPair:
-    """The tokenizers of the two languages; the same object twice when the vocabulary is joint."""
+    """The tokenizers of the two sides; the same object twice when the vocabulary is joint.
 
-    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+    Args:
+        source: Of the source.
+        target: Of the target.
+        languages: The language tokens of a model for more than two languages.
+    """
+
+    def __init__(self, source: Tokenizer, target: Tokenizer, languages: LanguageTokens | None = None) -> None:
         self.source = source
         self.target = target
+        self.languages = languages
 
     @property
     def joint(self) -> bool:
@@ -176,7 +186,10 @@ class TokenizerPair:
         for name, tokenizer in models.items():
             with replacing_file(folder / f"tokenizer.{name}.model") as path:
                 path.write_bytes(tokenizer.model)
-        write_json(folder / "tokenizer.json", {"joint": self.joint, "lowercase": self.source.lowercase})
+        about: dict[str, Any] = {"joint": self.joint, "lowercase": self.source.lowercase}
+        if self.languages:
+            about["languages"] = self.languages.to_dict()
+        write_json(folder / "tokenizer.json", about)
 
     @classmethod
     def load(cls, folder: Path) -> TokenizerPair:
@@ -184,8 +197,13 @@ class TokenizerPair:
 
         Raises:
             CheckpointError: A file is missing or damaged.
+            ConfigError: The language tokens are not described as they should be.
         """
+        from locant.text.languages import LanguageTokens  # which knows the special ids above
+
         about = read_json(folder / "tokenizer.json")
+        languages = about.get("languages")
+        languages = languages and LanguageTokens.parse(languages, f"{folder / 'tokenizer.json'}: languages")
 
         def read(name: str) -> Tokenizer:
             path = folder / f"tokenizer.{name}.model"
@@ -196,8 +214,8 @@ class TokenizerPair:
 
         if about["joint"]:
             joint = read("joint")
-            return cls(joint, joint)
-        return cls(read("source"), read("target"))
+            return cls(joint, joint, languages)
+        return cls(read("source"), read("target"), languages)
 
 
 def train_tokenizers(pairs: Pairs, settings: TokenizerSettings) -> TokenizerPair:

@@ -29,6 +29,7 @@ class Evaluation:
         sources: Source sentences.
         references: Reference translations.
         hypotheses: The model's translations.
+        engine: What translated, and in which type of numbers.
     """
 
     name: str
@@ -39,22 +40,25 @@ class Evaluation:
     sources: list[str]
     references: list[str]
     hypotheses: list[str]
+    engine: str = "PyTorch"
 
 
-def evaluate_run(folder: Path, split: str | None = None, *, device: str = "auto", **overrides: Any) -> Evaluation:
+def evaluate_run(
+    folder: Path, split: str | None = None, *, translator: Translator | None = None, **overrides: Any
+) -> Evaluation:
     """Translate a held-out split of the run's own corpus and score it; the result is saved in the run folder too.
 
     Args:
         folder: The run folder.
         split: ``test`` or ``valid``; by default the test split, or validation where the corpus has no other.
-        device: Where to translate.
+        translator: Of the run, with another engine than PyTorch on the fastest device.
         overrides: Changes of the run's decoding settings.
 
     Raises:
         ConfigError: The corpus has no such split.
         CheckpointError: The folder holds no trained run.
     """
-    translator = Translator.from_pretrained(folder, device=device)
+    translator = translator or Translator.from_pretrained(folder)
     corpus = load_corpus(load_recipe(folder / "recipe.yaml").corpus)
     split = split or ("test" if corpus.test is not None else "valid")
     pairs = corpus.test if split == "test" else corpus.valid
@@ -68,8 +72,17 @@ def evaluate_run(folder: Path, split: str | None = None, *, device: str = "auto"
     return result
 
 
-def evaluate_files(model: Path, source: Path, target: Path, *, device: str = "auto", **overrides: Any) -> Evaluation:
+def evaluate_files(
+    model: Path, source: Path, target: Path, *, translator: Translator | None = None, **overrides: Any
+) -> Evaluation:
     """Translate a text file and score the result against another.
+
+    Args:
+        model: A model folder or finished run.
+        source: The file to translate.
+        target: Its reference translation.
+        translator: Of the model, with another engine than PyTorch on the fastest device.
+        overrides: Changes of the model's decoding settings.
 
     Raises:
         DataError: The files are missing, empty, not UTF-8 or of unequal length.
@@ -78,7 +91,7 @@ def evaluate_files(model: Path, source: Path, target: Path, *, device: str = "au
     pairs = list(read_files([source], [target]))
     if not pairs:
         raise DataError(f"{source} and {target} are empty; there is nothing to evaluate.")
-    return _evaluate(Translator.from_pretrained(model, device=device), pairs, str(source), overrides)
+    return _evaluate(translator or Translator.from_pretrained(model), pairs, str(source), overrides)
 
 
 def load_run_evaluation(folder: Path) -> Evaluation:
@@ -117,4 +130,5 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
         sources=sources,
         references=references,
         hypotheses=hypotheses,
+        engine=translator.engine,
     )

@@ -10,8 +10,7 @@ from typing import Any
 
 from published_models import GEMMA_3, GPT_J, MODELS, PHI3_LONG, PHI3_SHORT
 
-from locant.positions.rotary.config import RotaryConfig
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import DynamicNTK, FrequencyScaling, Linear, Llama3, LongRoPE, Unscaled, YaRN
 
 
@@ -70,6 +69,7 @@ _GEMMA_27B = {
     "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
     "sliding_window": 1024,
 }
+_DUAL_CHUNKS = {"chunk_size": 262144, "local_size": 8192, "original_max_position_embeddings": 262144}
 _NO_ROPE = [1, 1, 1, 0] * 9
 
 CORPUS: dict[str, dict[str, Any]] = {
@@ -94,7 +94,9 @@ CORPUS: dict[str, dict[str, Any]] = {
     "Yarn-Mistral 7B 128k": _entries("mistral", 4096, 32, 32768, rope_theta=10000.0, rope_scaling=_YARN_MISTRAL),
     "Qwen2 7B": _entries("qwen2", 3584, 28, 131072, rope_theta=1000000.0, sliding_window=131072),
     "Qwen2.5 0.5B": _entries("qwen2", 896, 14, 32768, rope_theta=1000000.0),
-    "Qwen2.5 7B 1M": _entries("qwen2", 3584, 28, 1010000, rope_theta=10000000.0),
+    "Qwen2.5 7B 1M": _entries(
+        "qwen2", 3584, 28, 1010000, rope_theta=10000000.0, rope_scaling=None, dual_chunk_attention_config=_DUAL_CHUNKS
+    ),
     "Qwen2-VL 7B": _entries(
         "qwen2_vl",
         3584,
@@ -129,7 +131,7 @@ CORPUS: dict[str, dict[str, Any]] = {
     "Falcon 7B": _entries("falcon", 4544, 71, None, alibi=False),
     "StableLM 3B": _entries("stablelm", 2560, 32, 4096, partial_rotary_factor=0.25, rope_theta=10000),
     "StableLM 2 1.6B": _entries("stablelm", 2048, 32, 4096, partial_rotary_factor=0.25, rope_theta=10000),
-    "Persimmon 8B": _entries("persimmon", 4096, 64, 16384, partial_rotary_factor=0.5, rope_theta=25000.0),
+    "Persimmon 8B": _entries("persimmon", 4096, 64, 16384, rope_theta=25000.0, rope_scaling=None),
     "InternLM3 8B": _entries(
         "internlm3",
         4096,
@@ -142,7 +144,7 @@ CORPUS: dict[str, dict[str, Any]] = {
     "OLMo 7B": _entries("olmo", 4096, 32, 2048, rope_theta=10000.0),
     "OLMo 2 7B": _entries("olmo2", 4096, 32, 4096, rope_theta=500000, rope_scaling=None),
     "Command R": _entries("cohere", 8192, 64, 8192, rope_theta=8000000.0),
-    "GLM-4 9B": _entries("glm", 4096, 32, 131072, head_dim=128, partial_rotary_factor=0.5, rope_theta=10000.0),
+    "GLM-4 9B chat": _entries("glm", 4096, 32, 131072, head_dim=128, partial_rotary_factor=0.5, rope_theta=5000000.0),
     "Granite 3.1 8B": _entries("granite", 4096, 32, 131072, rope_theta=10000000.0, rope_scaling=None),
     "StarCoder2 3B": _entries("starcoder2", 3072, 24, 16384, rope_theta=999999.4420358813, sliding_window=4096),
     "Seed-OSS 36B": _entries(
@@ -211,7 +213,7 @@ MEANT: dict[str, dict[str, RotaryConfig]] = {
     "OLMo 7B": _meant(128, 2048),
     "OLMo 2 7B": _meant(128, 4096, 5e5),
     "Command R": _meant(128, 8192, 8e6, layout="interleaved"),
-    "GLM-4 9B": _meant(128, 131072, rotated=64, layout="interleaved"),
+    "GLM-4 9B chat": _meant(128, 131072, 5e6, rotated=64, layout="interleaved"),
     "Granite 3.1 8B": _meant(128, 131072, 1e7),
     "StarCoder2 3B": _meant(128, 16384, 999999.4420358813),
     "Seed-OSS 36B": _meant(128, 524288, 1e7),

@@ -93,7 +93,8 @@ def _axis(name: str, names: Sequence[Any] | None) -> dict[str, Any]:
     axis: dict[str, Any] = GRID | {"title": {"text": name}, "showgrid": False}
     if names is not None:
         every = -(-len(names) // _MOST_TICKS)
-        axis |= {"tickvals": list(range(0, len(names), every)), "ticktext": [str(name) for name in names[::every]]}
+        ticks = {"tickvals": list(range(0, len(names), every)), "ticktext": [str(name) for name in names[::every]]}
+        axis |= ticks | {"automargin": True}  # which takes a second drawing, so only where names may be long
     return axis
 
 
@@ -137,7 +138,7 @@ def _curves(panel: Curves) -> dict[str, Any]:
         "xaxis": GRID | {"title": {"text": panel.place_name}},
         "yaxis": GRID | {"title": {"text": panel.measure}} | (_decades(panel) if panel.logarithmic else {}),
         "showlegend": len(data) > 1,
-        "shapes": [*_mark(panel.marked), *map(_level, panel.references.values())],
+        "shapes": [*marks(panel.marked), *map(_level, panel.references.values())],
         "annotations": [_level_name(panel, name, value) for name, value in panel.references.items()],
         "meta": panel.title,
     }
@@ -150,7 +151,8 @@ def _decades(panel: Curves) -> dict[str, Any]:
     return {"type": "log", "dtick": "D2" if values.size and values.max() / values.min() < 1000 else 1}
 
 
-def _mark(place: float | None) -> list[dict[str, Any]]:
+def marks(place: float | None) -> list[dict[str, Any]]:
+    """Return the vertical line at a place that is marked, as shapes of a layout."""
     if place is None:
         return []
     stroke = {"color": INK, "width": 1}
@@ -188,10 +190,15 @@ def _strips(panel: Strips) -> dict[str, Any]:
             data.append(_line(number, name, x, packed(moved), legendgroup=name, **more))
     layout = LAYOUT | {
         "height": 110 + 44 * len(panel.strips),
-        "margin": {**LAYOUT["margin"], "l": 160},
+        "margin": {**LAYOUT["margin"], "l": 110},
         "xaxis": GRID | {"title": {"text": panel.place_name}},
-        "yaxis": GRID | {"tickvals": heights, "ticktext": list(panel.strips), "range": [-len(heights) + 0.4, 0.6]},
-        "shapes": _mark(panel.marked),
+        "yaxis": GRID
+        | {
+            "tickvals": heights,
+            "ticktext": [strip.replace(": ", "<br>") for strip in panel.strips],
+            "range": [-len(heights) + 0.4, 0.6],
+        },
+        "shapes": marks(panel.marked),
         "meta": panel.title,
     }
     return {"data": data, "layout": layout}

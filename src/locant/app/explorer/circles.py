@@ -29,7 +29,9 @@ def circle_chart(panel: Circle) -> dict[str, Any]:
             _path(radius * np.column_stack((np.sin(arc), np.cos(arc))), colour, 2.4),
             _ring(panel, number, colour),
         ]
-        (x0, y0), (x1, y1) = (radius * np.array([np.sin(end), np.cos(end)]) for end in arc[[-4, -1]])
+        (x0, y0), (x1, y1) = (
+            radius * np.array([np.sin(end), np.cos(end)]) for end in arc[[-1 - round(2.4 / radius), -1]]
+        )
         arrows.append(
             {
                 "x": x1, "y": y1, "ax": x0, "ay": y0, "axref": "x", "ayref": "y", "text": "", "showarrow": True,

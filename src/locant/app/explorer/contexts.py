@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,10 @@ import numpy as np
 from locant.app.explorer.encodings import LARGEST_BASE
 from locant.app.explorer.limits import number, text, whole
 from locant.app.explorer.panels import Curves, Panel, Picture
-from locant.app.gallery.attention import LONG_FACTORS, first_unseen_position
+from locant.app.gallery import scalings
+from locant.app.gallery.scalings import Scaled
 from locant.errors import UsageError
 from locant.extension import Inspection, inspect_model
-from locant.positions import RotaryConfig
-from locant.positions.scaling import (
-    Explanation,
-    FrequencyScaling,
-    Linear,
-    Llama3,
-    LongRoPE,
-    NTKAware,
-    NTKByParts,
-    Unscaled,
-    YaRN,
-)
 
 PICTURES = ("slowed", "wavelengths")
 
@@ -40,27 +28,8 @@ LONGEST_CONFIG = 1_000_000
 _SHORTEST_CONTEXT = 16
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """What one scaling makes of a model.
-
-    Attributes:
-        name: What the field calls it.
-        explanation: What becomes of every pair.
-        first_unseen: First position that turns a pair to an angle that training never showed, in tokens; ``None``
-            where there is none up to the wanted length.
-    """
-
-    name: str
-    explanation: Explanation
-    first_unseen: int | None
-
-
 def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scaled]:
-    """Return what every scaling makes of a rotary model.
-
-    LongRoPE's factors are searched for each model. Those of Phi-3-mini stand for them, spread over the pairs that
-    there are.
+    """Return what every scaling makes of a rotary model, as :func:`locant.app.gallery.scalings.scaled_models`.
 
     Args:
         head: Features of a head, all rotated.
@@ -81,28 +50,7 @@ def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scale
     return _models(head, base, trained, wanted)
 
 
-@lru_cache(maxsize=4)  # for the pictures and for the table
-def _models(head: int, base: float, trained: int, wanted: int) -> list[Scaled]:
-    places = np.linspace(0, len(LONG_FACTORS) - 1, head // 2)
-    factors = tuple(np.interp(places, range(len(LONG_FACTORS)), LONG_FACTORS).tolist())
-    lengths: dict[str, Any] = {"original_length": trained, "target_length": wanted}
-    scalings: dict[str, FrequencyScaling] = {
-        "none": Unscaled(),
-        "PI": Linear(**lengths),
-        "NTK": NTKAware(**lengths),
-        "NTK-by-parts": NTKByParts(**lengths),
-        "YaRN": YaRN(**lengths),
-        "LongRoPE": LongRoPE(**lengths, short_factors=(1.0,) * len(factors), long_factors=factors),
-        "Llama 3": Llama3(**lengths),
-    }
-    return [_scaled(name, scaling, head, base, trained, wanted) for name, scaling in scalings.items()]
-
-
-def _scaled(name: str, scaling: FrequencyScaling, head: int, base: float, trained: int, wanted: int) -> Scaled:
-    declared = trained if isinstance(scaling, Unscaled) else None
-    config = RotaryConfig(head_dim=head, base=base, scaling=scaling, max_length=declared)
-    explanation = config.explain(length=wanted)
-    return Scaled(name, explanation, first_unseen_position(explanation))
+_models = lru_cache(maxsize=4)(scalings.scaled_models)  # for the pictures and for the table
 
 
 def pictures(head: Any, base: Any, trained: Any, wanted: Any) -> dict[str, Picture]:

@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from locant.app.explorer import turning
+from locant.app.explorer import shared, turning
 from locant.app.explorer.limits import choice, number, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture, Strips
-from locant.app.gallery.attention import head_biases, rotary_bound
-from locant.app.gallery.codes import INPUT_SCHEMES, code_table
-from locant.figures import HeadBiases
+from locant.app.gallery.attention import BIASES, rotary_bound
+from locant.app.gallery.codes import INPUT_SCHEMES
 from locant.figures.drawn import Numbers
 from locant.positions import SCHEMES
 from locant.positions.properties import measure_geometry
 from locant.positions.registry import option_names
 
-BIAS_SCHEMES = ("alibi", "t5", "kerple", "fire", "sandwich")
+BIAS_SCHEMES = tuple(BIASES)
 SHOWN_SCHEMES = (*INPUT_SCHEMES, "rotary", *BIAS_SCHEMES)
 PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
 
 LARGEST = 1024
 LARGEST_BASE = 10**12
-HEADS = 8
 
 _MOST_POINTS = 1200
 _MOST_LINES = 8
@@ -98,7 +96,7 @@ def uses_base(scheme: str) -> bool:
 
 def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
     code = (scheme, knobs.width, knobs.length, knobs.base if uses_base(scheme) else None)
-    _table(*code)  # says what the scheme does not take before any picture is wanted
+    shared.code(*code)  # says what the scheme does not take before any picture is wanted
     found = {
         "heatmap": Picture(_code, code),
         "distance": Picture(_near, (*code, knobs.position)),
@@ -106,7 +104,7 @@ def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
     }
     if scheme == "sinusoidal":
         return found | _of_turning("PE", knobs)
-    found["waves"] = Picture(_features, (*code, knobs.position))
+    found["waves"] = Picture(_features, code, knobs.position)
     if scheme == "binary":
         found["odometer"] = Picture(turning.digits, (knobs.length, knobs.position))
     return found
@@ -114,24 +112,19 @@ def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
 
 def _of_rotary(knobs: Knobs) -> dict[str, Picture]:
     rotation = (knobs.width, knobs.length, knobs.base)
-    turning.hands_of(*rotation)  # says what widths there are not
+    shared.hands(*rotation)  # says what widths there are not
     found = {"heatmap": Picture(_angles, rotation), "distance": Picture(_rotary_decay, rotation)}
     return found | _of_turning("q", knobs)
 
 
 def _of_turning(name: str, knobs: Knobs) -> dict[str, Picture]:
-    rotation = (knobs.width, knobs.length, knobs.base, knobs.position)
+    rotation = (knobs.width, knobs.length, knobs.base)
     return {
-        "waves": Picture(turning.waves, rotation),
-        "clocks": Picture(turning.clocks, rotation),
-        "odometer": Picture(turning.odometer, rotation),
+        "waves": Picture(turning.waves, rotation, knobs.position),
+        "clocks": Picture(turning.clocks, (*rotation, knobs.position)),
+        "odometer": Picture(turning.odometer, (*rotation, knobs.position)),
         "circle": Picture(turning.circle, (name, knobs.position, knobs.offset)),
     }
-
-
-@lru_cache(maxsize=4)  # the marked position changes none of it
-def _table(scheme: str, width: int, length: int, base: float | None) -> Numbers:
-    return code_table(scheme, d_model=width, length=length, options={} if base is None else {"base": base})
 
 
 def _code(scheme: str, width: int, length: int, base: float | None) -> Matrix:
@@ -139,13 +132,13 @@ def _code(scheme: str, width: int, length: int, base: float | None) -> Matrix:
     return Matrix(
         "The code of every position",
         f"Row p is what position p adds to the embedding of its token.{trained}",
-        _table(scheme, width, length, base), "value", "position", "feature",
+        shared.code(scheme, width, length, base), "value", "position", "feature",
     )  # fmt: skip
 
 
 @lru_cache(maxsize=4)  # to be drawn, and then to be asked for its numbers
 def _products(scheme: str, width: int, length: int, base: float | None) -> Matrix:
-    table = _table(scheme, width, length, base)
+    table = shared.code(scheme, width, length, base)
     return Matrix(
         "Dot products of all pairs of positions", _geometry(table), table @ table.T,
         "PE(p) · PE(q)", "position p", "position q",
@@ -162,7 +155,7 @@ def _geometry(table: Numbers) -> str:
 
 
 def _near(scheme: str, width: int, length: int, base: float | None, position: int) -> Curves:
-    table, measure = _table(scheme, width, length, base), f"PE({position}) · PE(q)"
+    table, measure = shared.code(scheme, width, length, base), f"PE({position}) · PE(q)"
     return Curves(
         f"Near position {position}",
         "How much the codes of other positions resemble that of the marked one.",
@@ -170,15 +163,15 @@ def _near(scheme: str, width: int, length: int, base: float | None, position: in
     )  # fmt: skip
 
 
-def _features(scheme: str, width: int, length: int, base: float | None, position: int) -> Strips:
-    table = _table(scheme, width, length, base)
+def _features(scheme: str, width: int, length: int, base: float | None) -> Strips:
+    table = shared.code(scheme, width, length, base)
     chosen = np.linspace(0, width - 1, min(_MOST_LINES, width)).round().astype(int)
     return Strips(
         "Features along the text",
         "Some features of the code, each between its own lowest and highest value; the marked position receives the "
         "values on the vertical line.",
         np.arange(length), "position",
-        {f"feature {feature}": {"value": table[:, feature]} for feature in chosen}, position,
+        {f"feature {feature}": {"value": table[:, feature]} for feature in chosen},
     )  # fmt: skip
 
 
@@ -187,12 +180,12 @@ def _angles(width: int, length: int, base: float) -> Matrix:
         "Cosine of every pair's angle",
         "Rotary positions add nothing: at position p, pair i of every query and key is turned by p / base^(2i/d), "
         "whose cosine is shown.",
-        turning.hands_of(width, length, base)[1], "cosine", "position", "pair",
+        shared.hands(width, length, base)[1], "cosine", "position", "pair",
     )  # fmt: skip
 
 
 def _rotary_decay(width: int, length: int, base: float) -> Curves:
-    _, cosine, _ = turning.hands_of(width, length, base)
+    _, cosine, _ = shared.hands(width, length, base)
     distances, bound = rotary_bound(head_dim=width, reach=length - 1, base=base)
     return Curves(
         "Scores by distance",
@@ -203,25 +196,19 @@ def _rotary_decay(width: int, length: int, base: float) -> Curves:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=4)
-def _biases(width: int, length: int) -> tuple[Numbers, list[HeadBiases]]:
-    return head_biases(length=length, d_model=-(-width // HEADS) * HEADS, heads=HEADS)
-
-
 def _biases_by_head(scheme: str, width: int, length: int) -> Matrix:
-    found = _biases(width, length)[1][BIAS_SCHEMES.index(scheme)]
+    found = shared.biases(scheme, width, length)
     return Matrix(
         f"{found.title}: every head",
         "What is added to the score of a key that stands so many tokens before the query.",
-        found.values, "added to the score", "head", "distance in tokens", rows=range(1, HEADS + 1),
+        found.values, "added to the score", "head", "distance in tokens", rows=range(1, shared.HEADS + 1),
     )  # fmt: skip
 
 
 def _biases_by_distance(scheme: str, width: int, length: int) -> Curves:
-    distances, biases = _biases(width, length)
-    found = biases[BIAS_SCHEMES.index(scheme)]
+    found = shared.biases(scheme, width, length)
     by_head = {f"head {head + 1}": line for head, line in enumerate(found.values)}
     return Curves(
-        f"{found.title}: by distance", "One line a head.", distances, "distance in tokens", by_head,
+        f"{found.title}: by distance", "One line a head.", np.arange(length), "distance in tokens", by_head,
         "added to the score", points=found.stepped and math.prod(found.values.shape) < _MOST_POINTS,
     )  # fmt: skip

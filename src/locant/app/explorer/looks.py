@@ -12,7 +12,6 @@ from locant.figures.style import FAINT, INK
 
 GRID = {
     "gridcolor": "#d8dee4", "zeroline": False, "linecolor": FAINT, "ticks": "outside", "tickcolor": FAINT,
-    "automargin": True,
 }  # fmt: skip
 LAYOUT: dict[str, Any] = {
     "template": {},
@@ -21,7 +20,7 @@ LAYOUT: dict[str, Any] = {
     "plot_bgcolor": "#ffffff",
     "margin": {"l": 60, "r": 12, "t": 12, "b": 48},
     "height": 380,
-    "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+    "legend": {"orientation": "h", "yref": "container", "yanchor": "top", "y": 1, "x": 0},
     "hovermode": "closest",
 }
 PLAIN_LINE: dict[str, Any] = {"type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip"}

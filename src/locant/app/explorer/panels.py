@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -174,17 +174,20 @@ class Picture:
 
     Attributes:
         compute: Returns the panel.
-        depends: Its arguments, which are all that the panel depends on.
+        depends: Its arguments, which are all that the panel depends on but for ``marked``.
+        marked: The place that is marked in the panel, where a mark is all that this place changes.
     """
 
     compute: Callable[..., Panel]
     depends: tuple[str | float | None, ...]
+    marked: float | None = None
 
     def panel(self) -> Panel:
         """Return the panel; raises what ``compute`` raises."""
-        return self.compute(*self.depends)
+        panel = self.compute(*self.depends)
+        return replace(panel, marked=self.marked) if isinstance(panel, Strips) else panel
 
     @property
-    def key(self) -> str:
-        """Equal for pictures that show the same."""
+    def content(self) -> str:
+        """Equal for pictures that show the same, whatever is marked."""
         return repr((self.compute.__name__, *self.depends))

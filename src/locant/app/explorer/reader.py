@@ -118,7 +118,7 @@ class Reader:
             raise UsageError(f"The sentence has {tokens:,} tokens; {MOST_TOKENS} is the most that is read here.")
         beam = max(count, translator.settings.beam)
         found = translator.translate_n_best([sentence], n_best=count, beam=beam)[0]
-        pair = token_pair(translator.tokenizers, sentence, found[0].text)
+        pair = token_pair(translator.tokenizers, sentence, found[0].text, translator.prefixes)
         model = translator.model
         seen = introspect(model, pair.source, pair.target) if isinstance(model, Transformer) else None
         return Reading(found, pair, seen)

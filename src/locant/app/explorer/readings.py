@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from locant.app.explorer.panels import Curves, Matrix
+from locant.app.gallery.trained import readable
 from locant.decoding import Introspection, LinearReading, PositionProbe, StackReadings, StackStates, TokenPair
 from locant.figures.drawn import Numbers
 
@@ -17,8 +18,7 @@ def attention(tokens: TokenPair, seen: Introspection, part: str, layer: int, hea
     weights = {
         "encoder": seen.encoder_attention, "decoder": seen.decoder_attention, "cross": seen.cross_attention,
     }[part]  # fmt: skip
-    # The marks have no text of their own.
-    source, target = [*tokens.source_tokens[:-1], "(end)"], ["(begin)", *tokens.target_tokens[1:]]
+    source, target = readable(tokens.source_tokens), readable(tokens.target_tokens)
     queries, keys = (source if part == "encoder" else target), (target if part == "decoder" else source)
     return Matrix(
         f"Attention: {part}, layer {layer}, head {head}",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from locant.app.explorer.panels import Circle, Clocks, Odometer, Strips
-from locant.app.gallery.codes import digits_of, hands, wave_curves
+from locant.app.explorer.shared import hands
+from locant.app.gallery.codes import digits_of, wavelengths_of
+from locant.app.gallery.codes import hands as hands_of
 from locant.figures.drawn import Numbers, count
 from locant.positions.properties import shift_matrix
 
 _BASE = 10000.0
 _MOST_CLOCKS = 16
 _MOST_HANDS = 8
-_MOST_POINTS = 1200
+_MOST_POINTS = 1024
+_FINEST = 8  # points a token, with which a turn in six tokens looks round
 _MOST_WAVES = 8
 _ROWS = 13
 _TURNED = 3
@@ -26,38 +27,30 @@ _WHEELS = (
 )
 
 
-@lru_cache(maxsize=4)  # the marked position changes none of it
-def hands_of(width: int, length: int, base: float) -> tuple[Numbers, Numbers, Numbers]:
-    """Return sine and cosine ``[length, width / 2]`` of every pair, and its tokens of a full turn ``[width / 2]``.
-
-    Raises:
-        ConfigError: The width is odd.
-    """
-    return hands(length, d_model=width, base=base)
-
-
-def waves(width: int, length: int, base: float, position: int) -> Strips:
-    """Return sine and cosine along the text for some pairs, with the marked position; errors as :func:`hands_of`."""
-    curves = wave_curves(d_model=width, length=length, base=base, token=position, most_pairs=_MOST_WAVES)
-    every = max(1, len(curves.places) // _MOST_POINTS)
+def waves(width: int, length: int, base: float) -> Strips:
+    """Return sine and cosine along the text for some pairs; an odd width is a ConfigError."""
+    wavelengths = wavelengths_of(width, base=base)
+    chosen = _some(len(wavelengths), _MOST_WAVES)
+    finer = min(_FINEST, max(1, _MOST_POINTS // length))
+    places = np.arange((length - 1) * finer + 1) / finer
+    angles = 2 * np.pi / wavelengths[chosen, None] * places
     return Strips(
         "The waves of the pairs",
-        f"Sine and cosine of {len(curves.pairs)} of {width // 2} pairs; the marked position receives the values "
+        f"Sine and cosine of {len(chosen)} of {width // 2} pairs; the marked position receives the values "
         "on the vertical line.",
-        curves.places[::every], "position",
+        places, "position",
         {
-            f"pair {int(pair)}: {count(wavelength)} tokens": {"sine": sine[::every], "cosine": cosine[::every]}
+            f"pair {pair}: {count(wavelength)} tokens": {"sine": sine, "cosine": cosine}
             for pair, wavelength, sine, cosine in zip(
-                curves.pairs, curves.wavelengths, curves.sine, curves.cosine, strict=True
+                chosen.tolist(), wavelengths[chosen], np.sin(angles), np.cos(angles), strict=True
             )
         },
-        position,
     )  # fmt: skip
 
 
 def clocks(width: int, length: int, base: float, position: int) -> Clocks:
-    """Return the hands of some pairs at a position; errors as for :func:`hands_of`."""
-    sine, cosine, wavelengths = hands_of(width, length, base)
+    """Return the hands of some pairs at a position; errors as for :func:`waves`."""
+    sine, cosine, wavelengths = hands(width, length, base)
     chosen = _some(len(wavelengths), _MOST_CLOCKS)
     return Clocks(
         f"The clocks of position {position}",
@@ -68,8 +61,8 @@ def clocks(width: int, length: int, base: float, position: int) -> Clocks:
 
 
 def odometer(width: int, length: int, base: float, position: int) -> Odometer:
-    """Return the positions around one as decimal wheels, bits and hands; errors as for :func:`hands_of`."""
-    sine, cosine, wavelengths = hands_of(width, length, base)
+    """Return the positions around one as decimal wheels, bits and hands; errors as for :func:`waves`."""
+    sine, cosine, wavelengths = hands(width, length, base)
     chosen, positions = _some(len(wavelengths), _MOST_HANDS), _around(position, length)
     caption = f"{_WHEELS} The hands of {len(chosen)} of {width // 2} pairs go round without steps, the slowest first."
     return _odometer(
@@ -94,7 +87,7 @@ def circle(name: str, position: int, offset: int) -> Circle:
         offset: Tokens, ``k``.
     """
     positions = np.arange(position, position + _TURNED)
-    sine, cosine, wavelengths = hands(int(positions[-1]) + offset + 1, d_model=2, base=_BASE)
+    sine, cosine, wavelengths = hands_of(int(positions[-1]) + offset + 1, d_model=2, base=_BASE)
     codes = np.concatenate((sine, cosine), axis=1)
     matrix = shift_matrix(2, offset).numpy()
     speed = 2 * np.pi / float(wavelengths[0])

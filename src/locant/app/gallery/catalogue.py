@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from locant.app.gallery import attention, codes, trained
+from locant.app.gallery import attention, codes, scalings, trained
 from locant.app.gallery.refutations import refutations
 from locant.app.gallery.words import words_and_positions
 from locant.errors import UsageError, nearest
@@ -191,16 +191,19 @@ def _distance(*, d_model: int = 128, length: int = 250, base: float = 10000.0) -
 
 def _spectrum() -> Drawn:
     title = (
-        f"Phi-3-mini: {attention.HEAD_DIM // 2} pairs, base {attention.BASE:,.0f}, "
-        f"from {attention.TRAINED:,} to {attention.TARGET:,} tokens"
+        f"Phi-3-mini: {scalings.HEAD_DIM // 2} pairs, base {scalings.BASE:,.0f}, "
+        f"from {scalings.TRAINED:,} to {scalings.TARGET:,} tokens"
     )
-    return spectrum(attention.spectra(), trained=attention.TRAINED, target=attention.TARGET, title=title)
+    return spectrum(scalings.spectra(), trained=scalings.TRAINED, target=scalings.TARGET, title=title)
 
 
-def _bias(*, d_model: int = 512, length: int = 200, run: Path | None = None) -> Drawn:
+def _bias(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> Drawn:
     if run is not None:
+        if d_model is not None:
+            raise UsageError("--d-model is for schemes as they begin; the model of --run has a width of its own.")
         return bias(*trained.learned_biases(run, length=length))
-    return bias(*attention.head_biases(length=length, d_model=d_model))
+    biases = [attention.head_biases(scheme, length=length, d_model=d_model or 512) for scheme in attention.BIASES]
+    return bias(np.arange(length, dtype=float), biases)
 
 
 def _criteria() -> Drawn:

@@ -82,7 +82,7 @@ def wave_curves(*, d_model: int, length: int, base: float, token: int, most_pair
     Raises:
         ConfigError: A value is out of range.
     """
-    frequencies = np.array([float(radians) for radians in sinusoid_frequencies(d_model, base=base).radians])
+    frequencies = 2 * math.pi / wavelengths_of(d_model, base=base)
     pairs = np.linspace(0, len(frequencies) - 1, min(most_pairs, len(frequencies))).round().astype(int)
     places = np.linspace(0, length - 1, max(600, 8 * length))
     angles = frequencies[pairs, None] * places
@@ -138,5 +138,9 @@ def hands(length: int, *, d_model: int, base: float) -> tuple[Numbers, Numbers, 
         ConfigError: A value is out of range.
     """
     table = sinusoid_table(torch.arange(length), d_model, base=base).double().numpy()
-    frequencies = np.array([float(radians) for radians in sinusoid_frequencies(d_model, base=base).radians])
-    return table[:, 0::2], table[:, 1::2], 2 * math.pi / frequencies
+    return table[:, 0::2], table[:, 1::2], wavelengths_of(d_model, base=base)
+
+
+def wavelengths_of(d_model: int, *, base: float = 10000.0) -> Numbers:
+    """Return the tokens of a full turn of every pair, ``[d_model / 2]``; raises ConfigError for an odd width."""
+    return np.array([2 * math.pi / float(radians) for radians in sinusoid_frequencies(d_model, base=base).radians])

@@ -6,17 +6,10 @@ import math
 
 import numpy as np
 
-from locant.app.gallery.codes import product_matrix
+from locant.app.gallery.codes import product_matrix, wavelengths_of
 from locant.figures import Curve, Refutation
-from locant.figures.drawn import Numbers
-from locant.positions import sinusoid_frequencies
 
 _TRAINED = 512  # tokens
-
-
-def _wavelengths(width: int, base: float = 10000.0) -> Numbers:
-    """Return tokens of a full turn of every pair, ``[width / 2]``."""
-    return np.array([2 * math.pi / float(radians) for radians in sinusoid_frequencies(width, base=base).radians])
 
 
 def refutations(*, d_model: int = 64) -> list[Refutation]:
@@ -30,7 +23,7 @@ def refutations(*, d_model: int = 64) -> list[Refutation]:
 
 def _double_exponent(width: int) -> Refutation:
     features = np.arange(0, width, 2, dtype=float)
-    right = _wavelengths(width)
+    right = wavelengths_of(width)
     wrong = 2 * math.pi * 10000 ** (2 * features / width)
     turned = [int((wavelengths <= _TRAINED).sum()) for wavelengths in (right, wrong)]
     return Refutation(
@@ -62,7 +55,7 @@ def _growing_angle(width: int) -> Refutation:
 
 
 def _higher_is_faster(width: int) -> Refutation:
-    wavelengths = _wavelengths(width)
+    wavelengths = wavelengths_of(width)
     pairs = np.arange(width / 2)
     return Refutation(
         claim="The higher i, the higher the frequency",
@@ -77,10 +70,11 @@ def _higher_is_faster(width: int) -> Refutation:
 def _wider_is_longer() -> Refutation:
     widths = [32, 64, 128, 256, 512, 1024]
     waves = {
-        base: np.array([_wavelengths(width, base)[-1] for width in widths]) for base in (10_000, 100_000, 1_000_000)
+        base: np.array([wavelengths_of(width, base=base)[-1] for width in widths])
+        for base in (10_000, 100_000, 1_000_000)
     }
     grown = 100 * (waves[10_000][-1] / waves[10_000][1] - 1)
-    share = [100 * float((_wavelengths(width) > 4096).mean()) for width in (64, 1024)]
+    share = [100 * float((wavelengths_of(width) > 4096).mean()) for width in (64, 1024)]
     return Refutation(
         claim="A larger d extends the context",
         finding=f"from d = 64 to 1024 the longest wave grows by {grown:.0f} %; the share of\n"

@@ -58,7 +58,7 @@ def attention_weights(run: Path, text: str | None) -> list[HeadWeights]:
         text = short[0] if short else sources[int(np.argmin(lengths))]
     if not text.strip():
         raise DataError("--text is empty; give a sentence.")
-    pair = token_pair(translator.tokenizers, text, translator.translate(text))
+    pair = token_pair(translator.tokenizers, text, translator.translate(text), translator.prefixes)
     longest = max(len(pair.source), len(pair.target))
     if longest > _MOST_TOKENS:
         raise DataError(f"The sentence pair has up to {longest} tokens, of which at most {_MOST_TOKENS} can be drawn.")
@@ -157,7 +157,7 @@ def metric_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Numbers]:
 
 
 def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]]:
-    """Return the score biases that a model has learned, as :func:`~locant.app.gallery.attention.head_biases`.
+    """Return the score biases that a model has learned, and the distances, ``[length]``.
 
     Raises:
         CheckpointError: The folder holds no trained model.

@@ -66,6 +66,9 @@ class CompiledTransformer:
         model: The model; its embeddings and norms stay shared with this object, its matrices are copied.
         precision: One of :data:`PRECISIONS`.
 
+    Attributes:
+        precision: Likewise.
+
     Raises:
         ConfigError: The model's positions do not act by being added to the embeddings; the processor has no fast
             int8; there is no C++ compiler, or it fails.
@@ -76,6 +79,7 @@ class CompiledTransformer:
             raise ConfigError(
                 f"Unknown precision '{precision}'.{nearest(precision, PRECISIONS)} Known: {', '.join(PRECISIONS)}."
             )
+        self.precision = precision
         config = model.config
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
         self._library = _library()

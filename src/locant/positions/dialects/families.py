@@ -5,7 +5,7 @@ Read from transformers 5.23; the tests compare these tables with the version tha
 
 from __future__ import annotations
 
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryLayout
 
 INTERLEAVED = frozenset(
     [

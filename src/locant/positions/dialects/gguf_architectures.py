@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locant.errors import ConfigError, nearest
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryLayout
 
 INTERLEAVED = [
     *("llama", "llada", "llama4", "deci", "baichuan", "internlm2", "minicpm", "xverse", "command-r", "cohere2"),

@@ -25,8 +25,7 @@ from locant.positions.dialects.reading import (
     refuse_final_length,
     with_base_for_ntk,
 )
-from locant.positions.rotary.config import RotaryConfig
-from locant.positions.rotary.rotation import RotaryLayout
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import Linear, Llama3, LongRoPE, NTKByParts, Proportional, Unscaled, YaRN
 
 _DIALECT = "GGUF"

@@ -52,16 +52,26 @@ def measure_geometry(table: Tensor) -> Geometry:
     rows = table.detach().double()
     products = rows @ rows.T
     norms = products.diagonal().sqrt()
-    diagonals = [products.diagonal(offset) for offset in range(len(rows))]
-    means = torch.stack([diagonal.mean() for diagonal in diagonals])
+    means, spreads = _along_diagonals(products)
     # What rounding leaves is no rise.
     rises = torch.nonzero(means[1:] > means[:-1] + 1e-6 * norms.max() ** 2).flatten()
     return Geometry(
         smallest_norm=float(norms.min()),
         largest_norm=float(norms.max()),
-        dot_deviation=max(float(diagonal.max() - diagonal.min()) for diagonal in diagonals),
+        dot_deviation=float(spreads.max()),
         first_rise=int(rises[0]) + 1 if len(rises) else None,
     )
+
+
+def _along_diagonals(square: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean, and largest less smallest value, of each diagonal from the main one upwards; ``[L]`` each."""
+    length = len(square)
+    padding = square.new_zeros(length - 1)
+    # Column k of this view is diagonal k, whose last k rows are no part of it.
+    diagonals = torch.cat((square.flatten(), padding)).as_strided((length, length), (length + 1, 1))
+    inside = torch.ones_like(square, dtype=torch.bool).triu().flip(1)
+    means = diagonals.where(inside, 0).sum(0) / inside.sum(0)
+    return means, diagonals.where(inside, -torch.inf).amax(0) - diagonals.where(inside, torch.inf).amin(0)
 
 
 def shift_matrix(dim: int, k: int, base: float = 10000.0, dialect: SinusoidDialect = "paper") -> Tensor:

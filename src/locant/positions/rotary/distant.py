@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.rotary.rotary import Rotary
 from locant.positions.rotary.config import RotaryLayout
+from locant.positions.rotary.rotary import Rotary
 
 
 class _NearAndFar(Rotary):

@@ -13,6 +13,7 @@ from torch import Tensor
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
+from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import rotate_pairs
 from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
 

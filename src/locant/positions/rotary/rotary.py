@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from locant.positions.angles import Frequencies, PositionTable, require_integer
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotation import Turn
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme

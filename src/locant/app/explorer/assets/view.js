@@ -1,29 +1,57 @@
-// Tell the server which pictures are in view or nearly so: only those are computed and sent.
+// Tell the server which pictures are in view: only those are computed and sent when a knob is turned. Those nearly in
+// view are asked for when that is done, so that they are there when somebody scrolls.
 (function () {
   "use strict";
 
-  const NEAR = 150;
+  const NEAR = 300; // pixels
+  const QUIET = 150; // milliseconds
 
-  function inView(card) {
+  function inView(card, margin) {
     const place = card.getBoundingClientRect();
-    return !card.hidden && place.bottom > -NEAR && place.top < window.innerHeight + NEAR;
+    return place.bottom > -margin && place.top < window.innerHeight + margin;
   }
 
-  function look() {
-    waiting = false;
+  const asked = new Map(); // by page: what was drawn when those nearly in view were asked for
+  let timer = 0;
+  let waiting = false;
+
+  function everyGroup(ask) {
     for (const group of document.querySelectorAll(".cards[data-page]")) {
-      const names = [...group.querySelectorAll("[data-picture]")].filter(inView).map((card) => card.dataset.picture);
-      const store = `${group.dataset.page}-view`;
+      const page = group.dataset.page;
+      const cards = [...group.querySelectorAll("[data-picture]:not([hidden])")];
+      const names = (margin) => cards.filter((card) => inView(card, margin)).map((card) => card.dataset.picture);
+      const known = (store) => window.dash_component_api.getLayout(`${page}-${store}`).props.data;
+      const set = (store, data) => window.dash_clientside.set_props(`${page}-${store}`, { data });
       try {
-        const known = window.dash_component_api.getLayout(store).props.data;
-        if (String(known) !== String(names)) window.dash_clientside.set_props(store, { data: names });
+        ask(page, names, known, set);
       } catch (left) {
         // The page has just been turned, and this group is about to go.
       }
     }
   }
 
-  let waiting = false;
+  function askView(page, names, known, set) {
+    const view = names(0);
+    if (String(known("view")) !== String(view)) set("view", view);
+  }
+
+  function askNear(page, names, known, set) {
+    const drawn = known("drawn");
+    const wrong = (name) => !(name in drawn && drawn[name].right);
+    if (asked.get(page) === drawn || known("view").some(wrong)) return;
+    const near = names(NEAR).filter(wrong);
+    if (!near.length) return;
+    asked.set(page, drawn);
+    set("near", near);
+  }
+
+  function look() {
+    waiting = false;
+    everyGroup(askView);
+    clearTimeout(timer);
+    timer = setTimeout(() => everyGroup(askNear), QUIET);
+  }
+
   function soon() {
     if (waiting) return;
     waiting = true;

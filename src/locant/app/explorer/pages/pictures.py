@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import Dash, Input, Output, Patch, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
 from flask import Response, abort, request
 
-from locant.app.explorer.charts import chart
+from locant.app.explorer.charts import chart, marks
 from locant.app.explorer.looks import LAYOUT, raw
 from locant.app.explorer.pages.parts import GRAPH, aria, attempt, room
-from locant.app.explorer.panels import Matrix, Panel, Picture
+from locant.app.explorer.panels import Matrix, Picture
 from locant.app.explorer.tables import as_csv
 
 Compute = Callable[..., Mapping[str, Picture]]
+
+_EMPTY: dict[str, Any] = {
+    "data": [],
+    "layout": LAYOUT | {"xaxis": {"visible": False}, "yaxis": {"visible": False}},
+}
 
 
 def cards(page: str, names: Sequence[str]) -> Component:
@@ -26,6 +32,7 @@ def cards(page: str, names: Sequence[str]) -> Component:
             *(_card(page, name) for name in names),
             dcc.Download(id=f"{page}-download"),
             dcc.Store(id=f"{page}-view", data=[]),
+            dcc.Store(id=f"{page}-near", data=[]),
             dcc.Store(id=f"{page}-drawn", data={}),
         ],
         className="cards",
@@ -40,7 +47,7 @@ def _card(page: str, name: str) -> Component:
         [
             html.H2(id=f"{own}-title"),
             html.P(id=f"{own}-caption"),
-            dcc.Graph(id=own, config=GRAPH, style={"height": f"{LAYOUT['height']}px"}),
+            html.Div(dcc.Graph(id=own, figure=_EMPTY, config=GRAPH, style=room(_EMPTY)), className="plot"),
             html.Button("Data as CSV", id=f"{own}-csv", type="button"),
         ],
         id=f"{own}-card",
@@ -53,8 +60,9 @@ def _card(page: str, name: str) -> Component:
 def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input], compute: Compute) -> None:
     """Draw a page's pictures anew when a knob changes them and they are in view, and hand out their numbers.
 
-    ``assets/view.js`` tells which are in view, and the page remembers what each of them shows. What the user can mend
-    is said on the page and leaves the pictures as they were.
+    ``assets/view.js`` tells which are in view, and when these are drawn which others are nearly so. The page remembers
+    what each picture shows as long as it is right; where only the mark in it moves, no more than that is sent. What
+    the user can mend is said on the page and leaves the pictures as they were.
 
     Args:
         app: The application.
@@ -82,22 +90,21 @@ def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input],
         *outputs,
         *inputs,
         Input(f"{page}-view", "data"),
+        Input(f"{page}-near", "data"),
         State(f"{page}-drawn", "data"),
     )
     def draw(*sent: Any) -> list[Any]:
-        *values, view, drawn = sent
-        found, said = attempt(lambda: _look(compute(*values), view, drawn))
+        *values, view, near, drawn = sent
+        # A knob that is turned changes what is in view at once; what is nearly so is asked for later.
+        later = near if f"{page}-near.data" in ctx.triggered_prop_ids else []
+        source = {"address": _address(page), "knobs": values}
+        found, said = attempt(lambda: _drawings(compute(*values), [*view, *later], drawn, source))
         if found is None:
             return [said, False, *[no_update] * (1 + len(outputs))]
-        pictures, panels = found
-        answer: list[Any] = ["", True, drawn | {name: pictures[name].key for name in panels} if panels else no_update]
+        drawings, shown = found
+        answer: list[Any] = ["", True, no_update if shown == drawn else shown]
         for name in names:
-            if name in panels:
-                source = {"address": _address(page), "body": {"picture": name, "knobs": values}}
-                figure = chart(panels[name], source)
-                answer += [figure, room(figure), panels[name].title, panels[name].caption, False]
-            else:
-                answer += [*[no_update] * 4, name not in pictures]
+            answer += drawings.get(name, [*[no_update] * 4, True])
         return answer
 
     @app.callback(
@@ -118,12 +125,53 @@ def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input],
     _hand_out(app, page, compute)
 
 
-def _look(
-    pictures: Mapping[str, Picture], view: list[str], drawn: Mapping[str, str]
-) -> tuple[Mapping[str, Picture], dict[str, Panel]]:
-    """Return the pictures, and the panels of those in view that show something else by now."""
-    wanted = {name: picture for name, picture in pictures.items() if name in view and drawn.get(name) != picture.key}
-    return pictures, {name: picture.panel() for name, picture in wanted.items()}
+def _drawings(
+    pictures: Mapping[str, Picture], wanted: Sequence[str], drawn: Mapping[str, Any], source: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Return what to send of every picture, and what every picture then shows.
+
+    Args:
+        pictures: All that there are.
+        wanted: Names of those to be drawn, unless they are right.
+        drawn: What every picture shows, as returned before.
+        source: Where to ask for the numbers of a matrix, and with which knobs.
+    """
+    drawings, shown = {}, {}
+    for name, picture in pictures.items():
+        before = _Shown(**drawn[name]) if name in drawn else None
+        now = _Shown(picture.content, picture.marked)
+        drawings[name] = [*[no_update] * 4, False]
+        if name in wanted and before != now:
+            same = before is not None and before.content == now.content
+            drawings[name] = _moved_mark(picture) if same else _drawing(name, picture, source)
+            before = now
+        if before is not None:
+            shown[name] = asdict(replace(before, right=before == now))
+    return drawings, shown
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a picture shows on a page, and whether that is what the knobs say."""
+
+    content: str
+    marked: float | None
+    right: bool = field(default=True, compare=False)
+
+
+def _moved_mark(picture: Picture) -> list[Any]:
+    moved = Patch()
+    moved["layout"]["shapes"] = marks(picture.marked)
+    return [moved, *[no_update] * 3, False]
+
+
+def _drawing(name: str, picture: Picture, source: Mapping[str, Any]) -> list[Any]:
+    """Return a picture's figure, style, title and caption, and that it is not hidden."""
+    panel = picture.panel()
+    asked = {"address": source["address"], "body": {"picture": name, "knobs": source["knobs"]}}
+    figure = chart(panel, asked)
+    figure["layout"] |= {"datarevision": picture.content}  # equal where no more than the mark has moved
+    return [figure, room(figure), panel.title, panel.caption, False]
 
 
 def _address(page: str) -> str:

@@ -1,0 +1,252 @@
+"""Imported models for several languages against ``generate`` of Hugging Face transformers."""
+
+import io
+import json
+import random
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from test_import_m2m100 import m2m100_folder
+from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
+
+from locant.cli import main
+from locant.decoding import Translator, introspect, token_pair
+from locant.errors import CheckpointError, ConfigError
+from locant.interop import export_onnx, import_model, load_translator
+from locant.text.tokenizer import EOS
+
+SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
+STEPS = 9
+
+
+def spm_file(folder: Path, pairs: list[tuple[str, str]]) -> sentencepiece.SentencePieceProcessor:
+    """Write a SentencePiece model as fairseq has them: BPE with SentencePiece's own ids and normalisation."""
+    folder.mkdir()
+    model = io.BytesIO()
+    texts = iter([text for pair in pairs for text in pair])
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=texts, model_writer=model, vocab_size=60, model_type="bpe", minloglevel=4
+    )
+    (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+def seldom_ending(folder: Path, size: int, *, end: float) -> M2M100ForConditionalGeneration:
+    """Write a random model whose end mark has the same logit ``end`` after every text.
+
+    What the last layer norm writes is ``h = g * n + beta`` with a mean of ``n`` of 0, so that ``w = end * (1 / g) / s``
+    with ``s = sum(beta / g)`` gives ``w . h = end`` for all of it.
+    """
+    m2m100_folder(folder, vocab_size=size, tie_word_embeddings=False)
+    model = M2M100ForConditionalGeneration.from_pretrained(folder)
+    norm = model.model.decoder.layer_norm
+    with torch.no_grad():
+        model.lm_head.weight[EOS - 1] = end / norm.weight / (norm.bias / norm.weight).sum()
+    model.save_pretrained(folder)
+    return model.eval()
+
+
+def m2m100_files(folder: Path, pairs: list[tuple[str, str]], *, joint: bool) -> M2M100Tokenizer:
+    """Write the tokenizer of an M2M-100 folder, whose rows have an order of their own.
+
+    Unless ``joint``, a piece has no row.
+    """
+    spm = spm_file(folder, pairs)
+    pieces = [spm.id_to_piece(index) for index in range(3, 60) if joint or spm.id_to_piece(index) != "▁ka"]
+    rows = ["<s>", "<pad>", "</s>", "<unk>", *random.Random(0).sample(pieces, len(pieces))]
+    (folder / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(rows)}))
+    return M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model"), src_lang="en")
+
+
+def nllb_files(folder: Path, pairs: list[tuple[str, str]]) -> NllbTokenizer:
+    """Write the tokenizer of an NLLB folder."""
+    spm_file(folder, pairs)
+    (folder / "config.json").write_text('{"model_type": "m2m_100"}')
+    tokenizer = NllbTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans", "<mask>"], special_tokens=True)
+    tokenizer.src_lang = "eng_Latn"
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+CASES = {
+    "m2m100": ("en", "fr", lambda folder, pairs: m2m100_files(folder, pairs, joint=True)),
+    "m2m100 without a row for a piece": ("en", "fr", lambda folder, pairs: m2m100_files(folder, pairs, joint=False)),
+    "nllb": ("eng_Latn", "fra_Latn", nllb_files),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("beam", "end"), [(1, 2.2), (1, -30.0), (4, -30.0)])
+def test_every_engine_gives_the_translations_of_transformers(case, beam, end, pairs, tmp_path, monkeypatch):
+    """With ``end`` of -30 no text ends before the limit, where both beam searches are defined alike."""
+    source, target, files = CASES[case]
+    tokenizer = files(tmp_path / "other", pairs)
+    size = max(tokenizer.convert_tokens_to_ids(["__zu__", "<mask>", "zho_Hans"])) + 9
+    other = seldom_ending(tmp_path / "other", size, end=end)
+    import_model(tmp_path / "other", tmp_path / "run")
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    language = tokenizer.convert_tokens_to_ids("__fr__" if target == "fr" else target)
+    options = {"length_penalty": 0.0, "early_stopping": "never", "num_return_sequences": beam} if beam > 1 else {}
+    limits = {"max_length": None, "max_new_tokens": STEPS + 1, "suppress_tokens": [0, 1]}
+
+    def generate(**more: object) -> torch.Tensor:
+        return other.generate(
+            **batch, forced_bos_token_id=language, num_beams=beam, do_sample=False, **limits, **options, **more
+        )
+
+    expected = generate()
+    assert (expected[:, :2] == torch.tensor([2, language])).all()
+    lengths = {sum(token not in (1, 2) for token in row) - 1 for row in expected.tolist()}
+    assert (len(lengths) > 1) == (end > 0)
+    search = {
+        "beam": beam,
+        "n_best": beam,
+        "length_penalty": 0,
+        "max_length_ratio": 1e-9,
+        "max_length_extra": STEPS - 1,
+    }
+    for engine in ("pytorch", "compiled", "ctranslate2"):
+        if engine == "ctranslate2":
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+            expected = generate(renormalize_logits=True)  # Probabilities are among what may be written.
+        translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
+        translator.choose_languages(source, target)
+        ids, settings = translator.tokenizers.source.encode(SENTENCES), translator._settings(search)
+        found = dict(translator._hypotheses(ids, settings))
+        names = [translator.tokenizers.target.piece(token) for token in range(translator.tokenizers.target.vocab_size)]
+        written = [[names[token] for token in one.tokens] for index in range(len(ids)) for one in found[index]]
+        assert written == [
+            [name(tokenizer, token) for token in row[2:] if token not in (1, 2)] for row in expected.tolist()
+        ]
+
+
+def name(tokenizer: M2M100Tokenizer | NllbTokenizer, token: int) -> str:
+    """The name of a row of the embeddings in an imported tokenizer."""
+    known = {row: piece for piece, row in tokenizer.get_vocab().items()}
+    if isinstance(tokenizer, M2M100Tokenizer):
+        known |= {tokenizer.get_lang_id(code): f"__{code}__" for code in tokenizer.lang_code_to_id}
+    return known.get(token, f"<row {token}>")
+
+
+def test_language_tokens_are_no_text(pairs, tmp_path):
+    m2m100_files(tmp_path / "other", pairs, joint=True)
+    seldom_ending(tmp_path / "other", 61 + 100 + 8, end=-30.0)
+    import_model(tmp_path / "other", tmp_path / "run")
+    tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
+    assert tokenizers.joint
+    ids = tokenizers.languages.ids
+    assert tokenizers.target.piece(ids["de"]) == "__de__"
+    assert tokenizers.target.decode([[ids["de"], *tokenizers.source.encode(["kalo mir"])[0], 168]]) == ["kalo mir"]
+    assert not {ids["de"], ids["en"]} & set(tokenizers.source.encode(["__de__ __en__ kalo"])[0])
+
+
+@pytest.fixture(scope="module")
+def imported(pairs, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    m2m100_files(folder / "other", pairs, joint=True)
+    seldom_ending(folder / "other", 161, end=3.5)
+    import_model(folder / "other", folder / "run")
+    return folder / "run"
+
+
+def test_the_command_line_takes_languages(imported, capsys):
+    languages = ["--source-language", "en", "--target-language", "fr"]
+    assert main(["translate", str(imported), *languages, "kalo mir", "ka"]) == 0
+    found = capsys.readouterr().out.splitlines()
+    translator = Translator.from_pretrained(imported, device="cpu")
+    translator.choose_languages("en", "fr")
+    assert found == translator.translate(["kalo mir", "ka"])
+
+
+@pytest.mark.parametrize(
+    ("engine", "named"), [("compiled", "compiled kernels, float32"), ("ctranslate2", "CTranslate2, float32")]
+)
+def test_evaluation_takes_engines_and_languages(engine, named, imported, tmp_path, capsys, monkeypatch):
+    if engine == "ctranslate2":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "en").write_text("kalo mir\nka\n")
+    (tmp_path / "fr").write_text("rim olak\nak\n")
+    languages = ["--source-language", "en", "--target-language", "fr", "--engine", engine, "--beam", "1"]
+    files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "fr"), "--save", str(tmp_path / "out")]
+    assert main(["evaluate", str(imported), *languages, *files]) == 0
+    assert f"beam 1, {named}" in capsys.readouterr().out
+    translator = Translator.from_pretrained(imported, device="cpu")
+    translator.choose_languages("en", "fr")
+    assert (tmp_path / "out").read_text().splitlines() == translator.translate(["kalo mir", "ka"], beam=1)
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        ([], "must be told the source language (--source-language, source_language). Known: af, am"),
+        (["--source-language", "en"], "must be told the target language (--target-language, target_language)"),
+        (["--source-language", "eng", "--target-language", "fr"], "no language 'eng'. Did you mean 'en'?"),
+        (["--source-language", "en", "--target-language", "qqq"], "no language 'qqq'. Known: af, am"),
+    ],
+)
+def test_wrong_languages_are_plain_messages(imported, languages, message, capsys):
+    assert main(["translate", str(imported), *languages, "kalo"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_for_one_pair_takes_no_languages(joint, trained, tmp_path, capsys):
+    Translator(trained, joint, source_language="en", target_language="de").save_pretrained(tmp_path / "run")
+    assert main(["translate", str(tmp_path / "run"), "--target-language", "de", "kalo"]) == 2
+    assert "between two languages alone (en to de), so none can be chosen" in capsys.readouterr().err
+
+
+def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):
+    translator = Translator.from_pretrained(imported, device="cpu")
+    with pytest.raises(ConfigError, match="must be told the source language"):
+        translator.translate("kalo mir")
+    translator.choose_languages("en", "fr")
+    translator.save_pretrained(tmp_path / "run")
+    again = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    assert again.translate("kalo mir") == translator.translate("kalo mir")
+    again.choose_languages(None, "de")
+    assert (again.source_language, again.target_language) == ("en", "de")
+
+
+def test_attention_is_that_of_the_tokens_the_model_reads(imported):
+    translator = Translator.from_pretrained(imported, device="cpu")
+    translator.choose_languages("en", "fr")
+    pair = token_pair(translator.tokenizers, "kalo mir", "rim", translator.prefixes)
+    assert (pair.source_tokens[0], pair.source_tokens[-1]) == ("__en__", "</s>")
+    assert pair.target_tokens[:2] == ["</s>", "__fr__"]
+    weights = introspect(translator.model, pair.source, pair.target).cross_attention[0]
+    assert weights.shape[1:] == (len(pair.target), len(pair.source))
+
+
+def test_what_cannot_be_imported_is_named(pairs, tmp_path):
+    folder = tmp_path / "other"
+    with pytest.raises(CheckpointError, match="There is no folder"):
+        import_model(folder, tmp_path / "run")
+    nllb_files(folder, pairs)
+    attempts: list[tuple[str, object, str]] = [
+        ("config.json", {"model_type": "mt5"}, "type 'mt5', which cannot be imported"),
+        ("config.json", {"model_type": "m2m_100", "decoder_start_token_id": 0}, "decoder starts with id 0"),
+        ("config.json", {"model_type": "m2m_100", "vocab_size": 50}, "which are not ids of 50 rows"),
+        ("config.json", {"model_type": "m2m_100", "vocab_size": 199}, "neither model.safetensors nor pytorch"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 1}}}, "does not list pieces and added tokens"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 1}}, "added_tokens": []}, "no language tokens like eng_Latn"),
+        ("tokenizer_config.json", {"legacy_behaviour": True}, "puts the language behind the source"),
+        ("vocab.json", ["a"], "does not give pieces their ids"),
+        ("vocab.json", {"a": 0}, "has no piece <s> and no piece <unk>"),
+        ("tokenizer_config.json", {"language_codes": "mine"}, "language codes 'mine'"),
+    ]
+    for file, wrong, message in attempts:
+        (folder / file).write_text(json.dumps(wrong))
+        with pytest.raises((ConfigError, CheckpointError), match=message):
+            import_model(folder, tmp_path / "run")
+    (folder / "sentencepiece.bpe.model").unlink()
+    with pytest.raises(CheckpointError, match=r"lacks sentencepiece\.bpe\.model"):
+        import_model(folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_onnx_is_refused(imported, tmp_path):
+    with pytest.raises(ConfigError, match="several languages cannot be exported to ONNX"):
+        export_onnx(imported, tmp_path / "onnx")
