@@ -14,7 +14,7 @@ namespace {
 
 // Bytes from which the result does not fit the caches, and is written past them: a plain store would first read what
 // it overwrites.
-constexpr int64_t kBeyondCaches = 4 << 20;
+constexpr int64_t kBeyondCaches = 8 << 20;
 
 // What to rotate, and where. Sizes and strides in elements; b, h and l count batch, heads and positions.
 struct Work {
@@ -171,30 +171,35 @@ bool streams(const Work&) {
 #endif
 
 template <class T, bool interleaved, bool streaming>
-inline void rotate_row(const T* from, T* to, const float* cosine, const float* sine, const Work& at, float direction) {
-  const int64_t done = rotate_vectors<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, direction);
-  if (done < at.pairs) rotate_rest<T, interleaved>(from, to, cosine, sine, at.pairs, direction, done);
-  const int64_t rotated = 2 * at.pairs;
-  if (at.features > rotated) std::memcpy(to + rotated, from + rotated, (at.features - rotated) * sizeof(T));
+inline void rotate_row(const T* from, T* to, const float* cosine, const float* sine, int64_t pairs, int64_t features,
+                       float direction) {
+  const int64_t done = rotate_vectors<T, interleaved, streaming>(from, to, cosine, sine, pairs, direction);
+  if (done < pairs) rotate_rest<T, interleaved>(from, to, cosine, sine, pairs, direction, done);
+  if (features > 2 * pairs) std::memcpy(to + 2 * pairs, from + 2 * pairs, (features - 2 * pairs) * sizeof(T));
 }
 
 // A thread's share of one tensor; the others of its team do the rest.
+// Takes a copy of the sizes, which no store can then be thought to change.
 template <class T, bool interleaved, bool streaming>
-void rotate(const Work& at, float direction) {
+void rotate(const Work at, float direction) {
   // Positions in blocks, so that the sines of a block serve all heads from the cache.
-  constexpr int64_t block = 64;
+  constexpr int64_t block = 128;
   const int64_t blocks = (at.length + block - 1) / block;
 #pragma omp for collapse(3) schedule(static) nowait
   for (int64_t b = 0; b < at.batch; b++) {
     for (int64_t part = 0; part < blocks; part++) {
       for (int64_t h = 0; h < at.heads; h++) {
         const int64_t end = (part + 1) * block < at.length ? (part + 1) * block : at.length;
+        const T* from = static_cast<const T*>(at.x) + b * at.x_b + h * at.x_h + part * block * at.x_l;
+        T* to = static_cast<T*>(at.out) + b * at.out_b + h * at.out_h + part * block * at.out_l;
+        const float* cosine = at.cosine + b * at.cosine_b + part * block * at.cosine_l;
+        const float* sine = at.sine + b * at.sine_b + part * block * at.sine_l;
         for (int64_t l = part * block; l < end; l++) {
-          const T* from = static_cast<const T*>(at.x) + b * at.x_b + h * at.x_h + l * at.x_l;
-          T* to = static_cast<T*>(at.out) + b * at.out_b + h * at.out_h + l * at.out_l;
-          const float* cosine = at.cosine + b * at.cosine_b + l * at.cosine_l;
-          const float* sine = at.sine + b * at.sine_b + l * at.sine_l;
-          rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at, direction);
+          rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features, direction);
+          from += at.x_l;
+          to += at.out_l;
+          cosine += at.cosine_l;
+          sine += at.sine_l;
         }
       }
     }
