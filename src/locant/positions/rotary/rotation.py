@@ -22,7 +22,7 @@ _compiles = False
 def compile_rotations(enabled: bool = True) -> None:
     """Let rotations run through a compiled kernel of their own from now on, or no longer.
 
-    On a CPU that is a small C++ kernel for float32 and bfloat16, built once in the user's cache folder (less than a
+    On a CPU that is a small C++ kernel for float32 and bfloat16, built once in the user's cache folder (about a
     second): one pass over the memory instead of several. On other devices it is ``torch.compile``, whose first call
     takes some seconds. A model that is compiled as a whole has no use for either.
 
