@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from models import locant_model, marian_model
 from shapes import Shape
 from torch import Tensor, nn
 
@@ -75,20 +76,9 @@ def locant(shape: Shape, padded: bool) -> Trainee:
     """Locant's own step, as in `locant train`."""
     from locant.text import Batch
     from locant.training.trainer import TrainingStep
-    from locant.transformer import Transformer, TransformerConfig
 
     keep_freed_memory()
-    config = TransformerConfig(
-        source_vocab_size=shape.vocabulary,
-        target_vocab_size=shape.vocabulary,
-        encoder_layers=shape.layers,
-        decoder_layers=shape.layers,
-        d_model=shape.d_model,
-        d_ff=shape.d_ff,
-        heads=shape.heads,
-        dropout=0.1,
-    )
-    model = Transformer(config)
+    model = locant_model(shape, dropout=0.1)
 
     def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
         given, wanted = target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target[:, 1:]
@@ -102,8 +92,6 @@ def locant(shape: Shape, padded: bool) -> Trainee:
 
 def transformers(shape: Shape, padded: bool) -> Trainee:
     """MarianMTModel of Hugging Face transformers."""
-    from marian import marian_model
-
     model = marian_model(shape, pad_token_id=PAD, dropout=0.1)
 
     def logits(source: Tensor, target: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from models import locant_model, marian_model
 from shapes import LENGTH, SHAPES, Shape
 
 from locant.runtime import has_fast_bfloat16, keep_freed_memory
@@ -24,18 +25,7 @@ Translate = Callable[[list[list[int]]], list[list[int]]]
 
 
 def _model(shape: Shape) -> torch.nn.Module:
-    from locant.transformer import Transformer, TransformerConfig
-
-    config = TransformerConfig(
-        source_vocab_size=shape.vocabulary,
-        target_vocab_size=shape.vocabulary,
-        encoder_layers=shape.layers,
-        decoder_layers=shape.layers,
-        d_model=shape.d_model,
-        d_ff=shape.d_ff,
-        heads=shape.heads,
-    )
-    model = Transformer(config).eval()
+    model = locant_model(shape).eval()
     with torch.no_grad():
         model.target_embedding.weight[EOS] = 0
     return model
@@ -98,8 +88,6 @@ def ctranslate2(shape: Shape, beam: int, variant: str) -> Translate:
 
 def transformers(shape: Shape, beam: int, variant: str) -> Translate:
     """MarianMTModel.generate of Hugging Face transformers; variants: float32, bfloat16."""
-    from marian import marian_model
-
     model = marian_model(shape, pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=BOS)
     model.final_logits_bias[0, EOS] = -1e4
     model = model.to(getattr(torch, variant))
