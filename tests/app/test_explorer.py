@@ -17,7 +17,7 @@ pytest.importorskip("dash", reason="the extra 'explore' is not installed")
 
 from PIL import Image
 
-from locant.app.explorer import build_app, open_server
+from locant.app.explorer import build_app, listen
 from locant.app.explorer.charts import chart
 from locant.app.explorer.contexts import inspect_text, layer_pictures, pictures, scaled_models, summary
 from locant.app.explorer.encodings import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
@@ -487,13 +487,12 @@ def test_browsers_are_told_to_fetch_nothing_from_elsewhere(app: Any) -> None:
 
 
 def test_ports() -> None:
-    app = build_app()
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="is in use"):
-        open_server(app, "127.0.0.1", taken.getsockname()[1])
+        listen("127.0.0.1", taken.getsockname()[1])
     with pytest.raises(UsageError, match="0 to 65535"):
-        open_server(app, "127.0.0.1", 65536)
+        listen("127.0.0.1", 65536)
     with pytest.raises(LocantError, match="No server can listen"):
-        open_server(app, "not an address", 0)
+        listen("not an address", 0)
 
 
 @pytest.mark.parametrize("package", ["dash", "PIL", "waitress"])

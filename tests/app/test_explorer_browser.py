@@ -19,7 +19,7 @@ pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a br
 
 from playwright.sync_api import sync_playwright
 
-from locant.app.explorer import build_app, open_server
+from locant.app.explorer import build_app, listen, open_server
 from locant.app.explorer.panels import Curves
 from locant.app.explorer.reader import Reader
 from locant.decoding import DecodingSettings, Translator, introspect, token_pair
@@ -68,7 +68,7 @@ def reader(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def address(reader: Reader) -> str:
-    server = open_server(build_app(reader), "127.0.0.1", 0)
+    server = open_server(build_app(reader), listen("127.0.0.1", 0))
     threading.Thread(target=server.run, daemon=True).start()
     return f"http://127.0.0.1:{server.effective_port}"
 

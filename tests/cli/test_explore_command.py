@@ -1,5 +1,6 @@
 """``locant explore`` as a user types it."""
 
+import socket
 import sys
 import urllib.request
 from pathlib import Path
@@ -32,7 +33,7 @@ def test_it_serves_where_it_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["missing-run"], 1, "missing-run"),
+        (["missing-run", "--port", "0"], 1, "missing-run"),
         (["--port", "70000"], 2, "--port must be 0 to 65535; got 70000."),
         (["--host", "not an address"], 1, "No server can listen at"),
     ],
@@ -50,6 +51,13 @@ def test_mistakes(
     error = capsys.readouterr().err
     assert error.startswith("locant: error: ")
     assert said in error
+
+
+def test_a_busy_port_is_reported_before_a_model_is_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["explore", "missing-run", "--port", str(port)]) == 2
+    assert f"Port {port} of 127.0.0.1 is in use." in capsys.readouterr().err
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,36 +81,45 @@ def _refuse_strangers(app: Dash) -> None:
     server.after_request(add_headers)
 
 
-def open_server(app: Dash, host: str, port: int) -> Any:
-    """Return a server that listens; its ``run()`` answers until it is interrupted, ``effective_port`` is its port.
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens, for :func:`open_server`; connections wait until there is a server.
 
     Args:
-        app: The application.
         host: Address of this machine to listen at.
         port: Port to listen at; 0 for any that is free.
 
     Raises:
-        UsageError: The port is taken or not allowed, or the host is not an address of this machine.
+        UsageError: The port is taken or not allowed.
+        LocantError: The host is not an address of this machine.
     """
-    from waitress import create_server
-
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must be 0 to 65535; got {port}.")
     try:
-        # A name may stand for several addresses, for which there would be several servers with a port each.
-        address = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
-        return create_server(
-            app.server,
-            host=address,
-            port=port,
-            threads=_THREADS,
-            connection_limit=_MOST_CONNECTIONS,
-            max_request_body_size=_LARGEST_REQUEST,
-            ident="locant",
-        )
+        # A name may stand for several addresses; the first one is meant.
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.") from None
         if error.errno == errno.EACCES:
             raise UsageError(f"Port {port} may not be used by you. Choose one above 1023 with --port.") from None
         raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
+
+
+def open_server(app: Dash, listener: socket.socket) -> Any:
+    """Return a server; its ``run()`` answers until it is interrupted, ``effective_port`` is its port.
+
+    Args:
+        app: The application.
+        listener: From :func:`listen`.
+    """
+    from waitress import create_server
+
+    return create_server(
+        app.server,
+        sockets=[listener],
+        threads=_THREADS,
+        connection_limit=_MOST_CONNECTIONS,
+        max_request_body_size=_LARGEST_REQUEST,
+        ident="locant",
+    )
