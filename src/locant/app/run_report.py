@@ -52,7 +52,7 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
         title=f"{data['corpus']}: a trained translator",
         summary=_summary(recipe, data, training, evaluation, environment),
         sections=[
-            Section("Result", [_facts(data, training, evaluation), _scores(evaluation)]),
+            Section("Result", [_facts(data, rows, training, evaluation), _scores(evaluation)]),
             Section("Translations", [_translations(data, evaluation, examples)]),
             Section("Training", _training(rows, training)),
             Section("Data", _data(recipe, data)),
@@ -82,14 +82,20 @@ def _minutes(training: Sequence[dict[str, Any]]) -> str:
     return f"{training[-1]['seconds'] / 60:.1f}"
 
 
-def _facts(data: dict[str, Any], training: Sequence[dict[str, Any]], evaluation: Evaluation) -> Block:
+def _facts(
+    data: dict[str, Any],
+    rows: Sequence[dict[str, Any]],
+    training: Sequence[dict[str, Any]],
+    evaluation: Evaluation,
+) -> Block:
     speed = median(row["tokens_per_second"] for row in training)
-    waste, last = data["padding_waste"], training[-1]
+    waste = data["padding_waste"]
+    updates = max(row["step"] for row in rows)  # the last ones may be in no row of training
     return Facts(
         [
             Fact("BLEU", f"{evaluation.scores.bleu:.1f}", f"copying the source: {evaluation.copy_scores.bleu:.1f}"),
             Fact("chrF", f"{evaluation.scores.chrf:.1f}", f"copying the source: {evaluation.copy_scores.chrf:.1f}"),
-            Fact("training", f"{_minutes(training)} min", f"{last['step']:,} updates"),
+            Fact("training", f"{_minutes(training)} min", f"{updates:,} updates"),
             Fact("speed", f"{speed:,.0f} tokens/s", "target tokens, median"),
             Fact("parameters", f"{data['parameters'] / 1e6:.2f} million"),
             Fact("padding", f"{100 * waste['target']:.1f} %", f"of target cells; source {100 * waste['source']:.1f} %"),
