@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from locant.cli.evaluation_progress import EvaluationProgress, show_results
 
     with EvaluationProgress() as progress:
-        results = evaluate_context(path, settings, texts, folder, device=device, monitor=progress)
+        results = evaluate_context(path, settings, texts, folder, name=options.model, device=device, monitor=progress)
     if options.json:
         import json
 

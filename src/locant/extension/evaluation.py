@@ -55,6 +55,7 @@ def evaluate_context(
     texts: Sequence[LongText],
     folder: Path,
     *,
+    name: str = "",
     device: torch.device | str = "cpu",
     monitor: EvaluationMonitor | None = None,
 ) -> dict[str, Any]:
@@ -68,6 +69,7 @@ def evaluate_context(
         settings: What to measure.
         texts: From :func:`~locant.extension.documents.read_texts`; the first is the haystack.
         folder: Where records and ``results.json`` are written.
+        name: What the results call the model; by default the name of its file or folder.
         device: Where the model runs; float32 on CPU, bfloat16 elsewhere.
         monitor: Is told how it goes on.
 
@@ -86,7 +88,7 @@ def evaluate_context(
     plan = _Plan(path, configs, settings, documents, answer_jobs(texts, settings), Records(folder / "records"), device)
     plan.run(tokenizer, monitor)
     results = {
-        "model": str(path),
+        "model": name or path.name,
         "device": str(device),
         "environment": environment() | {"transformers": metadata.version("transformers")},
         "settings": asdict(settings),
