@@ -17,6 +17,7 @@ from locant.files import replacing_folder
 from locant.lab.models import initial_facts
 from locant.lab.task import Budget, Measurement, Metric, Outcome, Published, Split, Task, Trial
 from locant.lab.translation_measures import (
+    METRICS,
     PAPER,
     TestPair,
     by_length,
@@ -33,43 +34,6 @@ from locant.training.trainer import training_precision
 from locant.transformer import EncoderDecoder, TransformerConfig
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
-
-METRICS = {
-    "bleu": Metric(
-        "BLEU",
-        "Corpus BLEU of all test sentences, as sacreBLEU computes it with its tokenizer for the target language; at a "
-        "length, of the sentences up to that length and longer than the one before.",
-        higher_is_better=True,
-        by_length=True,
-    ),
-    "bleu_seen": Metric(
-        "BLEU, seen lengths", "BLEU of the test sentences not longer than any in training.", higher_is_better=True
-    ),
-    "bleu_unseen": Metric(
-        "BLEU, unseen lengths", "BLEU of the test sentences longer than all in training.", higher_is_better=True
-    ),
-    "order": Metric(
-        "word order (%)",
-        "Share of test sentences of seen lengths whose reference is likelier given the sentence than given the same "
-        "words with two of them in each other's place; equal probabilities count half, so 50 is a model that cannot "
-        "tell the two apart.",
-        higher_is_better=True,
-    ),
-    "decoding": Metric(
-        "decoding (tokens/s)",
-        "Target tokens of the translations, end marks included, a second of searching with the recipe's settings.",
-        higher_is_better=True,
-        digits=0,
-        by_length=True,
-    ),
-    "training": Metric(
-        "training (tokens/s)",
-        "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
-        higher_is_better=True,
-        digits=0,
-        by_length=True,
-    ),
-}
 
 
 class Translation(Task):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from locant.decoding import Translator
-from locant.lab.task import Published
+from locant.lab.task import Metric, Published
 from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
 from locant.training.trainer import TrainingStep
 from locant.transformer import EncoderDecoder
@@ -21,6 +21,42 @@ _ROWS = 16  # sentence pairs scored at once
 # A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.
 _SAME = 1e-3
 
+METRICS = {
+    "bleu": Metric(
+        "BLEU",
+        "Corpus BLEU of all test sentences, as sacreBLEU computes it with its tokenizer for the target language; at a "
+        "length, of the sentences up to that length and longer than the one before.",
+        higher_is_better=True,
+        by_length=True,
+    ),
+    "bleu_seen": Metric(
+        "BLEU, seen lengths", "BLEU of the test sentences not longer than any in training.", higher_is_better=True
+    ),
+    "bleu_unseen": Metric(
+        "BLEU, unseen lengths", "BLEU of the test sentences longer than all in training.", higher_is_better=True
+    ),
+    "order": Metric(
+        "word order (%)",
+        "Share of test sentences of seen lengths whose reference is likelier given the sentence than given the same "
+        "words with two of them in each other's place; equal probabilities count half, so 50 is a model that cannot "
+        "tell the two apart.",
+        higher_is_better=True,
+    ),
+    "decoding": Metric(
+        "decoding (tokens/s)",
+        "Target tokens of the translations, end marks included, a second of searching with the recipe's settings.",
+        higher_is_better=True,
+        digits=0,
+        by_length=True,
+    ),
+    "training": Metric(
+        "training (tokens/s)",
+        "Target tokens a second of loss and gradient, for a batch without padding whose sentences all have the length.",
+        higher_is_better=True,
+        digits=0,
+        by_length=True,
+    ),
+}
 
 _TABLE = "Vaswani et al. 2017, Table 3, English to German, newstest2013"
 PAPER = (
