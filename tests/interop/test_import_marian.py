@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
+from locant.cli import main
 from locant.decoding import Translator
 from locant.errors import CheckpointError, ConfigError
-from locant.interop import export_huggingface, import_marian
+from locant.interop import export_huggingface, import_marian, load_translator
 from locant.interop.marian_tokenizer import Special, read_sides
 from locant.interop.output_bias import fold_bias
 from locant.text.tokenizer import BOS, EOS
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "☃☃ quidy ☃zap", "ﬁ kalo\u3000mir"]
 
@@ -100,7 +103,6 @@ def marian_folder(
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_path):
     other = marian_folder(tmp_path / "marian", tokenizer_files, **changes)
     spm, vocab = ([str(tmp_path / "marian" / name) for name in names] for names in (tokenizer_files, ["vocab.json"]))
@@ -110,7 +112,8 @@ def test_logits_ids_and_translations_are_equal(changes, tokenizer_files, tmp_pat
 
     config = other.config
     special = Special(config.pad_token_id, config.decoder_start_token_id, config.eos_token_id)
-    source, target = read_sides(tmp_path / "marian", special, config.vocab_size, config.vocab_size)
+    source, target, languages = read_sides(tmp_path / "marian", special, config.vocab_size, config.vocab_size)
+    assert languages is None
     ids = [[*found, EOS] for found in translator.tokenizers.source.encode(SENTENCES)]
     batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
     assert [[source.rows[index] for index in row] for row in ids] == tokenizer(SENTENCES)["input_ids"]
@@ -186,12 +189,62 @@ def test_what_locant_cannot_express_is_refused(changes, reason, tokenizer_files,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_for_several_target_languages_is_refused(tokenizer_files, tmp_path):
+@pytest.fixture
+def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
+    """A model that is told the target language before the source, as OPUS-MT's for groups of languages are."""
     vocab = json.loads(tokenizer_files["vocab.json"])
-    files = tokenizer_files | {"vocab.json": json.dumps({**vocab, ">>fra<<": len(vocab)}).encode()}
-    marian_folder(tmp_path / "marian", files)
-    with pytest.raises(ConfigError, match=">>fra<<"):
-        import_marian(tmp_path / "marian", tmp_path / "run")
+    pad = vocab.pop("<pad>")
+    rows = [*vocab, ">>fra<<", ">>cmn_Hans<<", "<pad>"]
+    assert pad == len(vocab)
+    files = tokenizer_files | {"vocab.json": json.dumps({piece: row for row, piece in enumerate(rows)}).encode()}
+    model = marian_folder(tmp_path / "marian", files, tie_word_embeddings=False)
+    about = {"source_lang": "eng", "target_lang": "mul"}
+    (tmp_path / "marian" / "tokenizer_config.json").write_text(json.dumps(about))
+    paths = [str(tmp_path / "marian" / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    return model, MarianTokenizer(*paths)
+
+
+@pytest.mark.parametrize("engine", ["pytorch", "compiled", "ctranslate2"])
+def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    other, tokenizer = several
+    notes = import_marian(tmp_path / "marian", tmp_path / "run")
+    assert any("2 languages (cmn_Hans, fra)" in note for note in notes)
+    translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
+    with pytest.raises(ConfigError, match="must be told the target language"):
+        translator.translate("kalo mir")
+    pad, codes = tokenizer.pad_token_id, set(tokenizer.convert_tokens_to_ids([">>fra<<", ">>cmn_Hans<<"]))
+    search = {"num_beams": 1, "max_new_tokens": 20, "bad_words_ids": [[pad]], "forced_eos_token_id": None}
+    found = {}
+    for language in ("fra", "cmn_Hans"):
+        batch = tokenizer([f">>{language}<< {text}" for text in SENTENCES], return_tensors="pt", padding=True)
+        written = [[i for i in row[1:] if i not in codes] for row in other.generate(**batch, **search).tolist()]
+        translator.choose_languages(None, language)
+        found[language] = translator.translate(SENTENCES, beam=1, max_length_ratio=1e-9, max_length_extra=19)
+        expected = tokenizer.batch_decode(written, skip_special_tokens=True)
+        assert [text.strip() for text in found[language]] == expected
+    assert found["fra"] != found["cmn_Hans"]
+
+
+def test_the_token_of_a_language_is_no_text(several, tmp_path):
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
+    assert tokenizers.source.piece(tokenizers.languages.ids["fra"]) == ">>fra<<"
+    assert tokenizers.languages.ids["fra"] not in tokenizers.source.encode([">>fra<< kalo"])[0]
+
+
+def test_a_source_language_cannot_be_chosen(several, tmp_path, capsys):
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    assert main(["translate", str(tmp_path / "run"), "--source-language", "eng", "--target-language", "fra", "ka"]) == 2
+    assert "told the target language alone" in capsys.readouterr().err
+    assert main(["translate", str(tmp_path / "run"), "--target-language", "fr", "ka"]) == 2
+    assert "no language 'fr'. Did you mean 'fra'?" in capsys.readouterr().err
+
+
+def test_it_is_not_exported_to_marian(several, tmp_path):
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    with pytest.raises(ConfigError, match="several languages cannot be exported"):
+        export_huggingface(tmp_path / "run", tmp_path / "back")
 
 
 def test_missing_and_damaged_files_are_named(tokenizer_files, tmp_path):

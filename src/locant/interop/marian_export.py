@@ -53,6 +53,10 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to Hugging Face's Marian")
+    if found.tokenizers.languages:
+        raise ConfigError(
+            "Models for several languages cannot be exported to Hugging Face's Marian. Export it to ctranslate2."
+        )
     config = model.config
     scheme = _require_marian(config, model.encoder.scheme(0))
     reorder = scheme.dialect == "paper"

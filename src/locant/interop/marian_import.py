@@ -47,18 +47,24 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     marian = read_config(folder, MarianConfig)
     require_expressible(marian)
     special = Special(marian.pad_token_id, marian.decoder_start_token_id, marian.eos_token_id)
-    source, target = read_sides(folder, special, marian.vocab_size, marian.target_size)
+    source, target, languages = read_sides(folder, special, marian.vocab_size, marian.target_size)
     weights = read_weights(folder)
     model = build_model(folder, weights, marian, source.rows, target.rows)
-    decoding, notes = decoding_settings(folder, marian)
+    decoding, notes = decoding_settings(folder, marian, marks=2 if languages else 1)
     with replacing_folder(run) as temporary:
         save_model_folder(
             temporary,
             model,
-            TokenizerPair(source.tokenizer, target.tokenizer),
+            TokenizerPair(source.tokenizer, target.tokenizer, languages),
             decoding,
-            source_language=_language(folder, "source_lang"),
-            target_language=_language(folder, "target_lang"),
+            # Of several languages these are the names of groups.
+            source_language=None if languages else _language(folder, "source_lang"),
+            target_language=None if languages else _language(folder, "target_lang"),
+        )
+    if languages:
+        notes.append(
+            f"The model translates into {len(languages.ids)} languages ({', '.join(list(languages.ids)[:8])}): "
+            "name one with --target-language."
         )
     if special.pad == special.start:
         notes.append(

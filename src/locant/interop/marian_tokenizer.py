@@ -8,6 +8,7 @@ does not use are marked so that they are decoded but never encoded, and scores a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,14 @@ from pathlib import Path
 from locant.errors import CheckpointError, ConfigError
 from locant.files import read_json
 from locant.interop.fast_tokenizer import model_proto
+from locant.text.languages import LanguageTokens
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 _SPECIAL = {PAD: ("pad", "<pad>"), UNK: ("unk", "<unk>"), BOS: ("bos", "<s>"), EOS: ("eos", "</s>")}
 """The name of each special id in a SentencePiece model's settings, and its piece."""
+
+# What stands before a source of OPUS-MT's models for several target languages.
+_LANGUAGE = re.compile(">>(.+)<<")
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,10 @@ class Side:
     rows: list[int]
 
 
-def read_sides(folder: Path, special: Special, source_size: int, target_size: int) -> tuple[Side, Side]:
-    """Read the tokenizers of the source and the target language.
+def read_sides(
+    folder: Path, special: Special, source_size: int, target_size: int
+) -> tuple[Side, Side, LanguageTokens | None]:
+    """Read the tokenizers of the source and the target language, and the tokens of several target languages.
 
     Args:
         folder: Holds ``source.spm``, ``target.spm``, ``vocab.json`` and, with separate vocabularies,
@@ -66,9 +73,12 @@ def read_sides(folder: Path, special: Special, source_size: int, target_size: in
         )
     target_vocab = folder / "target_vocab.json"
     target_vocab = target_vocab if target_vocab.is_file() else folder / "vocab.json"
-    source = build_side(folder / "source.spm", _read_vocab(folder / "vocab.json", source_size), special, encodes=True)
+    vocab = _read_vocab(folder / "vocab.json", source_size)
+    source = build_side(folder / "source.spm", vocab, special, encodes=True)
     target = build_side(folder / "target.spm", _read_vocab(target_vocab, target_size), special, encodes=False)
-    return source, target
+    codes = {found[1]: row for piece, row in vocab.items() if (found := _LANGUAGE.fullmatch(piece))}
+    ids = {code: source.rows.index(row) for code, row in sorted(codes.items())}
+    return source, target, LanguageTokens(layout="marian", ids=ids) if ids else None
 
 
 def _read_vocab(path: Path, size: int) -> dict[str, int]:
@@ -77,12 +87,6 @@ def _read_vocab(path: Path, size: int) -> dict[str, int]:
         raise CheckpointError(f"{path} does not name each of the {size} rows of the embeddings once.")
     if "<unk>" not in vocab:
         raise CheckpointError(f"{path} has no piece <unk>.")
-    codes = sorted(piece for piece in vocab if piece.startswith(">>") and piece.endswith("<<"))
-    if codes:
-        raise ConfigError(
-            f"The model translates into the language that a token like {codes[0]} at the beginning of a text names. "
-            "Locant's tokenizer has no such tokens; only models for one pair of languages can be imported."
-        )
     return vocab
 
 
@@ -131,7 +135,7 @@ def build_side(
         if index in _SPECIAL:
             pieces.append(kind(piece=name, score=0.0, type=kind.UNKNOWN if index == UNK else kind.CONTROL))
         else:
-            score, use = usual.get(name, (0.0, other))
+            score, use = usual.get(name, (0.0, kind.CONTROL if _LANGUAGE.fullmatch(name) else other))
             pieces.append(kind(piece=name, score=score, type=use))
     del proto.pieces[:]
     proto.pieces.extend(pieces)
