@@ -74,10 +74,12 @@ def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Train
 
 def locant(shape: Shape, padded: bool) -> Trainee:
     """Locant's own step, as in `locant train`."""
+    from locant.positions.kernels import use_compiled_kernels
     from locant.text import Batch
     from locant.training.trainer import TrainingStep
 
     keep_freed_memory()
+    use_compiled_kernels("cpu")
     model = locant_model(shape, dropout=0.1)
 
     def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:

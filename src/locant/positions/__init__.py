@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from locant.positions.scores.shaw import Shaw
     from locant.positions.scores.t5 import T5
     from locant.positions.scores.transformer_xl import TransformerXL
+    from locant.positions.short_attention import compile_short_attention
 
 __all__ = [
     "FIRE",
@@ -69,6 +70,7 @@ __all__ = [
     "attend_with_positions",
     "build_scheme",
     "compile_rotations",
+    "compile_short_attention",
     "convert_projection",
     "geometric_frequencies",
     "layout_order",
@@ -84,7 +86,7 @@ _HOMES = (
     *("embeddings.sinusoidal", "none", "randomised", "registry", "rotary.distant", "rotary.layouts"),
     *("rotary.multiaxis", "rotary.rotary", "rotary.rotation", "rotary.xpos", "scheme", "scores.alibi"),
     *("scores.cope", "scores.deberta", "scores.fire", "scores.kerple", "scores.sandwich", "scores.shaw"),
-    *("scores.t5", "scores.transformer_xl"),
+    *("scores.t5", "scores.transformer_xl", "short_attention"),
 )
 
 if not TYPE_CHECKING:

@@ -25,7 +25,7 @@ import torch
 from locant.decoding import DecodingSettings, Translator, bleu_tokenizer, save_model_folder, score_translations
 from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
-from locant.positions import compile_rotations
+from locant.positions.kernels import use_compiled_kernels
 from locant.runtime import choose_device, environment, keep_freed_memory
 from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
@@ -127,9 +127,7 @@ def _train(
 ) -> RunSummary:
     keep_freed_memory()
     device = choose_device(recipe.training.device)
-    if device.type == "cpu":
-        with suppress(ConfigError):  # without a compiler rotary positions take longer
-            compile_rotations()
+    use_compiled_kernels(device)
     with parallel.process_group(device):
         corpus = load_corpus(recipe.corpus)
         data = _prepare(recipe, corpus, folder, resume=resume)

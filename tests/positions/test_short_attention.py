@@ -1,0 +1,138 @@
+"""Attention by the C++ kernel against PyTorch's in float64."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from locant.positions import Mask, attend, compile_short_attention, short_attention
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _enabled() -> Iterator[None]:
+    compile_short_attention()
+    yield
+    compile_short_attention(False)
+
+
+def _inputs(seed: int, shape: tuple[int, int, int, int, int], *, fused: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return q [B, H, Q, D], k and v [B, H, K, D]; fused ones are parts of one projection, as in a model."""
+    batch, heads, queries, keys, features = shape
+    generator = torch.Generator().manual_seed(seed)
+
+    def parts(length: int, count: int) -> list[Tensor]:
+        if not fused:
+            return [torch.randn(batch, heads, length, features, generator=generator) for _ in range(count)]
+        whole = torch.randn(batch, length, count * heads * features, generator=generator)
+        return [part.unflatten(-1, (heads, features)).transpose(1, 2) for part in whole.chunk(count, dim=-1)]
+
+    return (*parts(queries, 1), *parts(keys, 2))
+
+
+def _with_gradients(inputs: tuple[Tensor, ...], mask: Mask, outer: Tensor) -> list[Tensor]:
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = attend(*leaves, mask)
+    return [out.detach(), *torch.autograd.grad(out, leaves, outer.to(out.dtype))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    queries=st.integers(2, 48),
+    keys=st.integers(1, 48),
+    features=st.sampled_from([16, 32, 48, 64, 96]),
+    causal=st.booleans(),
+    masked=st.booleans(),
+    fused=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_it_is_attention(
+    batch: int, heads: int, queries: int, keys: int, features: int, causal: bool, masked: bool, fused: bool, seed: int
+) -> None:
+    keys = max(keys, queries) if causal else keys
+    inputs = _inputs(seed, (batch, heads, queries, keys, features), fused=fused)
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, keys + 1, (batch,), generator=generator)
+    mask = Mask(causal, Mask.from_lengths(lengths, keys).keys if masked else None)
+    assert short_attention.serves(*inputs, mask)
+    outer = torch.randn(inputs[0].shape, generator=generator)
+    found = _with_gradients(inputs, mask, outer)
+    expected = _with_gradients(tuple(x.double() for x in inputs), mask, outer)
+    for one, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), right, atol=2e-6, rtol=2e-5)
+
+
+def test_it_agrees_with_pytorch_to_float32_on_a_training_batch() -> None:
+    inputs = _inputs(0, (40, 4, 25, 25, 32), fused=True)
+    mask = Mask.from_lengths(torch.arange(40) % 25 + 1, 25)
+    outer = torch.randn(inputs[0].shape)
+    found = _with_gradients(inputs, mask, outer)
+    compile_short_attention(False)
+    expected = _with_gradients(inputs, mask, outer)
+    compile_short_attention()
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_large_scores_stay_finite() -> None:
+    q, k, v = (200 * x for x in _inputs(1, (2, 2, 9, 9, 16), fused=False))
+    outer = torch.ones_like(q)
+    found = _with_gradients((q, k, v), Mask(causal=True), outer)
+    expected = _with_gradients((q.double(), k.double(), v.double()), Mask(causal=True), outer)
+    torch.testing.assert_close(found[0].double(), expected[0], atol=1e-4, rtol=1e-4)
+    assert all(bool(x.isfinite().all()) for x in found)
+
+
+def test_what_is_no_number_does_not_become_one() -> None:
+    q, k, v = _inputs(2, (1, 1, 5, 5, 16), fused=False)
+    q[0, 0, 2, 3] = float("nan")
+    out = attend(q, k, v, Mask())
+    assert bool(out[0, 0, 2].isnan().all())
+    assert bool(out[0, 0, [0, 1, 3, 4]].isfinite().all())
+
+
+def test_keys_that_are_not_seen_get_no_gradient() -> None:
+    inputs = _inputs(3, (2, 2, 6, 8, 16), fused=True)
+    _, _, of_keys, of_values = _with_gradients(
+        inputs, Mask.from_lengths(torch.tensor([8, 5]), 8), torch.ones(2, 2, 6, 16)
+    )
+    for gradient in (of_keys, of_values):
+        assert not gradient[1, :, 5:].any()
+        assert gradient[1, :, :5].any()
+
+
+def test_merging_the_heads_copies_nothing() -> None:
+    out = attend(*_inputs(4, (2, 4, 6, 6, 16), fused=True), Mask())
+    assert out.transpose(1, 2).is_contiguous()
+
+
+def test_gradients_of_any_layout_are_read() -> None:
+    inputs = _inputs(5, (2, 2, 6, 6, 16), fused=False)
+    plain = torch.randn(2, 2, 6, 16)
+    other = plain.transpose(2, 3).contiguous().transpose(2, 3)
+    for one, same in zip(_with_gradients(inputs, Mask(), plain), _with_gradients(inputs, Mask(), other), strict=True):
+        assert torch.equal(one, same)
+
+
+def test_it_leaves_the_rest_to_pytorch() -> None:
+    inputs = _inputs(6, (2, 2, 6, 6, 16), fused=False)
+    q, k, v = inputs
+    assert short_attention.serves(q, k, v, Mask())
+    several_texts = Mask(keys=torch.ones(2, 1, 6, 6, dtype=torch.bool))
+    narrow = _inputs(6, (2, 2, 6, 6, 8), fused=False)
+    long = _inputs(6, (1, 1, 49, 49, 16), fused=False)
+    for others, mask in (
+        (inputs, several_texts),
+        (narrow, Mask()),
+        (long, Mask()),
+        ((q.bfloat16(), k.bfloat16(), v.bfloat16()), Mask()),
+        ((q[:, :, :1], k, v), Mask()),
+        ((q.mT.contiguous().mT, k, v), Mask()),
+    ):
+        assert not short_attention.serves(*others, mask)
+    compile_short_attention(False)
+    assert not short_attention.serves(q, k, v, Mask())
+    compile_short_attention()
