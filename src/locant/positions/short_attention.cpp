@@ -1,9 +1,10 @@
 // Scaled dot-product attention of short texts in float32, for the CPU. A thread takes one head of one text at a time:
-// its scores stay in the caches, and the backward pass computes them again.
+// its scores stay in the caches.
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "elements.h"
@@ -19,6 +20,8 @@ inline Lanes load(const float* from) {
   return value;
 }
 
+inline void put(Lanes value, float* to) { std::memcpy(to, &value, sizeof value); }
+
 // A matrix of one head and text: `features` of a row lie next to each other.
 struct Matrix {
   float* data;
@@ -33,11 +36,13 @@ struct Heads {
   Matrix at(int64_t batch, int64_t head) const { return {data + batch * b + head * h, l}; }
 };
 
-// Which keys are seen: `keys` is [B, K], true where there is one, or null.
+// What to attend with.
 struct Work {
   int64_t batch, heads, queries, length, features;
-  const bool* keys;
+  const bool* keys;  // [B, K], true for a key that is seen; or null
   int64_t causal;
+  float* probabilities;  // [B, H, K, Q padded to a multiple of 16]: queries lie side by side, so that all of a vector's
+                         // lanes do the same
 };
 
 inline int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
@@ -57,10 +62,7 @@ __attribute__((noinline)) void tile(const float* a, int64_t a_row, int64_t a_col
     }
   }
   for (int r = 0; r < rows; r++) {
-    for (int v = 0; v < vectors; v++) {
-      const Lanes scaled = sums[r][v] * scale;
-      std::memcpy(c + r * c_row + v * kLanes, &scaled, sizeof scaled);
-    }
+    for (int v = 0; v < vectors; v++) put(sums[r][v] * scale, c + r * c_row + v * kLanes);
   }
 }
 
@@ -75,115 +77,125 @@ constexpr int64_t kRows = 2;
 const Tile kTiles[2][kRows] = {{tile<1, 1>, tile<2, 1>}, {tile<1, 2>, tile<2, 2>}};
 #endif
 
-// c [m, n] = scale * a [m, k] b [k, n], where n is a multiple of 16; a may be read as transposed by its strides.
-void multiply(const float* a, int64_t a_row, int64_t a_column, Matrix b, Matrix c, int64_t m, int64_t n, int64_t k,
-              float scale) {
+// c [m, n] = scale * a b, where a is [m, k], or [k, m] and read transposed, b is [k, n], and n is a multiple of 16.
+void multiply(Matrix a, bool a_transposed, Matrix b, Matrix c, int64_t m, int64_t n, int64_t k, float scale) {
+  const int64_t a_row = a_transposed ? 1 : a.row, a_column = a_transposed ? a.row : 1;
   const int64_t tiles = (m + kRows - 1) / kRows, rows = (m + tiles - 1) / tiles;
   for (int64_t i = 0; i < m; i += rows) {
     const int64_t here = std::min(rows, m - i);
     for (int64_t j = 0; j < n; j += 2 * kLanes) {
       const int vectors = n - j > kLanes ? 2 : 1;
-      kTiles[vectors - 1][here - 1](a + i * a_row, a_row, a_column, b.data + j, b.row, c.data + i * c.row + j, c.row, k,
+      kTiles[vectors - 1][here - 1](a.data + i * a_row, a_row, a_column, b.data + j, b.row, c.data + i * c.row + j, c.row, k,
                                     scale);
     }
   }
 }
 
-// What a thread works in.
-struct Space {
-  std::vector<float> memory;
-  float* transposed;     // [D, K padded], keys or values; the padding is zero
-  float* probabilities;  // [Q, K padded]
-  float* gradients;      // [Q, K padded]
-  float* seen;           // [K padded], 1 for a key that is seen
-
-  explicit Space(const Work& work) {
-    const int64_t width = padded(work.length), scores = work.queries * width;
-    memory.assign(work.features * width + 2 * scores + width, 0.0f);
-    transposed = memory.data();
-    probabilities = transposed + work.features * width;
-    gradients = probabilities + scores;
-    seen = gradients + scores;
-  }
-
-  void transpose(Matrix from, const Work& work) {
-    const int64_t width = padded(work.length);
-    for (int64_t j = 0; j < work.length; j++) {
-      for (int64_t d = 0; d < work.features; d++) transposed[d * width + j] = from.data[j * from.row + d];
-    }
-  }
-};
-
-template <class Operation>
-inline float folded(Lanes values, Operation operation) {
-  float lanes[kLanes];
-  std::memcpy(lanes, &values, sizeof lanes);
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; i++) lanes[i] = operation(lanes[i], lanes[i + half]);
-  }
-  return lanes[0];
+// Lanes of two vectors: `place` counts those of the first, then those of the second.
+template <int... place>
+inline Lanes chosen(Lanes one, Lanes two) {
+#ifdef __clang__
+  return __builtin_shufflevector(one, two, place...);
+#else
+  typedef int32_t Places __attribute__((vector_size(kLanes * sizeof(int32_t))));
+  return __builtin_shuffle(one, two, Places{place...});
+#endif
 }
 
-// Turns a row of scores into probabilities, all zero where no key is seen. The first `count` keys that are marked in
-// `seen` are; `width` is a multiple of 16.
-inline void softmax(float* row, const float* seen, int64_t count, int64_t width) {
-  constexpr float kLowest = -3.0e38f;
-  float lanes[kLanes];
+// Exchanges the upper half of every 2 * half lanes of the first vector with the lower half of the second's.
+template <int half, int... lane>
+inline void exchange(Lanes& one, Lanes& two, std::integer_sequence<int, lane...>) {
+  const Lanes first = chosen<(lane & half ? lane - half + int{kLanes} : lane)...>(one, two);
+  two = chosen<(lane & half ? lane + int{kLanes} : lane + half)...>(one, two);
+  one = first;
+}
+
+template <int half>
+inline void exchange_all(Lanes* rows) {
+  for (int row = 0; row < kLanes; row++) {
+    if (!(row & half)) exchange<half>(rows[row], rows[row + half], std::make_integer_sequence<int, kLanes>());
+  }
+}
+
+// to [features, width] = from [rows, features] transposed, where features and width are multiples of 16; the columns
+// beyond the rows become zero.
+void transpose(Matrix from, int64_t rows, int64_t features, float* to, int64_t width) {
+  for (int64_t row = 0; row < width; row += kLanes) {
+    for (int64_t feature = 0; feature < features; feature += kLanes) {
+      Lanes block[kLanes];
+      for (int64_t i = 0; i < kLanes; i++) {
+        block[i] = row + i < rows ? load(from.data + (row + i) * from.row + feature) : Lanes{};
+      }
+      exchange_all<8>(block);
+      exchange_all<4>(block);
+      exchange_all<2>(block);
+      exchange_all<1>(block);
+      for (int64_t i = 0; i < kLanes; i++) put(block[i], to + (feature + i) * width + row);
+    }
+  }
+}
+
+constexpr float kLowest = -3.0e38f;
+
+// Turns the scores [K, width] of 16 queries from the column `start` on into probabilities, all zero for a query that sees
+// no key.
+void softmax(const Work& work, const bool* seen, float* scores, int64_t start, int64_t width) {
+  const int64_t ahead = work.length - work.queries;  // with more keys than queries, the queries are the last ones
   Lanes largest = Lanes{} + kLowest, sum = {};
-  for (int64_t start = 0; start < width; start += kLanes) {
-#pragma omp simd
-    for (int64_t i = 0; i < kLanes; i++) {
-      const float score = row[start + i];
-      lanes[i] = start + i < count && seen[start + i] != 0 ? score : kLowest;
+  for (int64_t j = 0; j < work.length; j++) {
+    float* row = scores + j * width + start;
+    if (seen && !seen[j]) {
+      put(Lanes{} + kLowest, row);
+    } else if (work.causal && j > start + ahead) {
+      for (int64_t i = 0; i < std::min(kLanes, j - ahead - start); i++) row[i] = kLowest;
     }
-    const Lanes scores = load(lanes);
-    largest = largest < scores ? scores : largest;
+    const Lanes values = load(row);
+    largest = largest < values ? values : largest;
   }
-  const float top = folded(largest, [](float a, float b) { return std::max(a, b); });
-  for (int64_t start = 0; start < width; start += kLanes) {
+  for (int64_t j = 0; j < work.length; j++) {
+    float* row = scores + j * width + start;
 #pragma omp simd
-    for (int64_t i = 0; i < kLanes; i++) {
-      const float value = exponential(row[start + i] - top);
-      row[start + i] = start + i < count && seen[start + i] != 0 ? value : 0.0f;
-    }
-    sum += load(row + start);
+    for (int64_t i = 0; i < kLanes; i++) row[i] = row[i] <= kLowest ? 0.0f : exponential(row[i] - largest[i]);
+    sum += load(row);
   }
-  const float total = folded(sum, [](float a, float b) { return a + b; });
-  const float inverse = total == 0 ? 0.0f : 1.0f / total;  // no number stays none
-#pragma omp simd
-  for (int64_t i = 0; i < width; i++) row[i] *= inverse;
+  const Lanes inverse = sum == 0.0f ? Lanes{} : 1.0f / sum;  // a sum that is no number stays none
+  for (int64_t j = 0; j < work.length; j++) {
+    float* row = scores + j * width + start;
+    put(load(row) * inverse, row);
+  }
 }
 
-// Leaves the softmax of the scaled scores in space.probabilities.
-void attend(const Work& work, Matrix q, Matrix k, int64_t batch, float scale, Space& space) {
-  const int64_t width = padded(work.length);
-  space.transpose(k, work);
-  multiply(q.data, q.row, 1, {space.transposed, width}, {space.probabilities, width}, work.queries, width,
-           work.features, scale);
-  float* seen = space.seen;
-  for (int64_t j = 0; j < work.length; j++) seen[j] = !work.keys || work.keys[batch * work.length + j] ? 1.0f : 0.0f;
-  for (int64_t i = 0; i < work.queries; i++) {
-    // With more keys than queries, the queries are the last ones.
-    const int64_t count = work.causal ? i + 1 + work.length - work.queries : work.length;
-    softmax(space.probabilities + i * width, seen, count, width);
+// Turns the gradients [K, width] of 16 queries' probabilities into those of their scores.
+void softmax_backward(const Work& work, const float* probabilities, float* gradients, int64_t start, int64_t width) {
+  Lanes mean = {};
+  for (int64_t j = 0; j < work.length; j++) {
+    mean += load(probabilities + j * width + start) * load(gradients + j * width + start);
+  }
+  for (int64_t j = 0; j < work.length; j++) {
+    float* row = gradients + j * width + start;
+    put(load(probabilities + j * width + start) * (load(row) - mean), row);
   }
 }
 
 }  // namespace
 
-// out = softmax(scale * q k^T) v.
+// out = softmax(scale * q k^T) v; leaves the probabilities.
 extern "C" void locant_short_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
                                        const Heads* out, float scale, int threads) {
-  const int64_t width = padded(work->length);
+  const int64_t queries = work->queries, length = work->length, features = work->features, width = padded(queries);
 #pragma omp parallel num_threads(threads)
   {
-    Space space(*work);
+    std::vector<float> transposed(features * width);
 #pragma omp for schedule(static)
     for (int64_t unit = 0; unit < work->batch * work->heads; unit++) {
       const int64_t b = unit / work->heads, h = unit % work->heads;
-      attend(*work, q->at(b, h), k->at(b, h), b, scale, space);
-      multiply(space.probabilities, width, 1, v->at(b, h), out->at(b, h), work->queries, work->features, work->length,
-               1.0f);
+      float* probabilities = work->probabilities + unit * length * width;
+      transpose(q->at(b, h), queries, features, transposed.data(), width);
+      multiply(k->at(b, h), false, {transposed.data(), width}, {probabilities, width}, length, width, features, scale);
+      for (int64_t start = 0; start < width; start += kLanes) {
+        softmax(*work, work->keys ? work->keys + b * length : nullptr, probabilities, start, width);
+      }
+      multiply({probabilities, width}, true, v->at(b, h), out->at(b, h), queries, features, length, 1.0f);
     }
   }
 }
@@ -192,30 +204,23 @@ extern "C" void locant_short_attention(const Work* work, const Heads* q, const H
 extern "C" void locant_short_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
                                                 const Heads* outer, const Heads* q_out, const Heads* k_out,
                                                 const Heads* v_out, float scale, int threads) {
-  const int64_t width = padded(work->length), queries = work->queries, features = work->features;
+  const int64_t queries = work->queries, length = work->length, features = work->features, width = padded(queries);
 #pragma omp parallel num_threads(threads)
   {
-    Space space(*work);
+    std::vector<float> transposed(features * width), space(length * width);
+    const Matrix gradients = {space.data(), width};
 #pragma omp for schedule(static)
     for (int64_t unit = 0; unit < work->batch * work->heads; unit++) {
       const int64_t b = unit / work->heads, h = unit % work->heads;
-      const Matrix above = outer->at(b, h);
-      attend(*work, q->at(b, h), k->at(b, h), b, scale, space);
-      multiply(space.probabilities, 1, width, above, v_out->at(b, h), work->length, features, queries, 1.0f);
-      space.transpose(v->at(b, h), *work);
-      multiply(above.data, above.row, 1, {space.transposed, width}, {space.gradients, width}, queries, width, features,
-               1.0f);
-      for (int64_t i = 0; i < queries; i++) {
-        const float* probabilities = space.probabilities + i * width;
-        float* gradients = space.gradients + i * width;
-        float mean = 0;
-#pragma omp simd reduction(+ : mean)
-        for (int64_t j = 0; j < width; j++) mean += probabilities[j] * gradients[j];
-#pragma omp simd
-        for (int64_t j = 0; j < width; j++) gradients[j] = probabilities[j] * (gradients[j] - mean);
+      const Matrix probabilities = {work->probabilities + unit * length * width, width}, above = outer->at(b, h);
+      multiply(probabilities, false, above, v_out->at(b, h), length, features, queries, 1.0f);
+      transpose(above, queries, features, transposed.data(), width);
+      multiply(v->at(b, h), false, {transposed.data(), width}, gradients, length, width, features, 1.0f);
+      for (int64_t start = 0; start < width; start += kLanes) {
+        softmax_backward(*work, probabilities.data, gradients.data, start, width);
       }
-      multiply(space.gradients, width, 1, k->at(b, h), q_out->at(b, h), queries, features, work->length, scale);
-      multiply(space.gradients, 1, width, q->at(b, h), k_out->at(b, h), work->length, features, queries, scale);
+      multiply(gradients, true, k->at(b, h), q_out->at(b, h), queries, features, length, scale);
+      multiply(gradients, false, q->at(b, h), k_out->at(b, h), length, features, queries, scale);
     }
   }
 }

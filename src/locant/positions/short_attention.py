@@ -17,15 +17,15 @@ from torch.autograd.function import once_differentiable
 from locant.compiler import load_library
 from locant.positions.attention_mask import Mask
 
-# Keys beyond which fused attention is as fast.
-_LONGEST = 48
+# Queries and keys beyond which the gain is small, and the probabilities that are kept are many.
+_LONGEST = 64
 _LANES = 16
 
 _enabled = False
 
 
 def compile_short_attention(enabled: bool = True) -> None:
-    """Let :func:`~locant.positions.attend` use a C++ kernel for texts of at most 48 tokens.
+    """Let :func:`~locant.positions.attend` use a C++ kernel for texts of at most 64 tokens.
 
     The kernel is built once, in a second or two, and kept in the user's cache folder. It serves float32 on the CPU
     where heads have a multiple of 16 features and nothing is added to the scores; everything else goes on as before.
@@ -74,21 +74,23 @@ class _ShortAttention(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, causal: bool) -> Tensor:
         keys = None if keys is None else keys.contiguous()
         out = _like(q)
-        _library().locant_short_attention(_work(q, k, keys, causal), *map(_heads, (q, k, v, out)), *_settings(q))
-        ctx.save_for_backward(q, k, v, keys)
-        ctx.causal = causal
+        batch, heads, queries, _ = q.shape
+        probabilities = q.new_empty(batch, heads, k.shape[2], -(-queries // _LANES) * _LANES)
+        work = _work(q, k, keys, causal, probabilities)
+        _library().locant_short_attention(work, *map(_heads, (q, k, v, out)), *_settings(q))
+        ctx.save_for_backward(q, k, v, probabilities)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, keys = ctx.saved_tensors
+        q, k, v, probabilities = ctx.saved_tensors
         (outer,) = gradients
         if outer.stride(3) != 1:
             outer = outer.contiguous()
         found = tuple(map(_like, (q, k, v)))
-        given = map(_heads, (q, k, v, outer, *found))
-        _library().locant_short_attention_backward(_work(q, k, keys, ctx.causal), *given, *_settings(q))
+        work = _work(q, k, None, False, probabilities)  # what is not seen has probability 0
+        _library().locant_short_attention_backward(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q))
         return (*found, None, None)
 
 
@@ -98,9 +100,9 @@ def _like(x: Tensor) -> Tensor:
     return x.new_empty(batch, length, heads, features).transpose(1, 2)
 
 
-def _work(q: Tensor, k: Tensor, keys: Tensor | None, causal: bool) -> Any:
+def _work(q: Tensor, k: Tensor, keys: Tensor | None, causal: bool, probabilities: Tensor) -> Any:
     address = 0 if keys is None else keys.data_ptr()
-    return _numbers(*q.shape[:3], k.shape[2], q.shape[3], address, int(causal))
+    return _numbers(*q.shape[:3], k.shape[2], q.shape[3], address, int(causal), probabilities.data_ptr())
 
 
 def _heads(x: Tensor) -> Any:
