@@ -11,6 +11,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,7 +52,7 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
         wall_seconds=time.perf_counter() - started,
         peak_memory=_peak_memory(device),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        environment=environment(),
+        environment=_environment(),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     save_record(folder, record)
@@ -66,6 +67,11 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+def _environment() -> dict[str, Any]:
+    """Return versions and machine; the command of this process says nothing that the configuration does not."""
+    return {key: value for key, value in environment().items() if key != "command"}
 
 
 def _say(share: float) -> None:
