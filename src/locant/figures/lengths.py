@@ -47,7 +47,8 @@ def quality_by_length(
     """Draw the mean over seeds against length, and a band from the worst seed to the best.
 
     Args:
-        curves: Lines; colours repeat after seven, with another kind of line.
+        curves: Lines; colours repeat after seven, with another kind of line and other markers. More than seven are
+            listed from the highest on average to the lowest, fewer in their own order.
         title: Of the figure.
         length_label: What the lengths count.
         quality_label: What the values are, with their unit.
@@ -57,7 +58,7 @@ def quality_by_length(
         limits: Lowest and highest value shown; by default all are.
 
     Returns:
-        A matplotlib figure, 9 inches wide; it belongs to no window or global state.
+        A matplotlib figure, 9 inches wide and as high as its lines need; it belongs to no window or global state.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -66,10 +67,13 @@ def quality_by_length(
     lengths = sorted({length for curve in curves for length, values in curve.values.items() if values})
     if not lengths:
         raise DataError("There is no quality against length to draw: not a single value was measured.")
+    curves = [curve for curve in curves if any(curve.values.values())]
+    if len(curves) > len(_COLOURS):
+        curves = sorted(curves, key=_mean, reverse=True)
     with drawing():
         from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-        figure = new_figure(9, 4.6)
+        figure = new_figure(9, max(4.6, 1.3 + 0.2 * len(curves)))
         axes = figure.subplots()
         if trained is not None and lengths[-1] > trained:
             axes.axvspan(trained, lengths[-1], color=FAINT, alpha=0.08, lw=0)
@@ -78,12 +82,11 @@ def quality_by_length(
             axes.text(trained, 1.01, " longer than trained", transform=beyond, color=FAINT, va="bottom", fontsize=9)
         for number, curve in enumerate(curves):
             at = [length for length, values in sorted(curve.values.items()) if values]
-            if not at:
-                continue
             means = [float(np.mean(curve.values[length])) for length in at]
             low, high = ([float(f(curve.values[length])) for length in at] for f in (min, max))
             colour = _COLOURS[number % len(_COLOURS)]
-            style, marker = _LINES[number // len(_COLOURS) % len(_LINES)], _MARKERS[number % len(_MARKERS)]
+            again = number // len(_COLOURS)
+            style, marker = _LINES[again % len(_LINES)], _MARKERS[(number + 3 * again) % len(_MARKERS)]
             axes.plot(at, means, style, color=colour, marker=marker, markersize=4, label=curve.label)
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         axes.set_title(title, pad=22)  # above the words on what was trained
@@ -102,3 +105,8 @@ def quality_by_length(
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9.5)
         settle(figure)
     return figure
+
+
+def _mean(curve: LengthCurve) -> float:
+    """Return the mean over lengths of the means over seeds."""
+    return float(np.mean([np.mean(values) for values in curve.values.values() if values]))

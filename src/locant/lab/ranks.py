@@ -60,7 +60,7 @@ def agreement(ranks: Sequence[Rank]) -> str:
     other = [f"{second} above {first}" for first, second in pairs if ours[first] < ours[second]]
     same = len(pairs) - len(other) - len(ties)
     said = f"Of the {len(pairs)} pairs of the paper's five schemes, {same} stand in its order"
-    said += f", {len(ties)} are equal here" if ties else ""
+    said += f", {len(ties)} {'is' if len(ties) == 1 else 'are'} equal here" if ties else ""
     return f"{said}; the other way round: {', '.join(other)}." if other else f"{said}."
 
 
