@@ -130,6 +130,7 @@ def test_it_leaves_the_rest_to_pytorch() -> None:
         (long, Mask()),
         ((q.bfloat16(), k.bfloat16(), v.bfloat16()), Mask()),
         ((q[:, :, :1], k, v), Mask()),
+        ((q, k[:, :, :0], v[:, :, :0]), Mask()),
         ((q.mT.contiguous().mT, k, v), Mask()),
     ):
         assert not short_attention.serves(*others, mask)

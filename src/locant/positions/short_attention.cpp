@@ -2,6 +2,7 @@
 // its scores stay in the caches.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -11,7 +12,15 @@
 
 namespace {
 
-constexpr int64_t kLanes = 16;
+// As wide as a register: compilers divide wider vectors badly. A divisor of 16.
+#if defined(__AVX512F__)
+constexpr int64_t kLanes = 16, kRows = 6;
+#elif defined(__AVX__)
+constexpr int64_t kLanes = 8, kRows = 4;
+#else
+constexpr int64_t kLanes = 4, kRows = 4;
+#endif
+
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
 
 inline Lanes load(const float* from) {
@@ -41,14 +50,14 @@ struct Work {
   int64_t batch, heads, queries, length, features;
   const bool* keys;  // [B, K], true for a key that is seen; or null
   int64_t causal;
-  float* probabilities;  // [B, H, K, Q padded to a multiple of 16]: queries lie side by side, so that all of a vector's
-                         // lanes do the same
+  // [B, H, K, Q padded to a multiple of kLanes]: queries lie side by side, so that all of a vector's lanes do the same.
+  float* probabilities;
 };
 
 inline int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
 
-// c [rows, vectors * 16] = scale * a [rows, depth] b [depth, vectors * 16]. Alone in its function, so that the sums stay
-// in registers.
+// c [rows, vectors * kLanes] = scale * a [rows, depth] b [depth, vectors * kLanes]. Alone in its function, so that the
+// sums stay in registers.
 template <int rows, int vectors>
 __attribute__((noinline)) void tile(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row,
                                     float* c, int64_t c_row, int64_t depth, float scale) {
@@ -68,16 +77,15 @@ __attribute__((noinline)) void tile(const float* a, int64_t a_row, int64_t a_col
 
 using Tile = decltype(&tile<1, 1>);
 
-#ifdef __AVX512F__
-constexpr int64_t kRows = 6;
-const Tile kTiles[2][kRows] = {{tile<1, 1>, tile<2, 1>, tile<3, 1>, tile<4, 1>, tile<5, 1>, tile<6, 1>},
-                               {tile<1, 2>, tile<2, 2>, tile<3, 2>, tile<4, 2>, tile<5, 2>, tile<6, 2>}};
-#else
-constexpr int64_t kRows = 2;
-const Tile kTiles[2][kRows] = {{tile<1, 1>, tile<2, 1>}, {tile<1, 2>, tile<2, 2>}};
-#endif
+template <int vectors, int... row>
+constexpr std::array<Tile, kRows> tiles_of(std::integer_sequence<int, row...>) {
+  return {tile<row + 1, vectors>...};
+}
 
-// c [m, n] = scale * a b, where a is [m, k], or [k, m] and read transposed, b is [k, n], and n is a multiple of 16.
+constexpr std::array<Tile, kRows> kTiles[2] = {tiles_of<1>(std::make_integer_sequence<int, kRows>()),
+                                               tiles_of<2>(std::make_integer_sequence<int, kRows>())};
+
+// c [m, n] = scale * a b, where a is [m, k], or [k, m] and read transposed, b is [k, n], and n is a multiple of kLanes.
 void multiply(Matrix a, bool a_transposed, Matrix b, Matrix c, int64_t m, int64_t n, int64_t k, float scale) {
   const int64_t a_row = a_transposed ? 1 : a.row, a_column = a_transposed ? a.row : 1;
   const int64_t tiles = (m + kRows - 1) / kRows, rows = (m + tiles - 1) / tiles;
@@ -85,8 +93,8 @@ void multiply(Matrix a, bool a_transposed, Matrix b, Matrix c, int64_t m, int64_
     const int64_t here = std::min(rows, m - i);
     for (int64_t j = 0; j < n; j += 2 * kLanes) {
       const int vectors = n - j > kLanes ? 2 : 1;
-      kTiles[vectors - 1][here - 1](a.data + i * a_row, a_row, a_column, b.data + j, b.row, c.data + i * c.row + j, c.row, k,
-                                    scale);
+      const Tile run = kTiles[vectors - 1][here - 1];
+      run(a.data + i * a_row, a_row, a_column, b.data + j, b.row, c.data + i * c.row + j, c.row, k, scale);
     }
   }
 }
@@ -110,15 +118,17 @@ inline void exchange(Lanes& one, Lanes& two, std::integer_sequence<int, lane...>
   one = first;
 }
 
+// Transposes a square block.
 template <int half>
 inline void exchange_all(Lanes* rows) {
   for (int row = 0; row < kLanes; row++) {
     if (!(row & half)) exchange<half>(rows[row], rows[row + half], std::make_integer_sequence<int, kLanes>());
   }
+  if constexpr (half > 1) exchange_all<half / 2>(rows);
 }
 
-// to [features, width] = from [rows, features] transposed, where features and width are multiples of 16; the columns
-// beyond the rows become zero.
+// to [features, width] = from [rows, features] transposed, where features and width are multiples of kLanes; the
+// columns beyond the rows become zero.
 void transpose(Matrix from, int64_t rows, int64_t features, float* to, int64_t width) {
   for (int64_t row = 0; row < width; row += kLanes) {
     for (int64_t feature = 0; feature < features; feature += kLanes) {
@@ -126,10 +136,7 @@ void transpose(Matrix from, int64_t rows, int64_t features, float* to, int64_t w
       for (int64_t i = 0; i < kLanes; i++) {
         block[i] = row + i < rows ? load(from.data + (row + i) * from.row + feature) : Lanes{};
       }
-      exchange_all<8>(block);
-      exchange_all<4>(block);
-      exchange_all<2>(block);
-      exchange_all<1>(block);
+      exchange_all<kLanes / 2>(block);
       for (int64_t i = 0; i < kLanes; i++) put(block[i], to + (feature + i) * width + row);
     }
   }
@@ -137,8 +144,8 @@ void transpose(Matrix from, int64_t rows, int64_t features, float* to, int64_t w
 
 constexpr float kLowest = -3.0e38f;
 
-// Turns the scores [K, width] of 16 queries from the column `start` on into probabilities, all zero for a query that sees
-// no key.
+// Turns the scores [K, width] of kLanes queries from the column `start` on into probabilities, all zero for a query
+// that sees no key.
 void softmax(const Work& work, const bool* seen, float* scores, int64_t start, int64_t width) {
   const int64_t ahead = work.length - work.queries;  // with more keys than queries, the queries are the last ones
   Lanes largest = Lanes{} + kLowest, sum = {};
@@ -165,7 +172,7 @@ void softmax(const Work& work, const bool* seen, float* scores, int64_t start, i
   }
 }
 
-// Turns the gradients [K, width] of 16 queries' probabilities into those of their scores.
+// Turns the gradients [K, width] of kLanes queries' probabilities into those of their scores.
 void softmax_backward(const Work& work, const float* probabilities, float* gradients, int64_t start, int64_t width) {
   Lanes mean = {};
   for (int64_t j = 0; j < work.length; j++) {

@@ -19,7 +19,7 @@ from locant.positions.attention_mask import Mask
 
 # Queries and keys beyond which the gain is small, and the probabilities that are kept are many.
 _LONGEST = 64
-_LANES = 16
+_LANES = 16  # The widest vector of the kernel.
 
 _enabled = False
 
@@ -49,7 +49,7 @@ def serves(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
         return False
     return (
         q.shape[2] > 1
-        and k.shape[2] <= _LONGEST
+        and 0 < k.shape[2] <= _LONGEST
         and q.shape[2] <= _LONGEST
         and q.shape[3] % _LANES == 0
         and q.shape[:2] == k.shape[:2]
