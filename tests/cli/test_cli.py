@@ -146,6 +146,7 @@ def test_evaluate_and_report(trained, corpus, tmp_path, capsys):
     page = (tmp_path / "page.html").read_text()
     assert "<svg" in page
     assert "Translations" in page
+    assert "10 updates" in page  # more than the last row of the training log says
 
 
 def test_lists(capsys):

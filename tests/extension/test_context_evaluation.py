@@ -93,6 +93,7 @@ def test_results_and_progress(evaluated: Any) -> None:
     folder, results, monitor = evaluated
     assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(results))
     assert results["trained_length"] == 64
+    assert "/" not in results["model"]  # its name, not where it lies
     assert len(monitor.plans) == 1
     assert monitor.plans[0][1] == 0
     assert sorted(monitor.done) == monitor.done
