@@ -48,22 +48,35 @@ def _with_gradients(inputs: tuple[Tensor, ...], mask: Mask, outer: Tensor) -> li
     causal=st.booleans(),
     masked=st.booleans(),
     fused=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
     seed=st.integers(0, 2**31),
 )
 def test_it_is_attention(
-    batch: int, heads: int, queries: int, keys: int, features: int, causal: bool, masked: bool, fused: bool, seed: int
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    features: int,
+    causal: bool,
+    masked: bool,
+    fused: bool,
+    dtype: torch.dtype,
+    seed: int,
 ) -> None:
     keys = max(keys, queries) if causal else keys
-    inputs = _inputs(seed, (batch, heads, queries, keys, features), fused=fused)
+    inputs = tuple(x.to(dtype) for x in _inputs(seed, (batch, heads, queries, keys, features), fused=fused))
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, keys + 1, (batch,), generator=generator)
     mask = Mask(causal, Mask.from_lengths(lengths, keys).keys if masked else None)
     assert short_attention.serves(*inputs, mask)
-    outer = torch.randn(inputs[0].shape, generator=generator)
+    outer = torch.randn(inputs[0].shape, generator=generator).to(dtype)
     found = _with_gradients(inputs, mask, outer)
     expected = _with_gradients(tuple(x.double() for x in inputs), mask, outer)
+    # Only what comes out is rounded to bfloat16, which keeps 8 bits.
+    rounding = 2**-8 if dtype == torch.bfloat16 else 0
     for one, right in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.double(), right, atol=2e-6, rtol=2e-5)
+        assert one.dtype == dtype
+        torch.testing.assert_close(one.double(), right, atol=2e-6, rtol=2e-5 + rounding)
 
 
 def test_it_agrees_with_pytorch_to_float32_on_a_training_batch() -> None:
@@ -128,7 +141,8 @@ def test_it_leaves_the_rest_to_pytorch() -> None:
         (inputs, several_texts),
         (narrow, Mask()),
         (long, Mask()),
-        ((q.bfloat16(), k.bfloat16(), v.bfloat16()), Mask()),
+        ((q.double(), k.double(), v.double()), Mask()),
+        ((q.bfloat16(), k, v), Mask()),
         ((q[:, :, :1], k, v), Mask()),
         ((q, k[:, :, :0], v[:, :, :0]), Mask()),
         ((q.mT.contiguous().mT, k, v), Mask()),

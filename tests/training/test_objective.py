@@ -16,8 +16,8 @@ def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run everything with the C++ kernel, and as on machines without a compiler."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "torch":
-            patch.setattr(objective, "_kernel", lambda: None)
-        elif objective._kernel() is None:
+            patch.setattr(objective, "_library", lambda: None)
+        elif objective._library() is None:
             pytest.skip("needs a C++ compiler")
         yield
 
@@ -36,12 +36,12 @@ def test_equals_torch_cross_entropy_with_gradients(batch, length, vocabulary, sm
     hidden = torch.randn(batch, length, 6, dtype=torch.float64).float().requires_grad_()
     weight = torch.randn(vocabulary, 6).requires_grad_()
     labels = torch.randint(0, vocabulary, (batch, length))
-    before = objective._CHUNK_ELEMENTS
-    objective._CHUNK_ELEMENTS = chunk
+    before = objective._CHUNK_BYTES
+    objective._CHUNK_BYTES = chunk
     try:
         loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=smoothing, ignore=0)
     finally:
-        objective._CHUNK_ELEMENTS = before
+        objective._CHUNK_BYTES = before
     (3 * loss).backward()
     found = hidden.grad, weight.grad
 
@@ -71,3 +71,27 @@ def test_all_padding_counts_for_nothing():
     assert loss.item() == 0
     assert not hidden.grad.any()
     assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("chunk", [1, 200, 1 << 20])
+def test_bfloat16_rounds_logits_and_their_gradient_alone(chunk, monkeypatch):
+    monkeypatch.setattr(objective, "_CHUNK_BYTES", chunk)
+    torch.manual_seed(1)
+    hidden = torch.randn(3, 7, 16).bfloat16().requires_grad_()
+    weight = torch.randn(50, 16).requires_grad_()
+    labels = torch.randint(0, 50, (3, 7))
+    loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
+    loss.backward()
+
+    rows, wide = hidden.detach().flatten(0, 1), weight.detach().bfloat16()
+    logits = (rows @ wide.T).double().requires_grad_()
+    options = {"ignore_index": 0, "reduction": "sum"}
+    expected = cross_entropy(logits, labels.flatten(), label_smoothing=0.1, **options)
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(nll.double(), cross_entropy(logits, labels.flatten(), **options), rtol=1e-6, atol=0)
+    expected.backward()
+    gradient = logits.grad.bfloat16().double()
+    # The sums of products are rounded to bfloat16, the weight's once a chunk.
+    assert weight.grad.dtype == torch.float32
+    torch.testing.assert_close(weight.grad.double(), gradient.T @ rows.double(), rtol=2**-7, atol=2**-7)
+    torch.testing.assert_close(hidden.grad.flatten(0, 1).double(), gradient @ wide.double(), rtol=2**-7, atol=2**-7)

@@ -1,10 +1,11 @@
-// Scaled dot-product attention of short texts in float32, for the CPU. A thread takes one head of one text at a time:
-// its scores stay in the caches.
+// Scaled dot-product attention of short texts, for the CPU. A thread takes one head of one text at a time: its scores
+// stay in the caches. Tensors are float32 or bfloat16, arithmetic is float32.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,10 +40,54 @@ struct Matrix {
 
 // A tensor [B, H, L, D]; strides in elements.
 struct Heads {
-  float* data;
+  void* data;
   int64_t b, h, l;
+};
 
-  Matrix at(int64_t batch, int64_t head) const { return {data + batch * b + head * h, l}; }
+// The L rows of one head and text of a tensor with the given elements, as float32: where they lie, or in a space of
+// their own, from which results are written back.
+template <class Element>
+class Head {
+ public:
+  Head(int64_t rows, int64_t features) : rows_(rows), features_(features), space_(kPlain ? 0 : rows * features) {}
+
+  Matrix at(const Heads& x, int64_t batch, int64_t head) {
+    from_ = static_cast<Element*>(x.data) + batch * x.b + head * x.h;
+    row_ = x.l;
+    if constexpr (kPlain) {
+      return {from_, row_};
+    } else {
+      return {space_.data(), features_};
+    }
+  }
+  Matrix read(const Heads& x, int64_t batch, int64_t head) {
+    const Matrix found = at(x, batch, head);
+    if constexpr (!kPlain) {
+      for (int64_t row = 0; row < rows_; row++) {
+        const Element* from = from_ + row * row_;
+        float* to = space_.data() + row * features_;
+#pragma omp simd
+        for (int64_t i = 0; i < features_; i++) to[i] = widen(from[i]);
+      }
+    }
+    return found;
+  }
+  void write() const {
+    if constexpr (!kPlain) {
+      for (int64_t row = 0; row < rows_; row++) {
+        const float* from = space_.data() + row * features_;
+        Element* to = from_ + row * row_;
+#pragma omp simd
+        for (int64_t i = 0; i < features_; i++) store(from[i], to + i);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kPlain = std::is_same_v<Element, float>;
+  int64_t rows_, features_, row_ = 0;
+  Element* from_ = nullptr;
+  std::vector<float> space_;
 };
 
 // What to attend with.
@@ -184,50 +229,74 @@ void softmax_backward(const Work& work, const float* probabilities, float* gradi
   }
 }
 
-}  // namespace
-
 // out = softmax(scale * q k^T) v; leaves the probabilities.
-extern "C" void locant_short_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                       const Heads* out, float scale, int threads) {
-  const int64_t queries = work->queries, length = work->length, features = work->features, width = padded(queries);
+template <class Element>
+void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& out, float scale,
+             int threads) {
+  const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
 #pragma omp parallel num_threads(threads)
   {
     std::vector<float> transposed(features * width);
+    Head<Element> q_head(queries, features), k_head(length, features), v_head(length, features);
+    Head<Element> out_head(queries, features);
 #pragma omp for schedule(static)
-    for (int64_t unit = 0; unit < work->batch * work->heads; unit++) {
-      const int64_t b = unit / work->heads, h = unit % work->heads;
-      float* probabilities = work->probabilities + unit * length * width;
-      transpose(q->at(b, h), queries, features, transposed.data(), width);
-      multiply(k->at(b, h), false, {transposed.data(), width}, {probabilities, width}, length, width, features, scale);
+    for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
+      const int64_t b = unit / work.heads, h = unit % work.heads;
+      float* probabilities = work.probabilities + unit * length * width;
+      transpose(q_head.read(q, b, h), queries, features, transposed.data(), width);
+      multiply(k_head.read(k, b, h), false, {transposed.data(), width}, {probabilities, width}, length, width, features,
+               scale);
       for (int64_t start = 0; start < width; start += kLanes) {
-        softmax(*work, work->keys ? work->keys + b * length : nullptr, probabilities, start, width);
+        softmax(work, work.keys ? work.keys + b * length : nullptr, probabilities, start, width);
       }
-      multiply({probabilities, width}, true, v->at(b, h), out->at(b, h), queries, features, length, 1.0f);
+      multiply({probabilities, width}, true, v_head.read(v, b, h), out_head.at(out, b, h), queries, features, length,
+               1.0f);
+      out_head.write();
     }
   }
 }
 
 // The gradients of q, k and v from that of the output.
-extern "C" void locant_short_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                                const Heads* outer, const Heads* q_out, const Heads* k_out,
-                                                const Heads* v_out, float scale, int threads) {
-  const int64_t queries = work->queries, length = work->length, features = work->features, width = padded(queries);
+template <class Element>
+void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& outer, const Heads& q_out,
+              const Heads& k_out, const Heads& v_out, float scale, int threads) {
+  const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
 #pragma omp parallel num_threads(threads)
   {
     std::vector<float> transposed(features * width), space(length * width);
     const Matrix gradients = {space.data(), width};
+    Head<Element> q_head(queries, features), k_head(length, features), v_head(length, features);
+    Head<Element> outer_head(queries, features), q_result(queries, features), key_result(length, features);
 #pragma omp for schedule(static)
-    for (int64_t unit = 0; unit < work->batch * work->heads; unit++) {
-      const int64_t b = unit / work->heads, h = unit % work->heads;
-      const Matrix probabilities = {work->probabilities + unit * length * width, width}, above = outer->at(b, h);
-      multiply(probabilities, false, above, v_out->at(b, h), length, features, queries, 1.0f);
+    for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
+      const int64_t b = unit / work.heads, h = unit % work.heads;
+      const Matrix probabilities = {work.probabilities + unit * length * width, width};
+      const Matrix above = outer_head.read(outer, b, h);
+      multiply(probabilities, false, above, key_result.at(v_out, b, h), length, features, queries, 1.0f);
+      key_result.write();
       transpose(above, queries, features, transposed.data(), width);
-      multiply(v->at(b, h), false, {transposed.data(), width}, gradients, length, width, features, 1.0f);
+      multiply(v_head.read(v, b, h), false, {transposed.data(), width}, gradients, length, width, features, 1.0f);
       for (int64_t start = 0; start < width; start += kLanes) {
-        softmax_backward(*work, probabilities.data, gradients.data, start, width);
+        softmax_backward(work, probabilities.data, gradients.data, start, width);
       }
-      multiply(gradients, true, k->at(b, h), q_out->at(b, h), queries, features, length, scale);
-      multiply(gradients, false, q->at(b, h), k_out->at(b, h), length, features, queries, scale);
+      multiply(gradients, true, k_head.read(k, b, h), q_result.at(q_out, b, h), queries, features, length, scale);
+      q_result.write();
+      multiply(gradients, false, q_head.read(q, b, h), key_result.at(k_out, b, h), length, features, queries, scale);
+      key_result.write();
     }
   }
+}
+
+}  // namespace
+
+// `small` says whether the elements are bfloat16; else they are float32.
+extern "C" void locant_short_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                       const Heads* out, int small, float scale, int threads) {
+  (small ? forward<BFloat16> : forward<float>)(*work, *q, *k, *v, *out, scale, threads);
+}
+
+extern "C" void locant_short_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                                const Heads* outer, const Heads* q_out, const Heads* k_out,
+                                                const Heads* v_out, int small, float scale, int threads) {
+  (small ? backward<BFloat16> : backward<float>)(*work, *q, *k, *v, *outer, *q_out, *k_out, *v_out, scale, threads);
 }

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from locant.compiler import find_library
 
-# Rows of logits held at a time: enough for full-speed matrix products, few enough to stay near the caches.
-_CHUNK_ELEMENTS = 4_000_000
+# Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
+# near the caches.
+_CHUNK_BYTES = 32 << 20
+_COMPILED = (torch.float32, torch.bfloat16)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -29,23 +31,19 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             sums = hidden.new_zeros(2, dtype=torch.float64)
             grad_hidden = torch.empty_like(hidden) if need_hidden else None
             grad_weight = torch.zeros_like(weight) if need_weight else None
-            size = max(1, _CHUNK_ELEMENTS // vocabulary)
+            size = max(1, _CHUNK_BYTES // (hidden.element_size() * vocabulary))
             for start in range(0, len(labels), size):
                 rows = slice(start, start + size)
                 h = hidden[rows]
                 logits = h @ matrix.T
-                losses, gradient = _cross_entropy(logits.float(), labels[rows], smoothing, trains)
+                losses, gradient = _cross_entropy(logits, labels[rows], smoothing, trains)
                 sums += losses
                 if gradient is None:
                     continue
-                gradient = gradient.to(hidden.dtype)
                 if grad_hidden is not None:
                     torch.mm(gradient, matrix, out=grad_hidden[rows])
                 if grad_weight is not None:
-                    if gradient.dtype == grad_weight.dtype:
-                        grad_weight.addmm_(gradient.T, h)
-                    else:
-                        grad_weight += gradient.T @ h
+                    _add_product(grad_weight, gradient.T, h)
         loss, likelihood = sums.float()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(likelihood)
@@ -64,18 +62,34 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         )
 
 
+def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
+    """Add a matrix product to a total, which may be of higher precision."""
+    if one.dtype == total.dtype:
+        total.addmm_(one, other)
+        return
+    product = one @ other
+    library = _library() if total.device.type == "cpu" and (total.dtype, one.dtype) == _COMPILED else None
+    if library and total.is_contiguous() and product.is_contiguous():
+        # PyTorch would make a copy of the product in the higher precision.
+        library.locant_accumulate(product.data_ptr(), total.data_ptr(), total.numel(), torch.get_num_threads())
+    else:
+        total += product
+
+
 def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: bool) -> tuple[Tensor, Tensor | None]:
     """Return the smoothed loss and the negative log-likelihood ``[2]``, and the gradient ``[R, V]`` of the former.
 
-    The logits ``[R, V]``, float32, are used up: what is returned lies in their place.
+    The logits ``[R, V]``, float32 or bfloat16, are used up: the gradient, of the same dtype, may lie in their place.
     """
-    kernel = _kernel() if logits.device.type == "cpu" else None
-    if kernel:
+    library = _library() if logits.device.type == "cpu" and logits.dtype in _COMPILED else None
+    if library:
         sums = torch.zeros(2, dtype=torch.float64)
         labels = labels.contiguous()
-        threads = torch.get_num_threads()
-        kernel(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, trains, sums.data_ptr(), threads)
+        small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+        places = logits.data_ptr(), small, labels.data_ptr()
+        library.locant_cross_entropy(*places, *logits.shape, smoothing, trains, sums.data_ptr(), threads)
         return sums, logits if trains else None
+    dtype, logits = logits.dtype, logits.float()
     y, vocabulary = labels.unsqueeze(1), logits.shape[1]
     log_probabilities = torch.log_softmax(logits, dim=-1)
     nll = -log_probabilities.gather(1, y).sum(dtype=torch.float64)
@@ -86,20 +100,21 @@ def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: boo
         return torch.stack((loss, nll)), None
     gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
     gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
-    return torch.stack((loss, nll)), gradient
+    return torch.stack((loss, nll)), gradient.to(dtype)
 
 
 @cache
-def _kernel() -> Any:
+def _library() -> Any:
     library = find_library("locant.training", "cross_entropy.cpp")
     if library is None:
         return None
-    address, count = ctypes.c_void_p, ctypes.c_int64
+    address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
     library.locant_cross_entropy.argtypes = [
-        address, address, count, count, ctypes.c_float, ctypes.c_int, address, ctypes.c_int
+        address, number, address, count, count, ctypes.c_float, number, address, number
     ]  # fmt: skip
-    library.locant_cross_entropy.restype = None
-    return library.locant_cross_entropy
+    library.locant_accumulate.argtypes = [address, address, count, number]
+    library.locant_cross_entropy.restype = library.locant_accumulate.restype = None
+    return library
 
 
 def projected_cross_entropy(

@@ -118,6 +118,7 @@ class Stack(nn.Module):
         if schemes[0].per_layer:
             schemes += [self._scheme(config, causal) for _ in range(layers - 1)]
         self.schemes = nn.ModuleList(schemes)
+        self.post_norm = config.norm == "post"
         self.dropout = Dropout(config.dropout)
         # The paper's post-norm layers end in a norm of their own; pre-norm needs one at the end of the stack.
         self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
@@ -131,8 +132,15 @@ class Stack(nn.Module):
         return self.schemes[layer % len(self.schemes)]  # type: ignore[return-value]
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Tell embeddings ``[B, L, E]`` their positions and apply dropout."""
-        return self.dropout(self.scheme(0).embed(x, positions))
+        """Tell embeddings ``[B, L, E]`` their positions and apply dropout.
+
+        Under autocast the result of a post-norm stack is of the lower precision, and with it all that flows along the
+        residual connections: a norm ends every sub-layer, so no rounding adds up. Pre-norm stacks keep sums of all
+        their sub-layers, in float32.
+        """
+        x = self.dropout(self.scheme(0).embed(x, positions))
+        device = x.device.type
+        return x.to(torch.get_autocast_dtype(device)) if self.post_norm and torch.is_autocast_enabled(device) else x
 
 
 class Encoder(Stack):
