@@ -1,4 +1,5 @@
-// What the kernels share: reading and writing float32 and bfloat16, and an exponential function that vectorises.
+// What the kernels share: reading and writing float32 and bfloat16, an exponential function that vectorises, and random
+// numbers.
 
 #pragma once
 
@@ -45,4 +46,21 @@ inline float exponential(float x) {
   float scale;
   std::memcpy(&scale, &bits, sizeof scale);
   return (p * r * r + r + 1.0f) * scale;
+}
+
+constexpr int64_t kRandomBlock = 64;
+
+// The random bytes of a block of 64 elements: the SplitMix64 generator (Steele et al. 2014), whose i-th number follows
+// from the seed and i alone.
+inline void random_block(uint64_t seed, int64_t block, uint8_t* bytes) {
+  uint64_t words[kRandomBlock / 8];
+  const uint64_t first = static_cast<uint64_t>(block) * (kRandomBlock / 8) + 1;
+#pragma omp simd
+  for (int64_t w = 0; w < kRandomBlock / 8; w++) {
+    uint64_t state = seed + (first + w) * 0x9e3779b97f4a7c15ull;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
+    words[w] = state ^ (state >> 31);
+  }
+  std::memcpy(bytes, words, sizeof words);
 }

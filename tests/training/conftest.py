@@ -58,6 +58,7 @@ def recipe_data(corpus: Path) -> dict:
             "validation_sentences": 8,
             "log_every": 1,
             "device": "cpu",
+            "precision": "float32",  # the same on every machine
         },
         "decoding": {"beam": 2},
     }

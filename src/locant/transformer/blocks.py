@@ -12,6 +12,7 @@ from locant.transformer.attention import CrossAttention, SelfAttention
 from locant.transformer.cache import DecoderCache, KeyValueCache
 from locant.transformer.config import TransformerConfig
 from locant.transformer.dropout import Dropout
+from locant.transformer.layer_norm import add_and_norm, layer_norm
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": nn.functional.relu,
@@ -64,8 +65,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
         if self.pre:
-            return self.dropout(sublayer(self.norm(x)), x)
-        return self.norm(self.dropout(sublayer(x), x))
+            return self.dropout(sublayer(layer_norm(x, self.norm)), x)
+        return add_and_norm(sublayer(x), x, self.dropout, self.norm)
 
 
 class EncoderLayer(nn.Module):

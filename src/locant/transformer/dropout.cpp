@@ -1,37 +1,23 @@
 // Dropout whose random numbers are made where they are used, so that no mask is written or read.
 //
-// Whether an element is kept follows from a seed and its index: byte i % 8 of the (i / 8)-th number of the SplitMix64
-// generator (Steele et al. 2014) decides. The backward pass makes the same numbers again.
+// Whether an element is kept follows from a seed and its index. The backward pass makes the same numbers again.
 
 #include <cstdint>
-#include <cstring>
 
 #include "elements.h"
 
 namespace {
 
-constexpr int64_t kBlock = 64;
-
-inline uint64_t mixed(uint64_t state) {
-  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
-  state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
-  return state ^ (state >> 31);
-}
-
 // out = added + dropout(x), where `added` may be null; in float32, whatever the elements are.
 template <bool adds, class X, class Added, class Out>
 void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict out, int64_t size, uint64_t seed,
            int dropped, float scale, int threads) {
-  const int64_t blocks = (size + kBlock - 1) / kBlock;
+  const int64_t blocks = (size + kRandomBlock - 1) / kRandomBlock;
 #pragma omp parallel for schedule(static) num_threads(threads) if (size > 32768)
   for (int64_t block = 0; block < blocks; block++) {
-    uint64_t words[kBlock / 8];
-    const uint64_t first = static_cast<uint64_t>(block) * (kBlock / 8) + 1;
-#pragma omp simd
-    for (int64_t w = 0; w < kBlock / 8; w++) words[w] = mixed(seed + (first + w) * 0x9e3779b97f4a7c15ull);
-    uint8_t bytes[kBlock];
-    std::memcpy(bytes, words, sizeof bytes);
-    const int64_t start = block * kBlock, count = size - start < kBlock ? size - start : kBlock;
+    uint8_t bytes[kRandomBlock];
+    random_block(seed, block, bytes);
+    const int64_t start = block * kRandomBlock, count = size - start < kRandomBlock ? size - start : kRandomBlock;
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) {
       const float kept = bytes[i] >= dropped ? widen(x[start + i]) * scale : 0.0f;

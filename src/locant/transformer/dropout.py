@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from locant.compiler import find_library
 
+CHANCES = 256  # A random byte decides for an element.
 # What the C++ kernel reads and writes.
 _COMPILED = (torch.float32, torch.bfloat16)
 
@@ -42,12 +43,17 @@ class Dropout(nn.Module):
             x = nn.functional.dropout(x, self.p)
         return x if residual is None else residual + x
 
+    @property
+    def dropped(self) -> int:
+        """How many of 256 elements are dropped on CPU; 0 where ``p`` is 0."""
+        return min(CHANCES - 1, max(1, round(self.p * CHANCES))) if self.p > 0 else 0
+
     def extra_repr(self) -> str:
         """Show the probability."""
         return f"p={self.p}"
 
     def _on_cpu(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        dropped = min(255, max(1, round(self.p * 256)))
+        dropped = self.dropped
         both = (x,) if residual is None else (x, residual)
         if all(part.dtype in _COMPILED for part in both) and not torch.compiler.is_compiling() and _kernel():
             return _CompiledDropout.apply(x, residual, dropped)  # type: ignore[no-untyped-call]
@@ -55,10 +61,15 @@ class Dropout(nn.Module):
         return x if residual is None else residual + x
 
 
+def new_seed() -> int:
+    """Draw a seed of 64 bits for the kernels from PyTorch's generator of the CPU."""
+    return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None)) & (2**64 - 1)
+
+
 class _CompiledDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, dropped: int) -> Tensor:
-        ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+        ctx.seed = new_seed()
         ctx.dropped, ctx.dtypes = dropped, (x.dtype, None if residual is None else residual.dtype)
         dtype = x.dtype if residual is None else torch.promote_types(x.dtype, residual.dtype)
         return _dropped(x, residual, dtype, ctx.seed, dropped)
@@ -81,9 +92,9 @@ def _dropped(x: Tensor, residual: Tensor | None, dtype: torch.dtype, seed: int, 
         out.data_ptr(),
         *small,
         x.numel(),
-        seed & (2**64 - 1),
+        seed,
         dropped,
-        256 / (256 - dropped),
+        CHANCES / (CHANCES - dropped),
         torch.get_num_threads(),
     )
     return out
@@ -109,7 +120,7 @@ class _ByteMaskDropout(torch.autograd.Function):
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         keep = (words.view(torch.uint8)[: x.numel()] >= dropped).view(x.shape)
         ctx.save_for_backward(keep)
-        ctx.scale = 256 / (256 - dropped)
+        ctx.scale = CHANCES / (CHANCES - dropped)
         return torch.ops.aten.native_dropout_backward(x, keep, ctx.scale)
 
     @staticmethod
