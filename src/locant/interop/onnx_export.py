@@ -31,7 +31,7 @@ _LARGEST = 2_000_000_000
 """Bytes of one file: protocol buffers end at 2 GiB."""
 
 _USE = """pip install onnxruntime sentencepiece numpy
-python translate.py "..."
+python translate.py {options}"..."
 ```
 
 `translate.py` shows how to use the graphs; from Python:
@@ -41,7 +41,7 @@ from pathlib import Path
 
 from translate import OnnxTranslator
 
-OnnxTranslator(Path("FOLDER")).translate("...")"""
+OnnxTranslator(Path("FOLDER"){arguments}).translate("...")"""
 
 
 def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
@@ -70,25 +70,27 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
-    if found.tokenizers.languages:
-        raise ConfigError("Models for several languages cannot be exported to ONNX yet. Export it to ctranslate2.")
     size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     if size > _LARGEST:
         raise ConfigError(f"The weights take {size / 1e9:.1f} GB, but an ONNX file can hold 2 GB. Use a smaller model.")
-    rows = longest_sequence(found.decoding)
+    rows = longest_sequence(found.decoding, found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model, rows)
+    config = _config(found, model.config, rows)
+    told = sorted({*config["source_prefix"], *config["target_prefix"]})
+    options = "".join(f"--{side}-language CODE " for side in told)
+    arguments = "".join(f', {side}_language="CODE"' for side in told)
     with replacing_folder(folder) as temporary:
         for name, (graph, inputs, axes, input_names, output_names) in graphs.items():
             path = temporary / f"{name}_model.onnx"
             _write(path, graph, inputs, axes, input_names, output_names)
         write_sentencepiece(temporary, found.tokenizers)
-        write_json(temporary / "config.json", _config(found, model.config, rows))
+        write_json(temporary / "config.json", config)
         example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
         (temporary / "translate.py").write_bytes(example)
-        write_card(temporary, run, _USE)
+        write_card(temporary, run, _USE.format(options=options, arguments=arguments))
     return [
-        f'Try it with onnxruntime alone: python {folder / "translate.py"} "..."',
+        f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
         f"Positions are tables of {rows} tokens, the longest source or translation.",
         "Padding and begin mark have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
@@ -175,20 +177,25 @@ def _quiet() -> Iterator[None]:
 
 
 def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[str, Any]:
-    decoding = found.decoding
+    decoding, languages = found.decoding, found.tokenizers.languages
+    before, after = languages.places if languages else ((), ())
     return {
         "model_type": "locant",
         "locant_version": __version__,
         "source_language": found.source_language,
         "target_language": found.target_language,
+        # Whose language's id stands before the pieces of a source, and after the id that the decoder reads first.
+        "source_prefix": list(before),
+        "target_prefix": list(after),
+        "language_ids": languages.ids if languages else {},
         "lowercase": found.tokenizers.source.lowercase,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
+        "decoder_start_token_id": languages.decoder_start if languages else BOS,
         "suppress_tokens": [PAD, BOS],
         "max_positions": rows,
-        "max_source_length": min(decoding.max_source_length, rows - 1),
+        "max_source_length": min(decoding.max_source_length, rows - len(before) - 1),
         "max_length_ratio": decoding.max_length_ratio,
         "max_length_extra": decoding.max_length_extra,
         "source_vocab_size": config.source_vocab_size,
