@@ -175,7 +175,7 @@ def test_mistakes_with_the_example_are_plain_messages(exported):
     done = run_example(folder, "--target-language", "de", "kalo")
     assert done.returncode == 2
     assert "error: The model cannot be told its target language." in done.stderr
-    done = run_example(folder, "ka", "zap " * 600)
+    done = run_example(folder, "ka", "zap " * 1100)
     assert (done.returncode, done.stdout.count("\n")) == (1, 1)
     assert "error: At most 1024 tokens can be translated; got " in done.stderr
 
@@ -208,11 +208,4 @@ def test_biases_that_are_relative_only_in_short_texts_are_refused(joint, tmp_pat
     translator = Translator(build(joint, position="fire"), joint)  # relative up to about 512 tokens
     translator.save_pretrained(tmp_path / "run")
     with pytest.raises(ConfigError, match="more than the relative position"):
-        export_onnx(tmp_path / "run", tmp_path / "other")
-
-
-def test_a_model_beyond_the_size_of_a_file_is_refused(joint, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 1000)
-    Translator(build(joint), joint).save_pretrained(tmp_path / "run")
-    with pytest.raises(ConfigError, match="2 GB"):
         export_onnx(tmp_path / "run", tmp_path / "other")

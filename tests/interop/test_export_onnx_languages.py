@@ -4,15 +4,17 @@ import json
 
 import pytest
 import torch
-from small_models import padded
+from small_models import build, padded
 from test_export_onnx import check_logits, run_example
 from test_import_marian import files_of, group_folder
 from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
 
-from locant.decoding import Translator
+from locant.decoding import DecodingSettings, Translator
+from locant.errors import DataError
 from locant.interop import export_onnx, import_model
 from locant.interop.onnx_example import OnnxTranslator
-from locant.text.tokenizer import EOS
+from locant.text.languages import LanguageTokens
+from locant.text.tokenizer import EOS, TokenizerPair
 
 M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
 
@@ -98,6 +100,7 @@ def test_config_says_where_the_languages_stand(exported):
     config = json.loads((folder / "config.json").read_text())
     ids = config["language_ids"]
     assert ids == translator.tokenizers.languages.ids
+    assert config["max_source_length"] == 62  # of 64 positions, its language and its end mark taken away
     for source, target in choices:
         translator.choose_languages(source, target)
         named = {"source": source, "target": target}
@@ -121,3 +124,30 @@ def test_wrong_languages_are_plain_messages(exported):
         assert (done.returncode, done.stdout) == (2, "")
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(joint, tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 20_000)
+    languages = LanguageTokens(layout="fairseq", ids={"a": 5, "b": 6})
+    tokenizers = TokenizerPair(joint.source, joint.source, languages)
+    model = build(
+        tokenizers, encoder_layers=1, decoder_layers=1, position="learned", position_options={"max_positions": 12}
+    )
+    translator = Translator(model, tokenizers, DecodingSettings(beam=1), source_language="a", target_language="b")
+    translator.save_pretrained(tmp_path / "run")
+    notes = export_onnx(tmp_path / "run", tmp_path / "onnx")
+    assert "files that end in .onnx.data" in notes[-1]
+    assert len(list(tmp_path.glob("onnx/*.onnx.data"))) == 3
+
+    onnx = OnnxTranslator(tmp_path / "onnx")  # The languages are those of the saved model.
+    ids = [joint.source.encode([" ".join(["ka"] * count)])[0][:10] for count in range(1, 11)]
+    expected = dict(translator._hypotheses(ids, translator.settings))
+    found = [onnx.search(row) for row in ids]
+    assert found == [expected[index][0].tokens for index in range(len(ids))]
+    assert max(map(len, [*ids, *found])) == 11
+    assert len(ids[-1]) == 10
+    longer = joint.source.decode([[*ids[-1], *ids[0]]])[0]
+    with pytest.raises(DataError, match="has 11 tokens, but at most 10"):
+        translator.translate(longer)
+    with pytest.raises(ValueError, match="At most 10 tokens can be translated; got 11"):
+        onnx.translate(longer)

@@ -12,7 +12,7 @@ from test_import_m2m100 import m2m100_folder
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
 from locant.cli import main
-from locant.decoding import Translator, introspect, token_pair
+from locant.decoding import DecodingSettings, Translator, introspect, token_pair
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import import_model, load_translator
 from locant.text.tokenizer import EOS
@@ -208,6 +208,19 @@ def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):
     assert again.translate("kalo mir") == translator.translate("kalo mir")
     again.choose_languages(None, "de")
     assert (again.source_language, again.target_language) == ("en", "de")
+
+
+def test_the_longest_source_has_room_for_its_language(imported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = Translator.from_pretrained(imported, device="cpu")
+    settings = DecodingSettings(beam=1, max_length_extra=0, max_source_length=10)
+    languages = {"source_language": "en", "target_language": "fr"}
+    translator = Translator(found.model, found.tokenizers, settings, **languages)
+    translator.save_pretrained(tmp_path / "run")
+    other, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    text = " ".join(["ka"] * 5)
+    assert len(found.tokenizers.source.encode([text])[0]) == 10
+    assert other.translate(text) == translator.translate(text)
 
 
 def test_attention_is_that_of_the_tokens_the_model_reads(imported):

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from locant.decoding import ModelFolder, load_model_folder
-from locant.errors import ConfigError, MissingExtraError
+from locant.errors import MissingExtraError
 from locant.files import replacing_folder, write_json
 from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
@@ -28,7 +28,7 @@ from locant.transformer import Transformer, TransformerConfig, require_transform
 from locant.version import __version__
 
 _LARGEST = 2_000_000_000
-"""Bytes of one file: protocol buffers end at 2 GiB."""
+"""Bytes of a graph that holds its own weights: protocol buffers end at 2 GiB. Larger weights are in a second file."""
 
 _USE = """pip install onnxruntime sentencepiece numpy
 python translate.py {options}"..."
@@ -57,7 +57,7 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         Sentences about what a user should know.
 
     Raises:
-        ConfigError: The positions of the model cannot be written as tables, or it is too large; the message says why.
+        ConfigError: The positions of the model cannot be written as tables; the message says why.
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: A package is not installed.
     """
@@ -70,9 +70,6 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
-    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    if size > _LARGEST:
-        raise ConfigError(f"The weights take {size / 1e9:.1f} GB, but an ONNX file can hold 2 GB. Use a smaller model.")
     rows = longest_sequence(found.decoding, found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model, rows)
@@ -89,11 +86,14 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
         (temporary / "translate.py").write_bytes(example)
         write_card(temporary, run, _USE.format(options=options, arguments=arguments))
-    return [
+    notes = [
         f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
         f"Positions are tables of {rows} tokens, the longest source or translation.",
         "Padding and begin mark have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
+    if any(_size(graph) > _LARGEST for graph, *_ in graphs.values()):
+        notes.append("An ONNX file holds 2 GB: larger weights are in files that end in .onnx.data. Keep them together.")
+    return notes
 
 
 _Graph = tuple[nn.Module, tuple[Any, ...], tuple[Any, ...], list[str], list[str]]
@@ -159,7 +159,12 @@ def _write(
             verbose=False,
         )
         assert program is not None
-        program.save(str(path), external_data=False)
+        program.save(str(path), external_data=_size(graph) > _LARGEST)
+
+
+def _size(graph: nn.Module) -> int:
+    """Return the bytes of a graph's weights and tables."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*graph.parameters(), *graph.buffers()))
 
 
 @contextmanager
