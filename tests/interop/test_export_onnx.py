@@ -81,6 +81,49 @@ class Session:
         return dict(zip(self.outputs, self.session.run(None, inputs), strict=True))
 
 
+def check_logits(
+    folder: Path,
+    model: Transformer,
+    source: torch.Tensor,
+    lengths: torch.Tensor,
+    target: torch.Tensor,
+    parts: tuple[int, ...],
+) -> None:
+    """Compare logits with the model's: in one pass, and in parts of so many target tokens with the cache."""
+    encoder, decoder, cached = (
+        Session(folder / f"{name}_model.onnx") for name in ("encoder", "decoder", "decoder_with_past")
+    )
+    with torch.no_grad():
+        expected = model(source, lengths, target).numpy()
+    mask = (torch.arange(source.shape[1]) < lengths[:, None]).long().numpy()
+    state = encoder(input_ids=source.numpy(), attention_mask=mask)
+    state["encoder_hidden_states"] = state.pop("last_hidden_state")
+    given = {"encoder_attention_mask": mask}
+    whole = decoder(input_ids=target.numpy(), **given, **state)["logits"]
+    np.testing.assert_allclose(whole, expected, atol=1e-4)
+
+    logits, graph = [], decoder
+    for new in target.split(parts, dim=1):
+        found = graph(input_ids=new.numpy(), **given, **state)
+        logits.append(found.pop("logits"))
+        state |= {name.replace("present", "past_key_values"): value for name, value in found.items()}
+        state.pop("encoder_hidden_states", None)
+        graph = cached
+    np.testing.assert_allclose(np.concatenate(logits, axis=1), expected, atol=1e-4)
+    assert expected.std() > 0.1
+
+
+def run_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the example of a folder where neither Locant nor torch can be imported."""
+    alone = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(['torch', 'locant', 'transformers'])); "
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", alone, str(folder / "translate.py"), *arguments]
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
+
+
 @pytest.fixture(scope="module", params=EXPORTED)
 def exported(request, joint, separate, tmp_path_factory):
     """A model with sharp enough choices, its translator and its folder."""
@@ -97,38 +140,10 @@ def exported(request, joint, separate, tmp_path_factory):
 
 def test_logits_are_equal_in_one_pass_and_with_the_cache(exported):
     translator, folder = exported
-    encoder, decoder, cached = (
-        Session(folder / f"{name}_model.onnx") for name in ("encoder", "decoder", "decoder_with_past")
-    )
-    source, lengths, mask, target = batch(translator.model)
-    with torch.no_grad():
-        expected = translator.model(source, lengths, target).numpy()
-    memory = encoder(input_ids=source.numpy(), attention_mask=mask.numpy())["last_hidden_state"]
-    given = {"encoder_attention_mask": mask.numpy()}
-    whole = decoder(input_ids=target.numpy(), encoder_hidden_states=memory, **given)
-    np.testing.assert_allclose(whole["logits"], expected, atol=1e-4)
-
-    first = decoder(input_ids=target[:, :1].numpy(), encoder_hidden_states=memory, **given)
-    state = {name.replace("present", "past_key_values"): value for name, value in first.items() if name != "logits"}
-    logits, read = [first["logits"]], 1
-    for new in (1, 3, 1):  # one token at a time, and several
-        found = cached(input_ids=target[:, read : read + new].numpy(), **given, **state)
-        logits.append(found.pop("logits"))
-        state |= {name.replace("present", "past_key_values"): value for name, value in found.items()}
-        read += new
-    assert read == target.shape[1]
-    np.testing.assert_allclose(np.concatenate(logits, axis=1), expected, atol=1e-4)
-    assert expected.std() > 0.1
-
+    source, lengths, _, target = batch(translator.model)
+    check_logits(folder, translator.model, source, lengths, target, (1, 1, 3, 1))
     # A single sentence of a single token: free axes must not have become constants.
-    one = torch.tensor([[EOS]])
-    memory = encoder(input_ids=one.numpy(), attention_mask=np.ones((1, 1), np.int64))["last_hidden_state"]
-    found = decoder(
-        input_ids=np.array([[BOS]]), encoder_hidden_states=memory, encoder_attention_mask=np.ones((1, 1), np.int64)
-    )
-    with torch.no_grad():
-        expected = translator.model(one, torch.tensor([1]), torch.tensor([[BOS]])).numpy()
-    np.testing.assert_allclose(found["logits"], expected, atol=1e-4)
+    check_logits(folder, translator.model, torch.tensor([[EOS]]), torch.tensor([1]), torch.tensor([[BOS]]), (1,))
 
 
 def test_files_are_valid_and_named_as_optimum_names_them(exported):
@@ -151,15 +166,18 @@ def test_files_are_valid_and_named_as_optimum_names_them(exported):
 
 def test_the_example_translates_greedily_with_onnxruntime_alone(exported):
     translator, folder = exported
-    # Locant and torch cannot be imported there.
-    alone = (
-        "import runpy, sys; sys.modules.update(dict.fromkeys(['torch', 'locant', 'transformers'])); "
-        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    command = [sys.executable, "-c", alone, str(folder / "translate.py"), *SENTENCES, " "]
-    environment = {**os.environ, "PYTHONUTF8": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8", env=environment)
-    assert done.stdout.splitlines() == [*translator.translate(SENTENCES), ""]
+    done = run_example(folder, *SENTENCES, " ")
+    assert done.stdout.splitlines() == [*translator.translate(SENTENCES), ""], done.stderr
+
+
+def test_mistakes_with_the_example_are_plain_messages(exported):
+    _, folder = exported
+    done = run_example(folder, "--target-language", "de", "kalo")
+    assert done.returncode == 2
+    assert "error: The model cannot be told its target language." in done.stderr
+    done = run_example(folder, "ka", "zap " * 1100)
+    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+    assert "error: At most 1024 tokens can be translated; got " in done.stderr
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -190,11 +208,4 @@ def test_biases_that_are_relative_only_in_short_texts_are_refused(joint, tmp_pat
     translator = Translator(build(joint, position="fire"), joint)  # relative up to about 512 tokens
     translator.save_pretrained(tmp_path / "run")
     with pytest.raises(ConfigError, match="more than the relative position"):
-        export_onnx(tmp_path / "run", tmp_path / "other")
-
-
-def test_a_model_beyond_the_size_of_a_file_is_refused(joint, tmp_path, monkeypatch):
-    monkeypatch.setattr("locant.interop.onnx_export._LARGEST", 1000)
-    Translator(build(joint), joint).save_pretrained(tmp_path / "run")
-    with pytest.raises(ConfigError, match="2 GB"):
         export_onnx(tmp_path / "run", tmp_path / "other")

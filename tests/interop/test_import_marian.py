@@ -35,10 +35,9 @@ def sentencepiece_model(texts: list[str], algorithm: str) -> bytes:
     return model.getvalue()
 
 
-@pytest.fixture(scope="module", params=["unigram", "bpe"])
-def tokenizer_files(request, pairs) -> dict[str, bytes]:
+def files_of(pairs: list[tuple[str, str]], algorithm: str) -> dict[str, bytes]:
     """The tokenizer files of a folder; vocab.json has an order of its own, and no row for two of the pieces."""
-    models = [sentencepiece_model([pair[side] for pair in pairs], request.param) for side in (0, 1)]
+    models = [sentencepiece_model([pair[side] for pair in pairs], algorithm) for side in (0, 1)]
     pieces = dict.fromkeys(
         processor.id_to_piece(index)
         for processor in (sentencepiece.SentencePieceProcessor(model_proto=model) for model in models)
@@ -48,6 +47,11 @@ def tokenizer_files(request, pairs) -> dict[str, bytes]:
     rows = ["</s>", "<unk>", *(piece for piece in shuffled if piece not in ("▁ka", "lo")), "<pad>"]
     vocab = {piece: row for row, piece in enumerate(rows)}
     return {"source.spm": models[0], "target.spm": models[1], "vocab.json": json.dumps(vocab).encode()}
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer_files(request, pairs) -> dict[str, bytes]:
+    return files_of(pairs, request.param)
 
 
 def marian_folder(
@@ -189,17 +193,21 @@ def test_what_locant_cannot_express_is_refused(changes, reason, tokenizer_files,
     assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture
-def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
-    """A model that is told the target language before the source, as OPUS-MT's for groups of languages are."""
-    vocab = json.loads(tokenizer_files["vocab.json"])
+def group_folder(folder: Path, files: dict[str, bytes], **changes: object) -> MarianMTModel:
+    """Write a model that is told the target language before the source, as OPUS-MT's for groups of languages are."""
+    vocab = json.loads(files["vocab.json"])
     pad = vocab.pop("<pad>")
     rows = [*vocab, ">>fra<<", ">>cmn_Hans<<", "<pad>"]
     assert pad == len(vocab)
-    files = tokenizer_files | {"vocab.json": json.dumps({piece: row for row, piece in enumerate(rows)}).encode()}
-    model = marian_folder(tmp_path / "marian", files, tie_word_embeddings=False)
-    about = {"source_lang": "eng", "target_lang": "mul"}
-    (tmp_path / "marian" / "tokenizer_config.json").write_text(json.dumps(about))
+    files = files | {"vocab.json": json.dumps({piece: row for row, piece in enumerate(rows)}).encode()}
+    model = marian_folder(folder, files, **changes)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "mul"}))
+    return model
+
+
+@pytest.fixture
+def several(tokenizer_files, tmp_path) -> tuple[MarianMTModel, MarianTokenizer]:
+    model = group_folder(tmp_path / "marian", tokenizer_files, tie_word_embeddings=False)
     paths = [str(tmp_path / "marian" / name) for name in ("source.spm", "target.spm", "vocab.json")]
     return model, MarianTokenizer(*paths)
 

@@ -12,9 +12,9 @@ from test_import_m2m100 import m2m100_folder
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
 from locant.cli import main
-from locant.decoding import Translator, introspect, token_pair
+from locant.decoding import DecodingSettings, Translator, introspect, token_pair
 from locant.errors import CheckpointError, ConfigError
-from locant.interop import export_onnx, import_model, load_translator
+from locant.interop import import_model, load_translator
 from locant.text.tokenizer import EOS
 
 SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
@@ -33,13 +33,13 @@ def spm_file(folder: Path, pairs: list[tuple[str, str]]) -> sentencepiece.Senten
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
-def seldom_ending(folder: Path, size: int, *, end: float) -> M2M100ForConditionalGeneration:
+def seldom_ending(folder: Path, size: int, *, end: float, **changes: object) -> M2M100ForConditionalGeneration:
     """Write a random model whose end mark has the same logit ``end`` after every text.
 
     What the last layer norm writes is ``h = g * n + beta`` with a mean of ``n`` of 0, so that ``w = end * (1 / g) / s``
     with ``s = sum(beta / g)`` gives ``w . h = end`` for all of it.
     """
-    m2m100_folder(folder, vocab_size=size, tie_word_embeddings=False)
+    m2m100_folder(folder, vocab_size=size, tie_word_embeddings=False, **changes)
     model = M2M100ForConditionalGeneration.from_pretrained(folder)
     norm = model.model.decoder.layer_norm
     with torch.no_grad():
@@ -210,6 +210,19 @@ def test_chosen_languages_are_kept_with_a_saved_model(imported, tmp_path):
     assert (again.source_language, again.target_language) == ("en", "de")
 
 
+def test_the_longest_source_has_room_for_its_language(imported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = Translator.from_pretrained(imported, device="cpu")
+    settings = DecodingSettings(beam=1, max_length_extra=0, max_source_length=10)
+    languages = {"source_language": "en", "target_language": "fr"}
+    translator = Translator(found.model, found.tokenizers, settings, **languages)
+    translator.save_pretrained(tmp_path / "run")
+    other, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    text = " ".join(["ka"] * 5)
+    assert len(found.tokenizers.source.encode([text])[0]) == 10
+    assert other.translate(text) == translator.translate(text)
+
+
 def test_attention_is_that_of_the_tokens_the_model_reads(imported):
     translator = Translator.from_pretrained(imported, device="cpu")
     translator.choose_languages("en", "fr")
@@ -245,8 +258,3 @@ def test_what_cannot_be_imported_is_named(pairs, tmp_path):
     with pytest.raises(CheckpointError, match=r"lacks sentencepiece\.bpe\.model"):
         import_model(folder, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_onnx_is_refused(imported, tmp_path):
-    with pytest.raises(ConfigError, match="several languages cannot be exported to ONNX"):
-        export_onnx(imported, tmp_path / "onnx")

@@ -77,12 +77,12 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to CTranslate2")
-    spec = transformer_spec(model, longest_sequence(found.decoding), specs)
+    languages = found.tokenizers.languages
+    spec = transformer_spec(model, longest_sequence(found.decoding, languages), specs)
     spec.register_source_vocabulary(_pieces(found.tokenizers.source))
     spec.register_target_vocabulary(_pieces(found.tokenizers.target))
     names = {index: found.tokenizers.target.piece(index) for index in (UNK, BOS, EOS)}
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[UNK], names[BOS], names[EOS]
-    languages = found.tokenizers.languages
     spec.config.decoder_start_token = names[languages.decoder_start if languages else BOS]
     spec.config.add_source_eos = True
     spec.validate()

@@ -8,6 +8,7 @@ from locant.decoding import DecodingSettings
 from locant.decoding.model_card import CARD, model_card
 from locant.errors import CheckpointError
 from locant.files import write_text
+from locant.text.languages import LanguageTokens
 from locant.text.tokenizer import TokenizerPair
 
 
@@ -17,9 +18,11 @@ def require_new_folder(folder: Path) -> None:
         raise CheckpointError(f"{folder} already exists and is not empty. Name a new folder.")
 
 
-def longest_sequence(decoding: DecodingSettings) -> int:
-    """Return the positions of the longest source or target, end mark or begin mark included."""
-    return 1 + max(decoding.max_source_length, decoding.max_target_length(decoding.max_source_length))
+def longest_sequence(decoding: DecodingSettings, languages: LanguageTokens | None = None) -> int:
+    """Return the positions of the longest source or target: its tokens, its end mark or begin mark, its languages."""
+    before, after = languages.places if languages else ((), ())
+    longest_target = decoding.max_target_length(decoding.max_source_length)
+    return 1 + max(len(before) + decoding.max_source_length, len(after) + longest_target)
 
 
 def write_sentencepiece(folder: Path, tokenizers: TokenizerPair) -> None:

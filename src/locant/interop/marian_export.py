@@ -55,7 +55,8 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     model = require_transformer(found.model, "Export to Hugging Face's Marian")
     if found.tokenizers.languages:
         raise ConfigError(
-            "Models for several languages cannot be exported to Hugging Face's Marian. Export it to ctranslate2."
+            "Models for several languages cannot be exported to Hugging Face's Marian. Export it to ctranslate2 or to "
+            "onnx."
         )
     config = model.config
     scheme = _require_marian(config, model.encoder.scheme(0))

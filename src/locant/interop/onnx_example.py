@@ -1,14 +1,20 @@
 """Translates with the ONNX files beside it, greedily; needs onnxruntime, sentencepiece and numpy alone.
 
 python translate.py "Two dogs play." "A man is riding a horse."
+
+A model for several languages is told which, in its own codes (language_ids in config.json):
+
+python translate.py --source-language en --target-language fr "Two dogs play."
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
 import unicodedata
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +24,22 @@ import sentencepiece
 
 
 class OnnxTranslator:
-    """The three graphs of a folder, and its tokenizers."""
+    """The three graphs of a folder, and its tokenizers.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The folder.
+        source_language: What a model for several languages translates from; by default that of ``config.json``.
+        target_language: What it translates into; likewise.
+
+    Raises:
+        ValueError: As for :meth:`choose_languages`.
+    """
+
+    def __init__(self, folder: Path, source_language: str | None = None, target_language: str | None = None) -> None:
         self.config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.languages = {side: self.config[f"{side}_language"] for side in ("source", "target")}
+        # Before the graphs, which take long to load.
+        self.choose_languages(source_language, target_language)
         self.source, self.target = (
             sentencepiece.SentencePieceProcessor(model_proto=(folder / f"{side}.spm").read_bytes())
             for side in ("source", "target")
@@ -31,25 +49,70 @@ class OnnxTranslator:
             for name in ("encoder", "decoder", "decoder_with_past")
         )
 
+    def choose_languages(self, source: str | None, target: str | None) -> None:
+        """Tell a model for several languages between which ones it translates from now on.
+
+        Args:
+            source: Code of the source language; ``None`` leaves it as it is.
+            target: Code of the target language; ``None`` leaves it as it is.
+
+        Raises:
+            ValueError: A language is missing or unknown, or the model cannot be told it.
+        """
+        before, after = self.config["source_prefix"], self.config["target_prefix"]
+        chosen = dict(self.languages)
+        for side, language in (("source", source), ("target", target)):
+            if language and side not in before + after:
+                raise ValueError(f"The model cannot be told its {side} language. Leave the {side} language out.")
+            chosen[side] = language or chosen[side]
+        # What the encoder reads before the pieces of a source, and the decoder before it writes.
+        self.before_source = [self._language_id(side, chosen[side]) for side in before]
+        language_ids = [self._language_id(side, chosen[side]) for side in after]
+        self.before_target = [self.config["decoder_start_token_id"], *language_ids]
+        self.languages = chosen
+
+    def _language_id(self, side: str, language: str | None) -> int:
+        ids: dict[str, int] = self.config["language_ids"]
+        if language is None:
+            raise ValueError(
+                f"The model translates between several languages and must be told the {side} language "
+                f"(--{side}-language, {side}_language). Known: {', '.join(ids)}."
+            )
+        if language not in ids:
+            nearest = sorted(ids, key=lambda code: -SequenceMatcher(None, language, code).ratio())
+            raise ValueError(f"The model has no language '{language}'. Known, nearest first: {', '.join(nearest)}.")
+        return ids[language]
+
     def translate(self, text: str) -> str:
-        """Translate a sentence by taking the most probable token at every step."""
-        config = self.config
-        cased = text.lower() if config["lowercase"] else text
+        """Translate a sentence by taking the most probable token at every step.
+
+        Raises:
+            ValueError: The sentence is too long.
+        """
+        cased = text.lower() if self.config["lowercase"] else text
         plain = " ".join(unicodedata.normalize("NFC", cased).replace("\0", " ").split())
         ids = self.source.encode(plain)
-        if not ids:
-            return ""
+        return str(self.target.decode(self.search(ids))) if ids else ""
+
+    def search(self, ids: list[int]) -> list[int]:
+        """Return the ids of the translation of a sentence's ids, both without marks and languages.
+
+        Raises:
+            ValueError: The sentence is too long.
+        """
+        config = self.config
         if len(ids) > config["max_source_length"]:
             raise ValueError(f"At most {config['max_source_length']} tokens can be translated; got {len(ids)}.")
-        mask = np.ones((1, len(ids) + 1), dtype=np.int64)
-        (memory,) = self.encoder.run(
-            None, {"input_ids": np.array([[*ids, config["eos_token_id"]]]), "attention_mask": mask}
-        )
+        source = np.array([[*self.before_source, *ids, config["eos_token_id"]]], dtype=np.int64)
+        mask = np.ones_like(source)
+        (memory,) = self.encoder.run(None, {"input_ids": source, "attention_mask": mask})
         session, state = self.decoder, {"encoder_hidden_states": memory}
-        written = [config["decoder_start_token_id"]]
+        new = self.before_target
+        written: list[int] = []
         limit = math.ceil(config["max_length_ratio"] * len(ids)) + config["max_length_extra"]
-        for _ in range(min(limit, config["max_positions"])):
-            inputs = {"input_ids": np.array([written[-1:]]), "encoder_attention_mask": mask, **state}
+        # The last token is written and not read.
+        for _ in range(min(limit, config["max_positions"] - len(new) + 1)):
+            inputs = {"input_ids": np.array([new], dtype=np.int64), "encoder_attention_mask": mask, **state}
             logits, *present = session.run(None, inputs)
             names = [output.name.replace("present", "past_key_values") for output in session.get_outputs()[1:]]
             # The first graph also gives keys and values of the encoder's output, which stay as they are.
@@ -58,13 +121,31 @@ class OnnxTranslator:
             session = self.decoder_with_past
             scores = logits[0, -1]
             scores[config["suppress_tokens"]] = -np.inf
-            written.append(int(scores.argmax()))
-            if written[-1] == config["eos_token_id"]:
+            new = [int(scores.argmax())]
+            if new == [config["eos_token_id"]]:
                 break
-        return str(self.target.decode([token for token in written[1:] if token != config["eos_token_id"]]))
+            written += new
+        return written
+
+
+def main() -> None:
+    """Translate the sentences of the command line."""
+    parser = argparse.ArgumentParser(description="Translate with the ONNX files beside this program.")
+    parser.add_argument("text", nargs="+", metavar="TEXT", help="sentences")
+    for side in ("source", "target"):
+        text = f"{side} language of a model for several, in its own codes"
+        parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
+    options = parser.parse_args()
+    try:
+        translator = OnnxTranslator(Path(__file__).parent, options.source_language, options.target_language)
+    except ValueError as error:
+        parser.error(str(error))
+    for sentence in options.text:
+        try:
+            print(translator.translate(sentence))  # noqa: T201 - what the example is for
+        except ValueError as error:
+            sys.exit(f"{parser.prog}: error: {error}")
 
 
 if __name__ == "__main__":
-    translator = OnnxTranslator(Path(__file__).parent)
-    for sentence in sys.argv[1:]:
-        print(translator.translate(sentence))  # noqa: T201 - what the example is for
+    main()

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from locant.decoding import ModelFolder, load_model_folder
-from locant.errors import ConfigError, MissingExtraError
+from locant.errors import MissingExtraError
 from locant.files import replacing_folder, write_json
 from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
@@ -28,10 +28,10 @@ from locant.transformer import Transformer, TransformerConfig, require_transform
 from locant.version import __version__
 
 _LARGEST = 2_000_000_000
-"""Bytes of one file: protocol buffers end at 2 GiB."""
+"""Bytes of a graph that holds its own weights: protocol buffers end at 2 GiB. Larger weights are in a second file."""
 
 _USE = """pip install onnxruntime sentencepiece numpy
-python translate.py "..."
+python translate.py {options}"..."
 ```
 
 `translate.py` shows how to use the graphs; from Python:
@@ -41,7 +41,7 @@ from pathlib import Path
 
 from translate import OnnxTranslator
 
-OnnxTranslator(Path("FOLDER")).translate("...")"""
+OnnxTranslator(Path("FOLDER"){arguments}).translate("...")"""
 
 
 def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
@@ -57,7 +57,7 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         Sentences about what a user should know.
 
     Raises:
-        ConfigError: The positions of the model cannot be written as tables, or it is too large; the message says why.
+        ConfigError: The positions of the model cannot be written as tables; the message says why.
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: A package is not installed.
     """
@@ -70,28 +70,30 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
-    if found.tokenizers.languages:
-        raise ConfigError("Models for several languages cannot be exported to ONNX yet. Export it to ctranslate2.")
-    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    if size > _LARGEST:
-        raise ConfigError(f"The weights take {size / 1e9:.1f} GB, but an ONNX file can hold 2 GB. Use a smaller model.")
-    rows = longest_sequence(found.decoding)
+    rows = longest_sequence(found.decoding, found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model, rows)
+    config = _config(found, model.config, rows)
+    told = sorted({*config["source_prefix"], *config["target_prefix"]})
+    options = "".join(f"--{side}-language CODE " for side in told)
+    arguments = "".join(f', {side}_language="CODE"' for side in told)
     with replacing_folder(folder) as temporary:
         for name, (graph, inputs, axes, input_names, output_names) in graphs.items():
             path = temporary / f"{name}_model.onnx"
             _write(path, graph, inputs, axes, input_names, output_names)
         write_sentencepiece(temporary, found.tokenizers)
-        write_json(temporary / "config.json", _config(found, model.config, rows))
+        write_json(temporary / "config.json", config)
         example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
         (temporary / "translate.py").write_bytes(example)
-        write_card(temporary, run, _USE)
-    return [
-        f'Try it with onnxruntime alone: python {folder / "translate.py"} "..."',
+        write_card(temporary, run, _USE.format(options=options, arguments=arguments))
+    notes = [
+        f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
         f"Positions are tables of {rows} tokens, the longest source or translation.",
         "Padding and begin mark have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
+    if any(_size(graph) > _LARGEST for graph, *_ in graphs.values()):
+        notes.append("An ONNX file holds 2 GB: larger weights are in files that end in .onnx.data. Keep them together.")
+    return notes
 
 
 _Graph = tuple[nn.Module, tuple[Any, ...], tuple[Any, ...], list[str], list[str]]
@@ -157,7 +159,12 @@ def _write(
             verbose=False,
         )
         assert program is not None
-        program.save(str(path), external_data=False)
+        program.save(str(path), external_data=_size(graph) > _LARGEST)
+
+
+def _size(graph: nn.Module) -> int:
+    """Return the bytes of a graph's weights and tables."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*graph.parameters(), *graph.buffers()))
 
 
 @contextmanager
@@ -175,20 +182,25 @@ def _quiet() -> Iterator[None]:
 
 
 def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[str, Any]:
-    decoding = found.decoding
+    decoding, languages = found.decoding, found.tokenizers.languages
+    before, after = languages.places if languages else ((), ())
     return {
         "model_type": "locant",
         "locant_version": __version__,
         "source_language": found.source_language,
         "target_language": found.target_language,
+        # Whose language's id stands before the pieces of a source, and after the id that the decoder reads first.
+        "source_prefix": list(before),
+        "target_prefix": list(after),
+        "language_ids": languages.ids if languages else {},
         "lowercase": found.tokenizers.source.lowercase,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
+        "decoder_start_token_id": languages.decoder_start if languages else BOS,
         "suppress_tokens": [PAD, BOS],
         "max_positions": rows,
-        "max_source_length": min(decoding.max_source_length, rows - 1),
+        "max_source_length": min(decoding.max_source_length, rows - len(before) - 1),
         "max_length_ratio": decoding.max_length_ratio,
         "max_length_extra": decoding.max_length_extra,
         "source_vocab_size": config.source_vocab_size,

@@ -25,6 +25,15 @@ PLAIN = Prefixes([], [BOS])
 """Of a model for one pair of languages."""
 
 
+Side = Literal["source", "target"]
+
+_PLACES: dict[str, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
+    "fairseq": (("source",), ("target",)),
+    "marian": (("target",), ()),
+}
+"""Whose language's tokens stand before the source, and after what the decoder reads first, by layout."""
+
+
 class LanguageTokens(Settings):
     """The id of each language's token, and where these tokens stand.
 
@@ -43,6 +52,11 @@ class LanguageTokens(Settings):
         """The id that the decoder reads first."""
         return EOS if self.layout == "fairseq" else BOS
 
+    @property
+    def places(self) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
+        """Whose language's tokens stand before the source, and after the id that the decoder reads first."""
+        return _PLACES[self.layout]
+
     def prefixes(self, source: str | None, target: str | None) -> Prefixes:
         """Return what tells the model its languages.
 
@@ -53,13 +67,16 @@ class LanguageTokens(Settings):
         Raises:
             ConfigError: A language is missing or unknown, or the model cannot be told its source language.
         """
-        if self.layout == "marian":
-            if source is not None:
-                raise ConfigError("The model is told the target language alone. Leave the source language out.")
-            return Prefixes([self._id("target", target)], [self.decoder_start])
-        return Prefixes([self._id("source", source)], [self.decoder_start, self._id("target", target)])
+        before, after = self.places
+        if source is not None and "source" not in before + after:
+            raise ConfigError("The model is told the target language alone. Leave the source language out.")
+        named: dict[Side, str | None] = {"source": source, "target": target}
+        return Prefixes(
+            [self._id(side, named[side]) for side in before],
+            [self.decoder_start, *(self._id(side, named[side]) for side in after)],
+        )
 
-    def _id(self, side: str, language: str | None) -> int:
+    def _id(self, side: Side, language: str | None) -> int:
         known = f" Known: {', '.join(self.ids)}."
         if language is None:
             raise ConfigError(
