@@ -18,19 +18,19 @@ from locant.compiler import load_library
 from locant.positions.attention_mask import Mask
 
 # Queries and keys beyond which the gain is small, and the probabilities that are kept are many.
-_LONGEST = 64
-_DTYPES = (torch.float32, torch.bfloat16)
+LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 _LANES = 16  # The widest vector of the kernel.
 
 _enabled = False
 
 
 def compile_short_attention(enabled: bool = True) -> None:
-    """Let :func:`~locant.positions.attend` use a C++ kernel for texts of at most 64 tokens.
+    """Let :func:`~locant.positions.attend` use a C++ kernel for short texts.
 
-    The kernel is built once, in some seconds, and kept in the user's cache folder. It serves float32 and bfloat16 on
-    the CPU where heads have a multiple of 16 features and nothing is added to the scores; everything else goes on as
-    before. It computes in float32, and results agree with those of PyTorch to the rounding of their type.
+    The kernel is built once, in some seconds, and kept in the user's cache folder. It serves texts of at most 64 tokens
+    in float32 and 128 in bfloat16, on the CPU, where heads have a multiple of 16 features and nothing is added to the
+    scores; everything else goes on as before. It computes in float32, and results agree with those of PyTorch to the
+    rounding of their type.
 
     Args:
         enabled: False goes back to PyTorch.
@@ -48,11 +48,10 @@ def serves(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
     """Return whether the kernel is switched on and can attend with these, all ``[B, H, L, D]``."""
     if not _enabled or torch.compiler.is_compiling():
         return False
+    longest = LONGEST.get(q.dtype, 0)
     return (
-        q.dtype in _DTYPES
-        and q.shape[2] > 1
-        and 0 < k.shape[2] <= _LONGEST
-        and q.shape[2] <= _LONGEST
+        1 < q.shape[2] <= longest
+        and 0 < k.shape[2] <= longest
         and q.shape[3] % _LANES == 0
         and q.shape[:2] == k.shape[:2]
         and q.shape[3] == k.shape[3]
