@@ -32,7 +32,7 @@ constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
 constexpr int64_t kLanes = 16;
 // Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
 // caches.
-constexpr int64_t kRowsApart = 8, kRowsApartUncached = 32;
+constexpr int64_t kRowsApart = 4, kRowsApartUncached = 32;
 constexpr int64_t kCachedBytes = 16 << 20;
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
