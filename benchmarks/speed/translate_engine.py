@@ -32,7 +32,7 @@ def _model(shape: Shape) -> torch.nn.Module:
 
 
 def locant(shape: Shape, beam: int, variant: str) -> Translate:
-    """Locant's search; variants: pytorch (float32), and its compiled kernels in float32 and int8."""
+    """Locant's search; variants: pytorch (float32), and its compiled kernels in float32, bfloat16 and int8."""
     from locant.decoding import beam_search, greedy_search
     from locant.decoding.compiled import CompiledTransformer
 
@@ -110,7 +110,7 @@ def variants(engine: str) -> list[str]:
         case "ctranslate2":
             return ["int8-1x1", "int8-1x2", "int8-2x1", "float32-2x1"]
         case "locant":
-            return ["pytorch", "float32", "int8"]
+            return ["pytorch", "float32", *bfloat16, "int8"]
         case _:
             return ["float32", *bfloat16]
 

@@ -21,13 +21,18 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import torch
+
+from locant.runtime import has_fast_bfloat16
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, warn_when_busy
 
 CORES = os.cpu_count() or 1
+BFLOAT16 = ["bfloat16"] if has_fast_bfloat16(torch.device("cpu")) else []
 SHARES = sorted({f"{CORES}x1", f"1x{CORES}"})  # workers x threads
 ENGINES = [
-    *(f"locant {kind}" for kind in ("float32", "int8")),
+    *(f"locant {kind}" for kind in ("float32", *BFLOAT16, "int8")),
     *(f"ctranslate2 {kind} {share}" for kind in ("float32", "int8") for share in SHARES),
 ]
 

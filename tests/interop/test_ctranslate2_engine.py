@@ -10,6 +10,7 @@ from small_models import build
 
 from locant.compiler import load_library
 from locant.decoding import DecodingSettings, Translator, length_penalty
+from locant.decoding.compiled import supports
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.interop import CTranslate2Translator, load_translator
 from locant.text.tokenizer import BOS, EOS
@@ -138,6 +139,18 @@ def test_int8_translates_and_says_so(run, pairs):
 def test_it_saves_the_weights_it_was_loaded_from(run, tmp_path):
     CTranslate2Translator.from_pretrained(run, device="cpu").save_pretrained(tmp_path / "copy")
     assert (tmp_path / "copy" / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("compute_type", ["bfloat16", "int8"])
+def test_auto_takes_the_kernels_for_types_that_the_processor_has(run, pairs, compute_type):
+    if not supports(compute_type):
+        pytest.skip(f"this processor has no fast {compute_type} arithmetic")
+    translator, engine = load_translator(run, engine="auto", device="cpu", compute_type=compute_type)
+    assert engine == f"compiled kernels, {compute_type}"
+    sources = [source for source, _ in pairs[:20]]
+    ours, expected = translator.translate(sources), Translator.from_pretrained(run, device="cpu").translate(sources)
+    # Rounded weights change some translations of so small a model, not most.
+    assert sum(one == other for one, other in zip(ours, expected, strict=True)) >= 14
 
 
 def test_auto_takes_the_fastest_that_can_and_says_why_not_elsewhere(run, joint, pairs, tmp_path, monkeypatch):

@@ -25,7 +25,8 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="what computes; auto, the default, takes the fastest one that can run the model",
     )
-    parser.add_argument("--compute-type", metavar="TYPE", help="float32 (default) or int8; of ctranslate2 also others")
+    types = "float32 (default), bfloat16 or int8; of ctranslate2 also others"
+    parser.add_argument("--compute-type", metavar="TYPE", help=types)
 
 
 def load(options: argparse.Namespace) -> Translator:

@@ -2,6 +2,9 @@
 
 Notation: B sentences of the batch, N of them not yet finished, K beam, M candidates of each hypothesis, S source
 tokens, T target tokens, V vocabulary.
+
+The model's tensors are on its device; what a search remembers is in NumPy arrays, whose operations on so few numbers
+cost a fraction of PyTorch's.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from locant.decoding.compiled import CompiledTransformer
 from locant.errors import LocantError
 from locant.text.tokenizer import BOS, EOS, PAD
 from locant.transformer import EncoderDecoder
+
+Array = NDArray[Any]
 
 SearchModel = EncoderDecoder[Any] | CompiledTransformer
 """What a search runs on: a PyTorch model in evaluation mode, or one compiled for the CPU."""
@@ -89,28 +96,30 @@ def greedy_search(
         LocantError: The model's output is not a number.
     """
     state = _begin(model, source, source_lengths, prefix)
-    steps = int(max_lengths.max())
+    limits = max_lengths.cpu().numpy()
+    steps = int(limits.max())
     # Filled with end marks, so that a sentence ends where its tokens end, whether or not it wrote one.
-    written = source.new_full((len(source), steps), EOS)
-    totals = torch.zeros(len(source), device=source.device)
-    sentences = torch.arange(len(source), device=source.device)
-    done = torch.zeros_like(sentences, dtype=torch.bool)
-    last = source.new_full((len(source), 1), prefix[-1])
+    written = np.full((len(source), steps), EOS)
+    totals = np.zeros(len(source), np.float32)
+    sentences = np.arange(len(source))
+    done = np.zeros(len(source), np.bool_)
+    last = np.full(len(source), prefix[-1])
     for step in range(1, steps + 1):
-        gains, last = state.best(last, 1)
-        written[sentences, step - 1] = last.squeeze(1).masked_fill(done, EOS)
-        totals.index_add_(0, sentences, gains.squeeze(1).masked_fill(done, 0))
-        done = done | (last.squeeze(1) == EOS) | (max_lengths[sentences] <= step)
-        going = len(done) - int(done.sum())
+        gains, candidates = _best(state, last, 1, source.device)
+        last = candidates[:, 0]
+        written[sentences, step - 1] = np.where(done, EOS, last)
+        totals[sentences] += np.where(done, np.float32(0), gains[:, 0])
+        done = done | (last == EOS) | (limits[sentences] <= step)
+        going = len(done) - np.count_nonzero(done)
         if not going:
             break
         if going < _DENSE_ENOUGH * len(done):
-            rows = (~done).nonzero().squeeze(1)
-            state.select(rows)
+            rows = (~done).nonzero()[0]
+            state.select(torch.from_numpy(rows).to(source.device))
             sentences, done, last = sentences[rows], done[rows], last[rows]
     return [
         _hypothesis(tokens, total, limit, alpha)
-        for tokens, total, limit in zip(written.tolist(), totals.tolist(), max_lengths.tolist(), strict=True)
+        for tokens, total, limit in zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
     ]
 
 
@@ -151,61 +160,69 @@ def beam_search(
         LocantError: The model's output is not a number.
     """
     device = source.device
-    sentences = torch.arange(len(source), device=device)
+    sentences = np.arange(len(source))
     state = _begin(model, source, source_lengths, prefix)
-    state.select(sentences.repeat_interleave(beam))
-    steps = int(max_lengths.max())
+    state.select(torch.from_numpy(sentences.repeat(beam)).to(device))
+    limits = max_lengths.cpu().numpy()
+    penalties = length_penalty(max_lengths, alpha).cpu().numpy()
+    steps = int(limits.max())
 
-    # Ended hypotheses of every sentence, [B, K + 1]; the last place takes what is not to be kept.
-    ended_tokens = source.new_full((len(source), beam + 1, steps), EOS)
-    ended_totals = torch.full((len(source), beam + 1), -torch.inf, device=device)
-    ended_scores = ended_totals.clone()
+    # Ended hypotheses of every sentence, [B, K].
+    ended_tokens = np.full((len(source), beam, steps), EOS)
+    ended_totals = np.full((len(source), beam), -np.inf, np.float32)
+    ended_scores = ended_totals.copy()
 
-    # Open hypotheses of the sentences not finished. A place without one has the log-probability -inf; at first all
-    # places but one, because beams that begin alike would stay alike.
-    tokens = source.new_empty((len(source), beam, 0))
-    totals = torch.full((len(source), beam), -torch.inf, device=device)
+    # Open hypotheses of the sentences not finished: tokens [N * K, T], log-probabilities [N, K]. A place without one
+    # has the log-probability -inf; at first all places but one, because beams that begin alike would stay alike.
+    tokens = np.empty((len(source) * beam, steps), np.int64)
+    totals = np.full((len(source), beam), -np.inf, np.float32)
     totals[:, 0] = 0
-    closed_count = torch.zeros_like(sentences)
-    limits = max_lengths
-    last = source.new_full((len(source) * beam, 1), prefix[-1])
-    places = torch.arange(beam, device=device)
+    closed_count = np.zeros(len(source), np.int64)
+    # The score that a beginning must beat.
+    bars = np.full(len(source), -np.inf, np.float32)
+    last = np.full(len(source) * beam, prefix[-1])
+    places = np.arange(beam)
 
     for step in range(1, steps + 1):
-        gains, candidates = state.best(last, beam)
-        continued = (totals.view(-1, 1) + gains).view(len(sentences), -1)
-        totals, picks = continued.topk(beam)
-        totals = totals.masked_fill(places >= (beam - closed_count).unsqueeze(1), -torch.inf)
-        parents = picks // gains.shape[1]
-        chosen = candidates.view(len(sentences), -1).gather(1, picks).unsqueeze(2)
-        tokens = torch.cat((tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, step - 1)), chosen), dim=2)
+        gains, candidates = _best(state, last, beam, device)
+        continued = (totals.reshape(-1, 1) + gains).reshape(len(sentences), -1)
+        # Places in all candidates of the batch.
+        picks = _largest(continued, beam) + np.arange(len(sentences))[:, None] * continued.shape[1]
+        totals = continued.take(picks)
+        totals[places >= (beam - closed_count)[:, None]] = -np.inf
+        chosen = candidates.take(picks)
+        rows = (picks // gains.shape[1]).ravel()
+        tokens = tokens.take(rows, axis=0)
+        tokens[:, step - 1] = chosen.ravel()
 
-        closing = ((chosen.squeeze(2) == EOS) | (limits <= step).unsqueeze(1)) & (totals > -torch.inf)
-        slots = (closed_count.unsqueeze(1) + closing.cumsum(1) - 1).masked_fill(~closing, beam)
-        owners = sentences.unsqueeze(1)
-        ended_tokens[owners, slots, :step] = tokens
-        ended_totals[owners, slots] = totals
-        ended_scores[owners, slots] = totals / length_penalty(step, alpha)
-        closed_count = closed_count + closing.sum(1)
-        totals = totals.masked_fill(closing, -torch.inf)
+        closing = ((chosen == EOS) | (limits <= step)[:, None]) & (totals > -np.inf)
+        if closing.any():
+            slots = (closed_count[:, None] + closing.cumsum(1) - 1)[closing]
+            owners = sentences[closing.nonzero()[0]]
+            ended_tokens[owners, slots, :step] = tokens[closing.ravel(), :step]
+            ended_totals[owners, slots] = totals[closing]
+            ended_scores[owners, slots] = totals[closing] / length_penalty(step, alpha)
+            closed_count += closing.sum(1)
+            totals[closing] = -np.inf
+            bars = np.sort(ended_scores[sentences], axis=1)[:, -n_best]
 
-        attainable = totals.amax(1) / length_penalty(limits, alpha)
-        done = attainable <= ended_scores[sentences, :beam].topk(n_best).values[:, -1]
-        going = len(done) - int(done.sum())
+        done = totals.max(1) / penalties <= bars
+        going = len(done) - np.count_nonzero(done)
         if not going:
             break
-        totals = totals.masked_fill(done.unsqueeze(1), -torch.inf)
-        rows = torch.arange(len(done), device=device).unsqueeze(1) * beam + parents
+        totals[done] = -np.inf
         if sparse := going < _DENSE_ENOUGH * len(done):
-            kept = (~done).nonzero().squeeze(1)
-            rows, tokens, totals = rows[kept], tokens[kept], totals[kept]
-            sentences, closed_count, limits = sentences[kept], closed_count[kept], limits[kept]
-        state.select(rows.flatten(), same_sources=not sparse)
-        last = tokens[:, :, -1].reshape(-1, 1)
+            kept = ~done
+            open_rows = kept.repeat(beam)
+            rows, tokens, totals, chosen = rows[open_rows], tokens[open_rows], totals[kept], chosen[kept]
+            sentences, closed_count, bars = sentences[kept], closed_count[kept], bars[kept]
+            limits, penalties = limits[kept], penalties[kept]
+        state.select(torch.from_numpy(rows).to(device), same_sources=not sparse)
+        last = chosen.ravel()
 
-    order = ended_scores[:, :beam].topk(n_best).indices
-    best_tokens = ended_tokens.gather(1, order.unsqueeze(2).expand(-1, -1, steps)).tolist()
-    best_totals = ended_totals.gather(1, order).tolist()
+    order = _largest(ended_scores, n_best) + np.arange(len(source))[:, None] * beam
+    best_tokens = ended_tokens.reshape(-1, steps)[order].tolist()
+    best_totals = ended_totals.take(order).tolist()
     results = []
     for all_tokens, all_totals, limit in zip(best_tokens, best_totals, max_lengths.tolist(), strict=True):
         found = [pair for pair in zip(all_tokens, all_totals, strict=True) if pair[1] > -torch.inf]
@@ -226,6 +243,20 @@ class _NextTokens(Protocol):
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows; see :meth:`locant.transformer.DecoderCache.select`."""
+
+
+def _best(state: _NextTokens, last: Array, k: int, device: torch.device) -> tuple[Array, Array]:
+    """Return what ``state.best`` does after the tokens ``last [R]``, as arrays of the CPU."""
+    values, columns = state.best(torch.from_numpy(last).to(device).unsqueeze(1), k)
+    return values.cpu().numpy(), columns.cpu().numpy()
+
+
+def _largest(x: Array, k: int) -> Array:
+    """Return the columns of the ``k`` largest of each row of ``x``, largest first; of equal ones the first.
+
+    What is not a number counts as larger than any.
+    """
+    return x.shape[1] - 1 - x[:, ::-1].argsort(axis=1, kind="stable")[:, : -k - 1 : -1]
 
 
 class _ModelSteps:

@@ -79,7 +79,8 @@ class Translator:
         """Translate by Locant's C++ kernels on the CPU from now on, several times faster than by PyTorch.
 
         Args:
-            precision: ``float32`` gives the same translations; ``int8`` is faster and may give others.
+            precision: ``float32`` gives the same translations; ``bfloat16`` and ``int8`` are faster and may give
+                others, ``int8`` more often.
 
         Raises:
             ConfigError: The kernels cannot express the model or the precision, there is no C++ compiler, or the model

@@ -25,7 +25,7 @@ def load_translator(
         engine: ``auto`` takes the fastest one that can run the model: on a CPU the compiled kernels, else
             CTranslate2, else PyTorch; elsewhere PyTorch.
         device: ``auto``, ``cpu`` or ``cuda``.
-        compute_type: For the compiled kernels ``float32`` or ``int8``; for CTranslate2 any of its own.
+        compute_type: For the compiled kernels ``float32``, ``bfloat16`` or ``int8``; for CTranslate2 any of its own.
 
     Returns:
         The translator, and which engine it has and why.

@@ -1,9 +1,9 @@
 // Translation steps of an encoder-decoder Transformer on the CPU: the encoder, and one token of the decoder at a time.
 //
 // A step is one parallel region. With many rows each thread has rows of its own; with few the threads share the columns
-// of every matrix product. Matrices are float32, or int8 with a scale for each output and for each row of input; all other arithmetic is
-// float32. Sentences are packed without padding. Beams share the keys and values of their sentence, and a beam that
-// changes its place changes an index, not a cache.
+// of every matrix product. Matrices are float32, or bfloat16 with float32 sums, or int8 with a scale for each output and
+// for each row of input; all other arithmetic is float32. Sentences are packed without padding. Beams share the keys and
+// values of their sentence, and a beam that changes its place changes an index, not a cache.
 //
 // Notation: M rows, E features of the model, F of the feed-forward, V vocabulary.
 
@@ -32,7 +32,7 @@ constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
 constexpr int64_t kLanes = 16;
 // Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
 // caches.
-constexpr int64_t kRowsApart = 8, kRowsApartUncached = 32;
+constexpr int64_t kRowsApart = 4, kRowsApartUncached = 32;
 constexpr int64_t kCachedBytes = 16 << 20;
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
@@ -109,8 +109,13 @@ inline float largest_of(const float* x, int64_t size) {
   return found;
 }
 
-// Bytes of a row of so many int8 numbers, filled up to what a product takes at once.
-inline int64_t byte_stride(int64_t width) { return (width + 15) / 16 * 16; }
+// Types of weights, in the order of Python's PRECISIONS.
+enum Precision : int64_t { kFloat32, kBFloat16, kInt8 };
+
+inline int64_t bytes_of(Precision precision) { return precision == kFloat32 ? 4 : precision == kBFloat16 ? 2 : 1; }
+
+// Bytes of a row of so many numbers, filled up to what a product takes at once.
+inline int64_t byte_stride(int64_t width, Precision precision) { return (width + 15) / 16 * 16 * bytes_of(precision); }
 
 struct Range {
   int64_t begin, end;
@@ -126,20 +131,44 @@ struct Team {
   Range share(int64_t size) const { return {size * thread / threads, size * (thread + 1) / threads}; }
 };
 
-// Rows of activations as a product reads them: float32, or bytes offset by 128 with a scale for each row.
+// Writes a row in bfloat16 (to nearest, ties to even), filled up with zeros to byte_stride.
+inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64_t width, [[maybe_unused]] uint8_t* to) {
+#ifdef __AVX512BF16__
+  for (int64_t start = 0; start < width; start += kLanes) {
+    const __mmask16 there = start + kLanes <= width ? 0xffff : (1 << (width - start)) - 1;
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, from + start));
+    std::memcpy(to + 2 * start, &rounded, sizeof rounded);
+  }
+#endif
+}
+
+// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by 128 with a scale for each row.
 struct Rows {
   float* values;
-  uint8_t* bytes;
+  uint8_t* bytes;  // bfloat16 or int8
   float* scales;
   int64_t width, stride;  // elements of a row, and from row to row in bytes (of `bytes`)
+  Precision precision;
 
+  // Makes the row that the products read out of its values.
+  void convert(int64_t row) const {
+    if (precision == kBFloat16) round_row(values + row * width, width, bytes + row * stride);
+    if (precision == kInt8) quantize(row);
+  }
+
+ private:
   void quantize(int64_t row) const {
     const float* from = values + row * width;
-    Lanes sizes = {};
+    // Comparisons pass over what is not a number, and integers would hide it: `odd` is zero, or not a number.
+    Lanes sizes = {}, odds = {};
     int64_t start = 0;
-    for (; start + kLanes <= width; start += kLanes) sizes = largest(largest(load(from + start), -load(from + start)), sizes);
-    float reach = largest(sizes);
-    for (; start < width; start++) reach = std::max(reach, std::fabs(from[start]));
+    for (; start + kLanes <= width; start += kLanes) {
+      const Lanes values = load(from + start);
+      sizes = largest(largest(values, -values), sizes);
+      odds += values * 0.0f;
+    }
+    float reach = largest(sizes), odd = total(odds);
+    for (; start < width; start++) reach = std::max(reach, std::fabs(from[start])), odd += from[start] * 0.0f;
     const float scale = reach > 0 ? 127.0f / reach : 0.0f;
     uint8_t* to = bytes + row * stride;
 #pragma omp simd
@@ -147,7 +176,7 @@ struct Rows {
       // Rounds to the nearest; the offset makes the number positive.
       to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
     }
-    scales[row] = reach > 0 ? reach / 127.0f : 0.0f;
+    scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
   }
 };
 
@@ -184,16 +213,28 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
   }
 }
 
+#ifdef __AVX512F__
+typedef int32_t Integers __attribute__((vector_size(4 * kLanes), aligned(4)));
+
 #ifdef __AVX512VNNI__
-// The number of groups of four inputs is a multiple of U.
-template <int R, int U>
-__attribute__((noinline)) void sum_int8(const uint8_t* x, int64_t stride, const int8_t* w, int64_t groups, int32_t* to) {
-  __m512i sums[U][R][2];
-#pragma GCC unroll 4
-  for (int u = 0; u < U; u++) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) sums[u][r][0] = sums[u][r][1] = _mm512_setzero_si512();
-  }
+// Adds the products of four int8 to each sum.
+inline Integers multiply_add(Integers sums, __m512i x, __m512i w) {
+  return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), x, w));
+}
+#endif
+#ifdef __AVX512BF16__
+// Adds the products of two bfloat16 to each sum.
+inline Lanes multiply_add(Lanes sums, __m512i x, __m512i w) {
+  return reinterpret_cast<Lanes>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(x),
+                                                  reinterpret_cast<__m512bh>(w)));
+}
+#endif
+
+// The same of numbers that are narrower: a group is the inputs that fill four bytes, and there are groups in a multiple
+// of U. `Sums` are the sums of 16 columns, `Sum` is one of them.
+template <int R, int U, class Sums, class Sum>
+__attribute__((noinline)) void sum_narrow(const uint8_t* x, int64_t stride, const uint8_t* w, int64_t groups, Sum* to) {
+  Sums sums[U][R][2] = {};
   for (int64_t g = 0; g < groups; g += U) {
 #pragma GCC unroll 4
     for (int u = 0; u < U; u++) {
@@ -204,56 +245,50 @@ __attribute__((noinline)) void sum_int8(const uint8_t* x, int64_t stride, const 
         int32_t four;
         std::memcpy(&four, x + r * stride + 4 * (g + u), sizeof four);
         const __m512i value = _mm512_set1_epi32(four);
-        sums[u][r][0] = _mm512_dpbusd_epi32(sums[u][r][0], value, first);
-        sums[u][r][1] = _mm512_dpbusd_epi32(sums[u][r][1], value, second);
+        sums[u][r][0] = multiply_add(sums[u][r][0], value, first);
+        sums[u][r][1] = multiply_add(sums[u][r][1], value, second);
       }
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++) {
-    __m512i first = sums[0][r][0], second = sums[0][r][1];
+    Sums first = sums[0][r][0], second = sums[0][r][1];
 #pragma GCC unroll 4
-    for (int u = 1; u < U; u++) {
-      first = _mm512_add_epi32(first, sums[u][r][0]);
-      second = _mm512_add_epi32(second, sums[u][r][1]);
-    }
-    _mm512_storeu_si512(to + r * kColumns, first);
-    _mm512_storeu_si512(to + r * kColumns + kLanes, second);
+    for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
+    *reinterpret_cast<Sums*>(to + r * kColumns) = first;
+    *reinterpret_cast<Sums*>(to + r * kColumns + kLanes) = second;
   }
 }
 #endif
 
 class Linear {
  public:
-  void pack(const float* weight, const float* bias, int64_t inputs, int64_t outputs, bool int8) {
+  void pack(const float* weight, const float* bias, int64_t inputs, int64_t outputs, Precision precision) {
     inputs_ = inputs, outputs_ = outputs, panels_ = (outputs + kColumns - 1) / kColumns;
-    int8_ = int8;
+    precision_ = precision;
     bias_.resize_to_zeros(panels_ * kColumns);
     if (bias) std::memcpy(bias_.get(), bias, outputs * sizeof(float));
-    if (!int8) {
+    if (precision == kFloat32) {
       floats_.resize_to_zeros(panels_ * inputs * kColumns);
       for (int64_t n = 0; n < outputs; n++)
         for (int64_t k = 0; k < inputs; k++)
           floats_[(n / kColumns * inputs + k) * kColumns + n % kColumns] = weight[n * inputs + k];
       return;
     }
-    groups_ = byte_stride(inputs) / 4;
-    bytes_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
+    groups_ = byte_stride(inputs, precision) / 4;
+    narrow_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
     scale_.resize_to_zeros(panels_ * kColumns);
     offset_.resize_to_zeros(panels_ * kColumns);
+    std::vector<uint8_t> row(groups_ * 4);
     for (int64_t n = 0; n < outputs; n++) {
       const float* from = weight + n * inputs;
-      float largest = 0;
-      for (int64_t k = 0; k < inputs; k++) largest = std::max(largest, std::fabs(from[k]));
-      const float scale = largest > 0 ? 127.0f / largest : 0.0f;
-      int32_t sum = 0;
-      for (int64_t k = 0; k < inputs; k++) {
-        const auto value = static_cast<int8_t>(std::lrintf(from[k] * scale));
-        bytes_[((n / kColumns * groups_ + k / 4) * kColumns + n % kColumns) * 4 + k % 4] = value;
-        sum += value;
+      if (precision == kBFloat16) {
+        round_row(from, inputs, row.data());
+      } else {
+        quantize(from, n, row.data());
       }
-      scale_[n] = largest > 0 ? largest / 127.0f : 0.0f;
-      offset_[n] = 128 * sum;
+      for (int64_t g = 0; g < groups_; g++)
+        std::memcpy(&narrow_[((n / kColumns * groups_ + g) * kColumns + n % kColumns) * 4], &row[4 * g], 4);
     }
   }
 
@@ -270,6 +305,21 @@ class Linear {
   }
 
  private:
+  // Writes the weights of an output in int8, its scale, and what the offset of the inputs adds to its sum.
+  void quantize(const float* from, int64_t output, uint8_t* to) {
+    float largest = 0, odd = 0;
+    for (int64_t k = 0; k < inputs_; k++) largest = std::max(largest, std::fabs(from[k])), odd += from[k] * 0.0f;
+    const float scale = largest > 0 ? 127.0f / largest : 0.0f;
+    int32_t sum = 0;
+    for (int64_t k = 0; k < inputs_; k++) {
+      const auto value = static_cast<int8_t>(std::lrintf(from[k] * scale));
+      to[k] = static_cast<uint8_t>(value);
+      sum += value;
+    }
+    scale_[output] = (largest > 0 ? largest / 127.0f : 0.0f) + odd;
+    offset_[output] = 128 * sum;
+  }
+
   int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
     // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
     if (left >= 17 || left == 12) return run<12, 1>(x, row, panel, out);
@@ -289,35 +339,41 @@ class Linear {
   int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
     float* to = out + row * stride() + panel * kColumns;
     const float* bias = bias_.get() + panel * kColumns;
-    if (!int8_) {
-      alignas(64) float sums[R * kColumns];
-      sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
+    [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * 4;
+    if (precision_ == kInt8) {
+#ifdef __AVX512VNNI__
+      alignas(64) int32_t sums[R * kColumns];
+      sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
+      const int32_t* offset = offset_.get() + panel * kColumns;
+      const float* scale = scale_.get() + panel * kColumns;
       for (int r = 0; r < R; r++) {
-        save(load(sums + r * kColumns) + load(bias), to + r * stride());
-        save(load(sums + r * kColumns + kLanes) + load(bias + kLanes), to + r * stride() + kLanes);
+        const float row_scale = x.scales[row + r];
+#pragma omp simd
+        for (int64_t n = 0; n < kColumns; n++)
+          to[r * stride() + n] = static_cast<float>(sums[r * kColumns + n] - offset[n]) * (scale[n] * row_scale) + bias[n];
       }
+#endif
       return R;
     }
-#ifdef __AVX512VNNI__
-    alignas(64) int32_t sums[R * kColumns];
-    const int8_t* w = bytes_.get() + panel * groups_ * kColumns * 4;
-    sum_int8<R, U>(x.bytes + row * x.stride, x.stride, w, groups_, sums);
-    const int32_t* offset = offset_.get() + panel * kColumns;
-    const float* scale = scale_.get() + panel * kColumns;
-    for (int r = 0; r < R; r++) {
-      const float row_scale = x.scales[row + r];
-#pragma omp simd
-      for (int64_t n = 0; n < kColumns; n++)
-        to[r * stride() + n] = static_cast<float>(sums[r * kColumns + n] - offset[n]) * (scale[n] * row_scale) + bias[n];
-    }
+    alignas(64) float sums[R * kColumns];
+    if (precision_ == kFloat32) {
+      sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
+    } else {
+#ifdef __AVX512BF16__
+      sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
 #endif
+    }
+    for (int r = 0; r < R; r++) {
+      save(load(sums + r * kColumns) + load(bias), to + r * stride());
+      save(load(sums + r * kColumns + kLanes) + load(bias + kLanes), to + r * stride() + kLanes);
+    }
     return R;
   }
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0, groups_ = 0;
-  bool int8_ = false;
+  Precision precision_ = kFloat32;
   Buffer<float> floats_, bias_, scale_;
-  Buffer<int8_t> bytes_;
+  Buffer<uint8_t> narrow_;
   Buffer<int32_t> offset_;
 };
 
@@ -363,7 +419,9 @@ inline void activate(int64_t kind, float* x, int64_t size) {
 // The fields as Python fills them.
 struct Shape {
   int64_t encoder_layers, decoder_layers, d_model, d_ff, heads, source_vocabulary, vocabulary;
-  int64_t pre_norm, activation, gated, int8, padding, begin;
+  int64_t pre_norm, activation, gated;
+  Precision precision;
+  int64_t padding, begin;
 };
 
 // Linears of an encoder layer: qkv, output, inner, outer. Of a decoder layer: qkv, output, query, key-value, output,
@@ -388,9 +446,10 @@ struct Workspace {
   void resize(const Shape& s, int64_t rows, int64_t copies, int64_t product_width) {
     const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
     stream.resize(copies * rows * s.d_model);
-    input.resize(copies * rows * s.d_model), input_bytes.resize(copies * rows * byte_stride(s.d_model));
-    context.resize(copies * rows * s.d_model), context_bytes.resize(copies * rows * byte_stride(s.d_model));
-    hidden.resize(copies * rows * s.d_ff), hidden_bytes.resize(copies * rows * byte_stride(s.d_ff));
+    const int64_t e_bytes = byte_stride(s.d_model, s.precision), f_bytes = byte_stride(s.d_ff, s.precision);
+    input.resize(copies * rows * s.d_model), input_bytes.resize(copies * rows * e_bytes);
+    context.resize(copies * rows * s.d_model), context_bytes.resize(copies * rows * e_bytes);
+    hidden.resize(copies * rows * s.d_ff), hidden_bytes.resize(copies * rows * f_bytes);
     input_scales.resize(copies * rows), context_scales.resize(copies * rows), hidden_scales.resize(copies * rows);
     product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
   }
@@ -403,14 +462,14 @@ class Worker {
       : shape_(shape), space_(space), team_(team), rows_(rows),
         mine_(alone ? Range{0, rows} : team.share(rows)), alone_(alone) {
     const int64_t first = alone ? team.thread * rows : 0, e = shape_.d_model, f = shape_.d_ff;
-    const int64_t e_bytes = byte_stride(e), f_bytes = byte_stride(f);
+    const int64_t e_bytes = byte_stride(e, shape.precision), f_bytes = byte_stride(f, shape.precision);
     stream_ = space.stream.get() + first * e;
     input_ = {space.input.get() + first * e, space.input_bytes.get() + first * e_bytes,
-              space.input_scales.get() + first, e, e_bytes};
+              space.input_scales.get() + first, e, e_bytes, shape.precision};
     context_ = {space.context.get() + first * e, space.context_bytes.get() + first * e_bytes,
-                space.context_scales.get() + first, e, e_bytes};
+                space.context_scales.get() + first, e, e_bytes, shape.precision};
     hidden_ = {space.hidden.get() + first * f, space.hidden_bytes.get() + first * f_bytes,
-               space.hidden_scales.get() + first, f, f_bytes};
+               space.hidden_scales.get() + first, f, f_bytes, shape.precision};
   }
 
   const Rows& input() const { return input_; }
@@ -456,7 +515,7 @@ class Worker {
     multiply(query, input_);
     for (int64_t row = mine_.begin; row < mine_.end; row++) {
       attend(row, product() + row * query.stride(), context_.values + row * shape_.d_model);
-      if (shape_.int8) context_.quantize(row);
+      context_.convert(row);
     }
     // The product is written anew: everybody must have read it.
     team_.wait();
@@ -475,7 +534,7 @@ class Worker {
 #pragma omp simd
         for (int64_t i = 0; i < f; i++) to[i] *= from[f + i];
       }
-      if (shape_.int8) hidden_.quantize(row);
+      hidden_.convert(row);
     }
     team_.wait();
     multiply(outer, hidden_);
@@ -503,7 +562,7 @@ class Worker {
     } else {
       std::memcpy(input_.values + row * e, stream_ + row * e, e * sizeof(float));
     }
-    if (shape_.int8) input_.quantize(row);
+    input_.convert(row);
   }
 
   const Shape& shape_;
@@ -704,12 +763,14 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
 
 extern "C" {
 
-int locant_has_int8() {
+int locant_supports(int64_t precision) {
 #ifdef __AVX512VNNI__
-  return 1;
-#else
-  return 0;
+  if (precision == kInt8) return 1;
 #endif
+#ifdef __AVX512BF16__
+  if (precision == kBFloat16) return 1;
+#endif
+  return precision == kFloat32;
 }
 
 // Linears and norms in the order of the layers, encoder first; of the projection only the weight. Weights and biases
@@ -721,7 +782,7 @@ void* locant_engine(const Shape* shape, const float* const* weights, const float
   engine->source_embedding = source_embedding, engine->target_embedding = target_embedding;
   const int64_t e = shape->d_model, f = shape->d_ff, inner = f * (shape->gated ? 2 : 1);
   const auto take = [&](Linear& linear, int64_t inputs, int64_t outputs) {
-    linear.pack(*weights++, *biases++, inputs, outputs, shape->int8);
+    linear.pack(*weights++, *biases++, inputs, outputs, shape->precision);
   };
   const auto stack = [&](std::vector<Linear>& linears, std::vector<Norm>& own, int64_t layers, bool decoder) {
     linears.resize(layers * (decoder ? 7 : 4));
@@ -742,10 +803,10 @@ void* locant_engine(const Shape* shape, const float* const* weights, const float
   };
   stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
   stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
-  engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->int8);
+  engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->precision);
   int64_t numbers = engine->projection.size();
   for (const auto& linear : engine->decoder) numbers += linear.size();
-  const int64_t bytes = numbers * (shape->int8 ? 1 : 4);
+  const int64_t bytes = numbers * bytes_of(shape->precision);
   engine->rows_apart = bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
   return engine.release();
 } catch (const std::bad_alloc&) {

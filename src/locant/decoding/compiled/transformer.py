@@ -18,8 +18,12 @@ from locant.text.tokenizer import BOS, PAD
 from locant.transformer import Transformer
 from locant.transformer.blocks import Decoder, Encoder
 
-PRECISIONS = ("float32", "int8")
-"""Types of weights: int8 is quantised by output, its inputs by row; all other arithmetic is float32."""
+PRECISIONS = ("float32", "bfloat16", "int8")
+"""Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
+Sums and all other arithmetic are float32."""
+
+# The instructions that a precision needs; transformer.cpp numbers precisions as above.
+_INSTRUCTIONS = {"bfloat16": "AVX-512 BF16", "int8": "AVX-512 VNNI"}
 
 # The number that transformer.cpp gives an activation, and whether it gates.
 _ACTIVATIONS = {
@@ -38,6 +42,7 @@ def _library() -> Any:
     if library.locant_engine.restype is not ctypes.c_void_p:
         address, count = ctypes.c_void_p, ctypes.c_int64
         library.locant_engine.restype = library.locant_batch.restype = address
+        library.locant_supports.argtypes = [count]
         library.locant_engine.argtypes = [address] * 6
         library.locant_engine_free.argtypes = library.locant_batch_free.argtypes = [address]
         library.locant_batch.argtypes = [address, ctypes.c_int, count, address, address, address]
@@ -46,13 +51,13 @@ def _library() -> Any:
     return library
 
 
-def has_int8() -> bool:
-    """Whether this processor multiplies int8 fast (AVX-512 VNNI).
+def supports(precision: str) -> bool:
+    """Whether this processor multiplies one of :data:`PRECISIONS` fast: bfloat16 and int8 need AVX-512 BF16 and VNNI.
 
     Raises:
         ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
     """
-    return bool(_library().locant_has_int8())
+    return bool(_library().locant_supports(PRECISIONS.index(precision)))
 
 
 class CompiledTransformer:
@@ -60,7 +65,8 @@ class CompiledTransformer:
 
     Sentences are packed without padding, a step of the decoder is one call, beams share the keys and values of their
     sentence, and a beam that changes its place moves an index instead of its cache. In float32 the results are the
-    model's up to rounding; int8 quantises weights (a scale for each output) and activations (a scale for each row).
+    model's up to rounding; bfloat16 rounds weights and the inputs of every product to 8 significant bits, in half the
+    memory; int8 quantises weights (a scale for each output) and inputs (a scale for each row), in a quarter.
 
     Args:
         model: The model; its embeddings and norms stay shared with this object, its matrices are copied.
@@ -70,8 +76,8 @@ class CompiledTransformer:
         precision: Likewise.
 
     Raises:
-        ConfigError: The model's positions do not act by being added to the embeddings; the processor has no fast
-            int8; there is no C++ compiler, or it fails.
+        ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
+            instructions for the precision; there is no C++ compiler, or it fails.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
@@ -83,8 +89,10 @@ class CompiledTransformer:
         config = model.config
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
         self._library = _library()
-        if precision == "int8" and not has_int8():
-            raise ConfigError("This processor has no fast int8 arithmetic (AVX-512 VNNI). Use float32.")
+        if not supports(precision):
+            raise ConfigError(
+                f"This processor has no fast {precision} arithmetic ({_INSTRUCTIONS[precision]}). Use float32."
+            )
         activation, gated = _ACTIVATIONS[config.feed_forward]
         shape = (ctypes.c_int64 * 13)(
             config.encoder_layers,
@@ -97,7 +105,7 @@ class CompiledTransformer:
             config.norm == "pre",
             activation,
             gated,
-            precision == "int8",
+            PRECISIONS.index(precision),
             PAD,
             BOS,
         )
