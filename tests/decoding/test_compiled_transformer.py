@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from locant.compiler import load_library
 from locant.decoding import beam_search, greedy_search
-from locant.decoding.compiled import CompiledTransformer, supports
+from locant.decoding.compiled import PRECISIONS, CompiledTransformer, supports
 from locant.errors import ConfigError, LocantError
 from locant.text.tokenizer import BOS, PAD
 from locant.transformer import Transformer, TransformerConfig
@@ -220,12 +220,13 @@ def test_bfloat16_searches_translate_as_rounded_factors_do(beam: int) -> None:
     assert_same_translations(compiled, rounds_to_bfloat16(model), beam)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_weights_that_are_not_numbers_are_reported(precision: str) -> None:
+@pytest.mark.parametrize("damaged", ["target_embedding.weight", "decoder.layers.0.feed_forward.inner.weight"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str) -> None:
     need(precision)
     model = model_of()
     with torch.no_grad():
-        model.target_embedding.weight[7] = float("nan")
+        model.get_parameter(damaged)[7, 3] = float("nan")
     source, lengths = random_batch(3, 37, seed=0)
     limits = torch.full((3,), 5)
     with pytest.raises(LocantError, match="not a number"):
