@@ -26,7 +26,7 @@ from locant.decoding import DecodingSettings, Translator, bleu_tokenizer, save_m
 from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
 from locant.positions.kernels import use_compiled_kernels
-from locant.runtime import choose_device, environment, keep_freed_memory
+from locant.runtime import choose_device, environment, keep_few_products, keep_freed_memory
 from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
@@ -126,6 +126,7 @@ def _train(
     on_prepared: Callable[[dict[str, Any]], None] | None,
 ) -> RunSummary:
     keep_freed_memory()
+    keep_few_products()
     device = choose_device(recipe.training.device)
     use_compiled_kernels(device)
     with parallel.process_group(device):
