@@ -64,9 +64,10 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
-# Training and translating, side by side with the peers; takes about an hour.
+# Training, also on real text, and translating, side by side with the peers; takes about two hours.
 bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py training
+	.venv-bench/bin/python benchmarks/speed/run.py text
 	.venv-bench/bin/python benchmarks/speed/run.py translation
 
 clean:

@@ -4,7 +4,7 @@
     python run.py text --output text.json
     python run.py translation --shapes small-8k base-32k --output translation.json
 
-Prints Markdown tables. Nothing else should run meanwhile.
+Prints Markdown tables; tables.py prints those of a record once more. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from shapes import LENGTH, SENTENCES, SHAPES
+from shapes import SHAPES
+from tables import Record, show_record
 from trainees import TRAINEES
 from translate_engine import ENGINES as TRANSLATORS
 from translate_engine import variants
@@ -39,7 +39,6 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
 }
 PACKAGES = ["locant", "torch", "transformers", "x-transformers", "joeynmt", "ctranslate2"]
-Record = dict[str, Any]
 
 
 def measure(script: str, arguments: list[str], *, tuned: bool = False, threads: int | None = None) -> Record | None:
@@ -67,24 +66,7 @@ def in_turns(jobs: dict[str, dict[str, Any]], rounds: int) -> dict[str, list[Rec
     return {name: found[name] for name in jobs if found[name]}
 
 
-def table(found: dict[str, list[Record]], limit: float, ours: str) -> None:
-    """Print a row for every engine: medians over the rounds, and how many times faster ours is."""
-    speeds = {name: [record["tokens_per_second"] for record in records] for name, records in found.items()}
-    own = statistics.median(speeds[ours]) if ours in speeds else float("nan")
-    print("| engine | tokens/s | lowest to highest | Locant is faster by | GFLOP/s | of the limit | peak MB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, records in found.items():
-        median = statistics.median(speeds[name])
-        flops = statistics.median(record["gigaflops"] for record in records)
-        peak = max(record["peak_megabytes"] for record in records)
-        print(
-            f"| {name} | {median:,.0f} | {min(speeds[name]):,.0f} to {max(speeds[name]):,.0f} | {own / median:.2f} | "
-            f"{flops:.0f} | {flops / limit:.0%} | {peak:,.0f} |"
-        )
-    print(flush=True)
-
-
-def training(shape: str, engines: list[str], rounds: int, seconds: float, limit: float) -> dict[str, list[Record]]:
+def training(shape: str, engines: list[str], rounds: int, seconds: float) -> dict[str, list[Record]]:
     """Compare training; peers as they install and with freed memory kept."""
     jobs: dict[str, dict[str, Any]] = {}
     for engine in engines:
@@ -92,11 +74,7 @@ def training(shape: str, engines: list[str], rounds: int, seconds: float, limit:
         jobs[engine] = {"script": "train_engine.py", "arguments": arguments}
         if engine != "locant":
             jobs[f"{engine}, memory kept"] = {"script": "train_engine.py", "arguments": arguments, "tuned": True}
-    found = in_turns(jobs, rounds)
-    precision = next(iter(found.values()))[0]["precision"]
-    print(f"\n### Training {shape}, {SENTENCES} sentences of {LENGTH} tokens a side, {precision}\n")
-    table(found, limit, "locant")
-    return found
+    return in_turns(jobs, rounds)
 
 
 def prepare_text(files: list[str] | None, vocabulary: int, folder: Path) -> str:
@@ -119,7 +97,7 @@ def prepare_text(files: list[str] | None, vocabulary: int, folder: Path) -> str:
     return corpus.name
 
 
-def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[str] | None) -> dict[str, list[Record]]:
+def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[str] | None) -> dict[str, Any]:
     """Compare training on real text: each engine with batches of its own, and the loss after equally many tokens."""
     with tempfile.TemporaryDirectory() as temporary:
         name = prepare_text(files, SHAPES[shape].vocabulary, Path(temporary))
@@ -132,24 +110,10 @@ def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[s
                 for tuned in (False, True) if engine != "locant" else (False,):
                     full = f"{label}, memory kept" if tuned else label
                     jobs[full] = {"script": "text_engine.py", "arguments": arguments, "tuned": tuned}
-        found = in_turns(jobs, rounds)
-    own = statistics.median(record["tokens_per_second"] for record in found["locant"])
-    print(f"\n### Training {shape} on {name}, {tokens:,} target tokens\n")
-    print("| engine | real target tokens/s | Locant is faster by | padding | validation loss | peak MB |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for label, records in found.items():
-        median = statistics.median(record["tokens_per_second"] for record in records)
-        losses = statistics.mean(record["validation_loss"] for record in records)
-        peak = max(record["peak_megabytes"] for record in records)
-        padding = records[0]["padding"]
-        print(f"| {label} | {median:,.0f} | {own / median:.2f} | {padding:.0%} | {losses:.3f} | {peak:,.0f} |")
-    print(flush=True)
-    return found
+        return {"text": name, "tokens": tokens, "engines": in_turns(jobs, rounds)}
 
 
-def translation(
-    shape: str, batch: int, beam: int, rounds: int, seconds: float, limit: float
-) -> dict[str, list[Record]]:
+def translation(shape: str, batch: int, beam: int, rounds: int, seconds: float) -> dict[str, list[Record]]:
     """Compare translating; every engine in each of its ways, of which the best counts."""
     jobs: dict[str, dict[str, Any]] = {}
     for engine in TRANSLATORS:
@@ -161,14 +125,19 @@ def translation(
                 jobs[name] = {
                     "script": "translate_engine.py", "arguments": options, "tuned": tuned, "threads": threads
                 }  # fmt: skip
-    found = in_turns(jobs, rounds)
-    best = max(
-        (name for name in found if name.startswith("locant")),
-        key=lambda name: statistics.median(record["tokens_per_second"] for record in found[name]),
-    )
-    print(f"\n### Translating with {shape}, batch {batch}, {'greedy' if beam == 1 else f'beam {beam}'}\n")
-    table(found, limit, best)
-    return found
+    return in_turns(jobs, rounds)
+
+
+def best_limits(*measured: dict[str, float]) -> dict[str, float]:
+    """Return the highest of each limit: a machine may be slower for a while, never faster than it is."""
+    return {name: max(one[name] for one in measured) for name in measured[0]}
+
+
+def measured_limits() -> dict[str, float]:
+    """Measure what the machine can do now."""
+    limits = measure("limits.py", [])
+    assert limits
+    return limits
 
 
 def main() -> None:
@@ -183,18 +152,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     warn_when_busy()
-    limits = measure("limits.py", [])
-    assert limits
-    limit = max(value for name, value in limits.items() if name.startswith("matmul"))
     packages = {}
     for package in PACKAGES:
         try:
             packages[package] = version(package)
         except PackageNotFoundError:
             packages[package] = None
-    print(f"{machine()}. {', '.join(f'{name} {number}' for name, number in packages.items())}.")
-    print(f"The machine's own limits: {', '.join(f'{name} {value:.0f}' for name, value in limits.items())}.")
-    records: dict[str, Any] = {"machine": machine(), "packages": packages, "limits": limits}
+    records: dict[str, Any] = {"machine": machine(), "packages": packages, "limits": measured_limits()}
+    results = records["results"] = {}
     default = {
         "training": ["tiny-8k", "small-8k", "small-32k", "base-32k"],
         "text": ["tiny-8k"],
@@ -202,15 +167,17 @@ def main() -> None:
     }
     for shape in arguments.shapes or default[arguments.what]:
         if arguments.what == "training":
-            records[shape] = training(shape, arguments.engines, arguments.rounds, arguments.seconds, limit)
+            results[shape] = training(shape, arguments.engines, arguments.rounds, arguments.seconds)
         elif arguments.what == "text":
-            records[shape] = text(shape, arguments.engines, arguments.rounds, arguments.tokens, arguments.files)
+            results[shape] = text(shape, arguments.engines, arguments.rounds, arguments.tokens, arguments.files)
         else:
             for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
-                found = translation(shape, batch, beam, arguments.rounds, arguments.seconds, limit)
-                records[f"{shape} batch {batch} beam {beam}"] = found
+                found = translation(shape, batch, beam, arguments.rounds, arguments.seconds)
+                results[f"{shape} batch {batch} beam {beam}"] = found
+        records["limits"] = best_limits(records["limits"], measured_limits())
         if arguments.output:
             arguments.output.write_text(json.dumps(records, indent=1))
+    show_record(records)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from locant.errors import ConfigError
 from locant.positions.scores.t5 import T5, bucket_borders
 
 FAR = torch.arange(-3000, 3001)
-# (causal, num_buckets, max_distance): distances that float32 logarithms put into the bucket beside the right one.
+# (causal, num_buckets, max_distance): distances that float32 logarithms put into the bucket beside the right one on one
+# processor or another, which round their last bit differently.
 HUGGING_FACE_IS_OFF = {
     (True, 17, 27): {12, 18},
     (True, 36, 50): {30},
@@ -37,14 +38,13 @@ def test_buckets_equal_to_hugging_face(causal: bool, buckets: int, distance: int
 
 @pytest.mark.parametrize(("case", "distances"), HUGGING_FACE_IS_OFF.items())
 def test_where_hugging_face_is_off(case: tuple[bool, int, int], distances: set[int]) -> None:
-    """Float32 logarithms miss a border that a distance meets exactly, or nearly; whole numbers decide it."""
+    """Float32 logarithms may miss a border that a distance meets exactly, or nearly; whole numbers decide it."""
     causal, buckets, limit = case
     ours = T5(8, 2, causal, num_buckets=buckets, max_distance=limit).buckets(FAR)
-    wrong = FAR[ours != theirs(*case)]
-    assert set(wrong.abs().tolist()) == distances
+    wrong = set(FAR[ours != theirs(*case)].abs().tolist())
     one_way = buckets if causal else buckets // 2
     exact, steps = one_way // 2, one_way - one_way // 2
-    for distance in distances:
+    for distance in distances | wrong:
         reached = max(t for t in range(steps) if Fraction(distance, exact) ** steps >= Fraction(limit, exact) ** t)
         assert ours[-distance == FAR].item() == exact + reached
 
