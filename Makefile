@@ -64,7 +64,7 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
-# Training, also on real text, and translating, side by side with the peers; takes about two hours.
+# Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py training
 	.venv-bench/bin/python benchmarks/speed/run.py text
