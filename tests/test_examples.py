@@ -8,12 +8,12 @@ import pkgutil
 
 import pytest
 
+import locant.models
 import locant.positions
-import locant.transformer
 
 MODULES = [
     module.name
-    for package in (locant.positions, locant.transformer)
+    for package in (locant.positions, locant.models)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 

@@ -9,12 +9,12 @@ from shapes import Shape
 if TYPE_CHECKING:
     from transformers import MarianMTModel
 
-    from locant.transformer import Transformer
+    from locant.models import Transformer
 
 
 def locant_model(shape: Shape, **options: Any) -> Transformer:
     """Return Locant's model with random weights."""
-    from locant.transformer import Transformer, TransformerConfig
+    from locant.models import Transformer, TransformerConfig
 
     config = TransformerConfig(
         source_vocab_size=shape.vocabulary,

@@ -14,7 +14,7 @@ from models import locant_model, marian_model
 from shapes import Shape
 from torch import Tensor, nn
 
-from locant.runtime import has_fast_bfloat16, keep_few_products, keep_freed_memory
+from locant.runtime import has_fast_bfloat16, limit_onednn_cache, keep_freed_memory
 from locant.text import BOS, EOS, PAD, UNK
 
 PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
@@ -79,7 +79,7 @@ def locant(shape: Shape, padded: bool) -> Trainee:
     from locant.training.trainer import TrainingStep
 
     keep_freed_memory()
-    keep_few_products()
+    limit_onednn_cache()
     use_compiled_kernels("cpu")
     model = locant_model(shape, dropout=0.1)
 

@@ -55,7 +55,7 @@ def ctranslate2(run: Path, source: Path, beam: int, compute_type: str, share: st
     """Translate by CTranslate2's own loop over a file of pieces; cutting and joining text counts as for Locant."""
     import ctranslate2 as engine
 
-    from locant.decoding import load_model_folder
+    from locant.models import load_model_folder
     from locant.interop import export_ctranslate2
 
     found = load_model_folder(run, device="cpu")

@@ -32,7 +32,7 @@ def keep_freed_memory() -> None:
     libc.mallopt(_M_TOP_PAD, 64 << 20)
 
 
-def keep_few_products() -> None:
+def limit_onednn_cache() -> None:
     """Tell oneDNN to keep code for 128 shapes of matrix products instead of 1,024, unless the user has said otherwise.
 
     Each shape takes about a megabyte, and batches of real text hardly repeat theirs. Must come before the first product

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locant.app.differences import compare
+from locant.app.word_differences import compare
 
 
 def shown(first: str, second: str) -> list[str]:

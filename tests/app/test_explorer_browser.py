@@ -19,14 +19,14 @@ pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a br
 
 from playwright.sync_api import sync_playwright
 
+from locant.analysis import introspect, token_pair
 from locant.app.explorer import build_app, listen, open_server
+from locant.app.explorer.model_panels import Reader
 from locant.app.explorer.panels import Curves
-from locant.app.explorer.reader import Reader
-from locant.decoding import DecodingSettings, Translator, introspect, token_pair
-from locant.text.cache import write_cache
-from locant.text.tokenizer import TokenizerSettings, train_tokenizers
-from locant.transformer import Transformer, TransformerConfig
-from locant.transformer.blocks import Residual
+from locant.models import DecodingSettings, Transformer, TransformerConfig
+from locant.models.blocks import Residual
+from locant.text import TokenizerSettings, train_tokenizers, write_cache
+from locant.translation import Translator
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 

@@ -15,20 +15,20 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
+from locant.analysis import check_scheme
 from locant.app.gallery import ENTRIES, FORMATS, catalogue, draw, render_page, write_figures
 from locant.app.gallery.codes import INPUT_SCHEMES
 from locant.app.gallery.scalings import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
 from locant.app.gallery.texts import TEXTS
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
-from locant.figures import Drawn
-from locant.positions.properties import check_scheme
+from locant.figures import FigureData
 
 GENERAL = [name for name, entry in ENTRIES.items() if not entry.needs_run]
 FEW = ("none", "sinusoidal", "learned", "index", "binary")
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, Drawn]:
+def drawn() -> dict[str, FigureData]:
     """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
@@ -92,7 +92,7 @@ def test_heatmap_of_numbers_and_digits() -> None:
     assert 0.8 < learned.std() * math.sqrt(32) < 1.2
 
 
-def test_heatmaps_show_every_input_scheme(drawn: dict[str, Drawn]) -> None:
+def test_heatmaps_show_every_input_scheme(drawn: dict[str, FigureData]) -> None:
     shown = panels(drawn["heatmaps"].figure)
     titles = {title.split(",")[0] for title in shown}
     assert titles == set(INPUT_SCHEMES)
@@ -101,7 +101,7 @@ def test_heatmaps_show_every_input_scheme(drawn: dict[str, Drawn]) -> None:
     assert "initial values" in next(title for title in shown if title.startswith("learned"))
 
 
-def test_waves(drawn: dict[str, Drawn]) -> None:
+def test_waves(drawn: dict[str, FigureData]) -> None:
     figure = drawn["waves"].figure
     assert len(figure.axes) == 8
     for pair, axes in enumerate(figure.axes):
@@ -127,7 +127,7 @@ def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
     np.testing.assert_allclose(drawn.data["wavelengths"], 2 * np.pi * 10000 ** (drawn.data["pairs"] / 256))
 
 
-def test_dot_products(drawn: dict[str, Drawn]) -> None:
+def test_dot_products(drawn: dict[str, FigureData]) -> None:
     shown = panels(drawn["dot-products"].figure)
     apart = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
     curve = next(axes for title, axes in shown.items() if title.startswith("From position 0"))
@@ -142,7 +142,7 @@ def test_dot_products(drawn: dict[str, Drawn]) -> None:
         assert len(marks) == 1
 
 
-def test_clocks(drawn: dict[str, Drawn]) -> None:
+def test_clocks(drawn: dict[str, FigureData]) -> None:
     axes = drawn["clocks"].figure.axes[0]
     segments = np.array(axes.collections[0].get_segments()).reshape(13, 4, 2, 2)
     hands = (segments[:, :, 1] - segments[:, :, 0]) / 0.4
@@ -155,7 +155,7 @@ def test_clocks(drawn: dict[str, Drawn]) -> None:
     assert boxed in "".join(digits)
 
 
-def test_circle(drawn: dict[str, Drawn]) -> None:
+def test_circle(drawn: dict[str, FigureData]) -> None:
     axes = drawn["circle"].figure.axes[0]
     points = {
         tuple(line.get_xydata()[0].round(6))
@@ -173,7 +173,7 @@ def test_circle(drawn: dict[str, Drawn]) -> None:
     assert axes.get_aspect() == 1
 
 
-def test_distance(drawn: dict[str, Drawn]) -> None:
+def test_distance(drawn: dict[str, FigureData]) -> None:
     near, far = drawn["distance"].figure.axes
     rates = 10000.0 ** (-np.arange(64) / 64)
     for number in (0, 1):  # around positions 500 and 1,000,000
@@ -203,7 +203,7 @@ def markers(axes: Any) -> dict[int, float]:
     ],
 )
 def test_spectrum_is_that_of_transformers(
-    drawn: dict[str, Drawn], title: str, name: str, options: dict[str, float]
+    drawn: dict[str, FigureData], title: str, name: str, options: dict[str, float]
 ) -> None:
     transformers = pytest.importorskip("transformers")
     rope = pytest.importorskip("transformers.modeling_rope_utils")
@@ -220,7 +220,7 @@ def test_spectrum_is_that_of_transformers(
     np.testing.assert_allclose([shown[pair] for pair in range(48)], 2 * np.pi / frequencies.double(), rtol=5e-6)
 
 
-def test_spectrum(drawn: dict[str, Drawn]) -> None:
+def test_spectrum(drawn: dict[str, FigureData]) -> None:
     shown = panels(drawn["spectrum"].figure)
     plain = 2 * np.pi * 10000.0 ** (np.arange(48) / 48)
     slower = 2 * np.pi * (10000.0 * 32 ** (96 / 94)) ** (np.arange(48) / 48)
@@ -250,7 +250,7 @@ def test_spectrum(drawn: dict[str, Drawn]) -> None:
     assert drawn["spectrum"].data["fates none"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
 
 
-def test_bias(drawn: dict[str, Drawn]) -> None:
+def test_bias(drawn: dict[str, FigureData]) -> None:
     shown = panels(drawn["bias"].figure)
     assert [title for title in shown if "fixed" in title] == ["ALiBi (fixed)", "Sandwich (fixed)"]
     distances = np.arange(200)
@@ -280,7 +280,7 @@ def _kerple(values: np.ndarray) -> tuple[float, float]:
     return -values[199] / math.log1p(199 * low), low
 
 
-def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, Drawn]) -> None:
+def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, FigureData]) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     offsets = -torch.arange(200)
     buckets = t5.T5Attention._relative_position_bucket(offsets, bidirectional=False, num_buckets=32, max_distance=128)
@@ -292,7 +292,7 @@ def test_bias_of_t5_is_constant_in_its_buckets(drawn: dict[str, Drawn]) -> None:
     assert len(np.unique(values, axis=1).T) == 32
 
 
-def test_criteria(drawn: dict[str, Drawn]) -> None:
+def test_criteria(drawn: dict[str, FigureData]) -> None:
     verdicts = dict(zip(FEW, drawn["criteria"].data["verdicts"].tolist(), strict=True))
     assert verdicts["sinusoidal"] == ["yes"] * 5
     assert verdicts["none"][0] == "no"
@@ -311,12 +311,12 @@ def curves_in(axes: Any) -> dict[str, np.ndarray]:
     return {line.get_label(): line.get_xydata() for line in axes.lines if not line.get_label().startswith("_")}
 
 
-def claims(drawn: Drawn) -> tuple[list[Any], list[str]]:
+def claims(drawn: FigureData) -> tuple[list[Any], list[str]]:
     axes = list(drawn.figure.axes)
     return axes, [" ".join(text.get_text() for text in one.texts).replace("\n", " ") for one in axes]
 
 
-def test_tutorial_errors(drawn: dict[str, Drawn]) -> None:
+def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
     (double, angle, order, width), findings = claims(drawn["tutorial-errors"])
     # The double exponent, as the loop in its title computes it.
     waves = {label: curve[:, 1] for label, curve in curves_in(double).items()}
@@ -352,7 +352,7 @@ def test_tutorial_errors(drawn: dict[str, Drawn]) -> None:
     assert f"stays: {100 * slow[0]:.0f} % and {100 * slow[1]:.0f} %" in findings[3]
 
 
-def test_the_page_is_complete_in_itself(drawn: dict[str, Drawn]) -> None:
+def test_the_page_is_complete_in_itself(drawn: dict[str, FigureData]) -> None:
     page = render_page(drawn)
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
     assert list(TEXTS) == list(ENTRIES)
@@ -418,7 +418,7 @@ def test_mistakes_about_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
-def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: dict[str, Drawn], package: str) -> None:
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: dict[str, FigureData], package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"locant\[report\]"):
         render_page(drawn) if package == "jinja2" else draw("waves")

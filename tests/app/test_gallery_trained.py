@@ -15,14 +15,14 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from locant.analysis import Scores
 from locant.app.gallery import ENTRIES, draw, write_figures, write_gallery
 from locant.cli import main
-from locant.decoding import DecodingSettings, Scores, save_model_folder
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
-from locant.figures import Drawn
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.figures import FigureData
+from locant.models import RNN, DecodingSettings, RNNConfig, Transformer, TransformerConfig, save_model_folder
+from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.training import Evaluation
-from locant.transformer import RNN, RNNConfig, Transformer, TransformerConfig
 
 WORDS = [
     "alpha",
@@ -84,7 +84,7 @@ def run(make_run: RunMaker) -> Path:
     return make_run()
 
 
-def panels(drawn: Drawn) -> dict[str, Any]:
+def panels(drawn: FigureData) -> dict[str, Any]:
     return {axes.get_title(loc="left"): axes for axes in drawn.figure.axes if axes.get_title(loc="left")}
 
 

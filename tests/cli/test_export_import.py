@@ -13,9 +13,9 @@ import torch
 from transformers import AutoTokenizer, MarianConfig, MarianMTModel
 
 from locant.cli import main
-from locant.decoding import DecodingSettings, Translator
-from locant.text.tokenizer import TokenizerSettings, train_tokenizers
-from locant.transformer import Transformer, TransformerConfig
+from locant.models import DecodingSettings, Transformer, TransformerConfig
+from locant.text import TokenizerSettings, train_tokenizers
+from locant.translation import Translator
 
 LINES = ["one two three", "four five six", "two one", "six five four three", "three three one two"] * 8
 

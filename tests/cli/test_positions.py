@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from locant.analysis import PROPERTIES
 from locant.cli import main
 from locant.positions import SCHEMES, option_names
-from locant.positions.properties import WISHES
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_json(narrow: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["positions", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data) == list(SCHEMES)
-    assert [wish["name"] for wish in data["learned"]["wishes"]] == list(WISHES)
+    assert [wish["name"] for wish in data["learned"]["wishes"]] == list(PROPERTIES)
     assert data["learned"]["options"]["max_positions"] == 1024
     assert data["learned"]["places"] == ["embedding"]
     extends = data["learned"]["wishes"][2]

@@ -12,18 +12,17 @@ import torch
 from extend_models import save_model, save_tokenizer
 from safetensors.torch import load_file, save_file
 
-import locant.extension.evaluation as evaluation_module
+import locant.extension.evaluate.evaluation as evaluation_module
+from locant.app import render_report
 from locant.app.context_report import context_report, write_figures
-from locant.app.report import render_report
 from locant.cli import main
 from locant.cli.evaluate_context import parse_length
 from locant.errors import LocantError, UsageError
-from locant.extension.documents import LongText
-from locant.extension.evaluation import evaluate_context
+from locant.extension.evaluate.documents import LongText
+from locant.extension.evaluate.evaluation import EvaluationSettings, evaluate_context
+from locant.extension.evaluate.perplexity import PerplexitySettings
+from locant.extension.extend.methods import apply_method
 from locant.extension.load import load_config, load_model, load_tokenizer
-from locant.extension.methods import apply_method
-from locant.extension.perplexity import PerplexitySettings
-from locant.extension.settings import EvaluationSettings
 
 TEXT = "".join(f"Word {chr(97 + index % 26)} and so on. " for index in range(400))
 SETTINGS = EvaluationSettings(

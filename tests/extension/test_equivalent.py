@@ -11,9 +11,9 @@ from published_models import GEMMA_3, MODELS
 
 from locant.cli.inspect import _ENGINES
 from locant.errors import LocantError, UsageError
-from locant.extension import ENGINES, Inspection, inspect_model, say_for
-from locant.positions.dialects import read_ctranslate2, read_huggingface, read_llamacpp, read_vllm
-from locant.positions.rotary.config import RotaryConfig
+from locant.extension import ENGINES, Inspection, inspect_model, to_engine_config
+from locant.positions import RotaryConfig
+from locant.rotary_configs import read_ctranslate2, read_huggingface, read_llamacpp, read_vllm
 
 _ROTARY = ("rope_theta", "rope_scaling", "rotary_emb_base", "rotary_pct", "original_max_position_embeddings")
 
@@ -35,7 +35,7 @@ def _same(read: RotaryConfig, meant: RotaryConfig) -> bool:
 def test_merged_into_config_json_it_means_the_same(name: str, engine: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
     assert inspection.reading is not None
-    said = say_for(inspection, engine)
+    said = to_engine_config(inspection, engine)
     assert isinstance(said, dict)
     bare = {key: value for key, value in MODELS[name].items() if key not in _ROTARY}
     assert _same(read_huggingface(bare | said).config, inspection.reading.config)
@@ -47,7 +47,7 @@ def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
         pytest.skip("has no original length, which vLLM needs; refused below")
     inspection = _inspected(tmp_path, MODELS[name])
     assert inspection.reading is not None
-    said = say_for(inspection, "vllm")
+    said = to_engine_config(inspection, "vllm")
     assert isinstance(said, str)
     assert _same(read_vllm(said, MODELS[name]).config, inspection.reading.config)
 
@@ -56,7 +56,7 @@ def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
 def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
     assert inspection.reading is not None
-    said = say_for(inspection, "llamacpp")
+    said = to_engine_config(inspection, "llamacpp")
     assert isinstance(said, str)
     assert _same(read_llamacpp(said, RotaryConfig(head_dim=128)).config, inspection.reading.config)
 
@@ -65,7 +65,7 @@ def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> No
 def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
     assert inspection.reading is not None
-    said = say_for(inspection, "ctranslate2")
+    said = to_engine_config(inspection, "ctranslate2")
     assert isinstance(said, dict)
     assert _same(read_ctranslate2(said).config, inspection.reading.config)
 
@@ -89,11 +89,11 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
 )
 def test_what_cannot_be_said_is_an_error(content: dict[str, Any], engine: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(LocantError, match=message) as caught:
-        say_for(_inspected(tmp_path, content), engine)
+        to_engine_config(_inspected(tmp_path, content), engine)
     assert caught.value.exit_code == 1
 
 
 def test_engines(tmp_path: Path) -> None:
     assert tuple(ENGINES) == _ENGINES
     with pytest.raises(UsageError, match="Did you mean 'vllm'"):
-        say_for(_inspected(tmp_path, MODELS["Llama 2 7B"]), "vlm")
+        to_engine_config(_inspected(tmp_path, MODELS["Llama 2 7B"]), "vlm")

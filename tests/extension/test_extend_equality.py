@@ -14,10 +14,10 @@ import torch
 from extend_models import FAMILIES, config_of, save_model
 
 from locant.errors import ConfigError
-from locant.extension.extend import extend_model
-from locant.extension.methods import METHODS, apply_method
+from locant.extension.extend.extend import extend_model
+from locant.extension.extend.methods import METHODS, apply_method
 from locant.extension.rotation_in_model import locant_rotation
-from locant.positions.dialects import read_huggingface
+from locant.rotary_configs import read_huggingface
 
 transformers = pytest.importorskip("transformers")
 

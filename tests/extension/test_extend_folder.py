@@ -14,8 +14,8 @@ from extend_models import save_model, save_tokenizer
 
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
-from locant.extension.extend import extend_model
-from locant.extension.methods import TRACE
+from locant.extension.extend.extend import extend_model
+from locant.extension.extend.methods import TRACE
 
 transformers = pytest.importorskip("transformers")
 

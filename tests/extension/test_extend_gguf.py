@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from locant.errors import CheckpointError, ConfigError, LocantError
-from locant.extension.extend_gguf import extended_metadata, write_extended_gguf
-from locant.extension.methods import METHODS
+from locant.extension.extend.gguf import extended_metadata, write_extended_gguf
+from locant.extension.extend.methods import METHODS
 from locant.extension.source import load_source
-from locant.positions.dialects import read_gguf
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions import RotaryConfig
+from locant.rotary_configs import read_gguf
 
 gguf = pytest.importorskip("gguf")
 
@@ -115,8 +115,8 @@ def test_factors_never_multiply(tmp_path: Path, method: str) -> None:
 
 
 def test_longrope_takes_the_place_of_llama_3s_factors(tmp_path: Path) -> None:
-    from locant.positions.dialects.gguf_factors import factors_of
     from locant.positions.scaling import Llama3
+    from locant.rotary_configs.gguf import factors_of
 
     scaled = RotaryConfig(head_dim=64, base=100000.0, scaling=Llama3(original_length=2048, factor=4))
     factors = np.array(factors_of(scaled), dtype=np.float32)
@@ -149,7 +149,7 @@ def test_a_part_of_a_model(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
-    from locant.extension.extend import extend_model
+    from locant.extension.extend.extend import extend_model
 
     path = write(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:-64])
@@ -159,7 +159,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_gguf_file(tmp_path: Path) -> None:
-    from locant.extension.extend import extend_model
+    from locant.extension.extend.extend import extend_model
 
     path = write(tmp_path / "tiny.gguf")
     extended = extend_model(path, tmp_path / "out", 16384)

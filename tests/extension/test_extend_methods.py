@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.extension.methods import METHODS, TRACE, apply_method, before_extension, mark_trained
-from locant.positions.dialects import read_huggingface
+from locant.extension.extend.methods import METHODS, TRACE, apply_method, before_extension, mark_trained
 from locant.positions.scaling import YaRN
+from locant.rotary_configs import read_huggingface
 
 LLAMA = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192, "rope_theta": 100000.0}
 LLAMA_31 = {

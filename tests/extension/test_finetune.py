@@ -12,9 +12,9 @@ import torch
 from extend_models import save_model, save_tokenizer
 
 from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
-from locant.extension.extend import extend_model
-from locant.extension.finetune import FineTuning, FineTuningStep
-from locant.extension.next_token import next_token_loss
+from locant.extension.evaluate.perplexity import next_token_loss
+from locant.extension.extend.extend import extend_model
+from locant.extension.extend.finetune import FineTuning, FineTuningStep
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")

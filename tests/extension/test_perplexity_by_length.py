@@ -13,8 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import DataError, UsageError
-from locant.extension.documents import LongText, cut_documents, read_texts
-from locant.extension.perplexity import Loss, PerplexitySettings, Window, needed_length, perplexity, windows_of
+from locant.extension.evaluate.documents import LongText, cut_documents, read_texts
+from locant.extension.evaluate.perplexity import (
+    Loss,
+    PerplexitySettings,
+    Window,
+    needed_length,
+    perplexity,
+    windows_of,
+)
 
 
 class _Letters:

@@ -10,7 +10,7 @@ import pytest
 
 from locant.cli import main
 from locant.errors import CheckpointError, MissingExtraError, UsageError
-from locant.extension.resolve import resolve_model
+from locant.extension.source import resolve_model
 
 
 def test_a_path_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

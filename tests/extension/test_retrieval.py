@@ -12,10 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import UsageError
-from locant.extension.needle import Needle, needle_question, sentences_of
-from locant.extension.passkey import passkey_question
-from locant.extension.retrieval import Question, longest_prompt, spread
-from locant.extension.ruler import TASKS, effective_length
+from locant.extension.evaluate.retrieval import (
+    TASKS,
+    Needle,
+    Question,
+    effective_length,
+    longest_prompt,
+    needle_question,
+    passkey_question,
+    sentences_of,
+    spread,
+)
 
 HAYSTACK = [f"Sentence number {index} is here." for index in range(50)]
 

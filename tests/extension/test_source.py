@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from published_models import MODELS
 
 from locant.errors import LocantError, UsageError
-from locant.extension import ENGINES, inspect_model, say_for
-from locant.extension.data import as_data
+from locant.extension import ENGINES, inspect_model, to_engine_config
+from locant.extension.inspect.inspection import as_data
 from locant.extension.source import load_source
 
 
@@ -118,4 +118,4 @@ def test_any_json_object_is_read_or_diagnosed(
     json.dumps(as_data(inspection), allow_nan=False)
     for engine in ENGINES:
         with suppress(LocantError):
-            json.dumps(say_for(inspection, engine), allow_nan=False)
+            json.dumps(to_engine_config(inspection, engine), allow_nan=False)

@@ -10,9 +10,8 @@ import torch
 from extend_models import save_model
 from torch.nn import functional
 
-from locant.extension.chunk_attention import attend_chunk, chunk_attention
+from locant.extension.evaluate.prefill import Answerer, attend_chunk, chunk_attention, follows_length, token_losses
 from locant.extension.load import load_model
-from locant.extension.prefill import Answerer, follows_length, token_losses
 
 LENGTH = 90
 
@@ -52,8 +51,8 @@ def test_the_last_losses_alone(model: Any) -> None:
 @pytest.mark.parametrize("scaling", ["dynamic", "yarn"])
 def test_extended_models_equal_one_fresh_pass(scaling: str, tmp_path: Path) -> None:
     path = save_model(tmp_path / "model", "llama")
+    from locant.extension.extend.methods import apply_method
     from locant.extension.load import load_config
-    from locant.extension.methods import apply_method
 
     config = apply_method(load_config(path), scaling, 128)
     evaluated = load_model(path, config)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from small_models import build, sentence_pairs, teach
 
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
-from locant.transformer import Transformer
+from locant.models import Transformer
+from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 
 
 @pytest.fixture(autouse=True, scope="package")

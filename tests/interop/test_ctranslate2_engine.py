@@ -8,12 +8,12 @@ import pytest
 import torch
 from small_models import build
 
-from locant.compiler import load_library
-from locant.decoding import DecodingSettings, Translator, length_penalty
-from locant.decoding.compiled import supports
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.interop import CTranslate2Translator, load_translator
-from locant.text.tokenizer import BOS, EOS
+from locant.kernels.library import load_library
+from locant.models import DecodingSettings
+from locant.text import BOS, EOS
+from locant.translation import Translator, length_penalty, supports
 
 SENTENCES = ["kalo mir", "", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka ka ka ka ka"]
 

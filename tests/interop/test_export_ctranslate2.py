@@ -6,10 +6,11 @@ import sentencepiece
 import torch
 from small_models import build, padded
 
-from locant.decoding import DecodingSettings, Translator
 from locant.errors import ConfigError
 from locant.interop import export_ctranslate2
-from locant.text.tokenizer import BOS, EOS, PAD
+from locant.models import DecodingSettings
+from locant.text import BOS, EOS, PAD
+from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka ka ka ka ka"]
 MODELS = {

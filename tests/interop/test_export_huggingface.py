@@ -8,12 +8,13 @@ from small_models import build
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
-from locant.decoding import DecodingSettings, Translator
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_huggingface
 from locant.interop.marian_weights import concatenated_order
+from locant.models import DecodingSettings
 from locant.positions import Sinusoidal
-from locant.text.tokenizer import BOS
+from locant.text import BOS
+from locant.translation import Translator
 
 MODELS = {
     "paper": (True, {}),

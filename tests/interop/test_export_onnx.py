@@ -12,12 +12,12 @@ import pytest
 import torch
 from small_models import build, padded
 
-from locant.decoding import DecodingSettings, Translator
 from locant.errors import ConfigError
 from locant.interop import export_onnx
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
-from locant.text.tokenizer import BOS, EOS, PAD
-from locant.transformer import Transformer
+from locant.models import DecodingSettings, Transformer
+from locant.text import BOS, EOS, PAD
+from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka ka ka ka ka"]
 # Exported and run; the others are compared as torch modules, which the exporter translates operation by operation.

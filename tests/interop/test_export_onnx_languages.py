@@ -9,12 +9,12 @@ from test_export_onnx import check_logits, run_example
 from test_import_marian import files_of, group_folder
 from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
 
-from locant.decoding import DecodingSettings, Translator
 from locant.errors import DataError
 from locant.interop import export_onnx, import_model
 from locant.interop.onnx_example import OnnxTranslator
-from locant.text.languages import LanguageTokens
-from locant.text.tokenizer import EOS, TokenizerPair
+from locant.models import DecodingSettings
+from locant.text import EOS, LanguageTokens, TokenizerPair
+from locant.translation import Translator
 
 M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from locant.errors import ConfigError
 from locant.interop.fast_tokenizer import fast_tokenizer
+from locant.text import EOS, Tokenizer, TokenizerSettings, train_tokenizers
 from locant.text.bible import find_version, read_version
-from locant.text.tokenizer import EOS, Tokenizer, TokenizerSettings, train_tokenizers
 
 KINDS = {
     "unigram": {},

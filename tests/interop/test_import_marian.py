@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
-from locant.decoding import Translator
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_huggingface, import_marian, load_translator
-from locant.interop.marian_tokenizer import Special, read_sides
-from locant.interop.output_bias import fold_bias
-from locant.text.tokenizer import BOS, EOS
+from locant.interop.marian_import import Special, read_sides
+from locant.interop.marian_weights import fold_bias
+from locant.text import BOS, EOS
+from locant.translation import Translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 

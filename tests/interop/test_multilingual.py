@@ -11,11 +11,13 @@ import torch
 from test_import_m2m100 import m2m100_folder
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
+from locant.analysis import introspect, token_pair
 from locant.cli import main
-from locant.decoding import DecodingSettings, Translator, introspect, token_pair
 from locant.errors import CheckpointError, ConfigError
 from locant.interop import import_model, load_translator
-from locant.text.tokenizer import EOS
+from locant.models import DecodingSettings
+from locant.text import EOS
+from locant.translation import Translator
 
 SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
 STEPS = 9

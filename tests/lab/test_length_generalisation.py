@@ -9,9 +9,9 @@ import torch
 from locant.errors import ConfigError
 from locant.lab import Budget, Trial, build_task
 from locant.lab.length_generalisation import _ANSWER, _END, _START, LengthGeneralisation
-from locant.lab.models import build_fairly
 from locant.lab.optimise import PAD, Batch, train
-from locant.transformer import LanguageModel
+from locant.lab.variants import build_fairly
+from locant.models import LanguageModel
 
 TINY = {"layers": 1, "d_model": 32, "d_ff": 32, "heads": 2}
 

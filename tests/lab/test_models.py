@@ -7,10 +7,17 @@ import torch
 
 from locant.errors import ConfigError
 from locant.lab import all_schemes
-from locant.lab.contenders import check_scheme, position_fields, split_contender
-from locant.lab.models import ModelSettings, build_fairly, initial_facts, weights_outside_schemes
+from locant.lab.variants import (
+    ModelSettings,
+    build_fairly,
+    check_scheme,
+    initial_facts,
+    position_fields,
+    split_contender,
+    weights_outside_schemes,
+)
+from locant.models import LanguageModel
 from locant.positions import SCHEMES
-from locant.transformer import LanguageModel
 
 SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
 

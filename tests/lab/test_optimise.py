@@ -9,7 +9,7 @@ import torch
 from locant.lab import Budget, build_task
 from locant.lab.language_modelling import CharacterTask
 from locant.lab.optimise import Batch, Optimiser, train
-from locant.transformer import LanguageModel, LanguageModelConfig
+from locant.models import LanguageModel, LanguageModelConfig
 
 MODEL = LanguageModelConfig(vocab_size=9, layers=1, d_model=8, d_ff=8, heads=2, position="learned",
                             position_options={"max_positions": 6})  # fmt: skip

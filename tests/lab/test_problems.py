@@ -6,9 +6,7 @@ from random import Random
 
 import pytest
 
-from locant.lab.problems import PROBLEMS
-from locant.lab.problems.commands import Commands, _clauses
-from locant.lab.problems.edits import _edit, _join
+from locant.lab.problems import PROBLEMS, Commands, _clauses, _edit, _join
 
 
 def addition(question: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from lab_records import TINY, make_record
 
 from locant.errors import CheckpointError, ConfigError, DataError
-from locant.lab import Budget, Comparison, SilentWatcher, expand_tasks, load_records, run_comparison
+from locant.lab import Budget, Comparison, SilentComparisonCallback, expand_tasks, load_records, run_comparison
 from locant.lab.comparison import Job, save_comparison
 from locant.lab.record import load_record, record_path, save_record
 from locant.lab.worker import main
@@ -22,7 +22,7 @@ def comparison(**changes: Any) -> Comparison:
     )
 
 
-class Notes(SilentWatcher):
+class Notes(SilentComparisonCallback):
     def __init__(self) -> None:
         self.started: tuple[int, int, int] = (-1, -1, -1)
         self.ended: list[tuple[str, str]] = []

@@ -12,8 +12,7 @@ from locant.lab import Budget, Comparison, Measurement, Record
 from locant.lab.fairness import check_fairness
 from locant.lab.language_modelling import TINY_SHAKESPEARE
 from locant.lab.ranks import PAPER, agreement, mean_ranks
-from locant.lab.tables import Cell, _some, result_tables
-from locant.lab.written import (
+from locant.lab.rendering import (
     as_data,
     csv_text,
     header,
@@ -24,6 +23,7 @@ from locant.lab.written import (
     row_texts,
     tables_by_length,
 )
+from locant.lab.tables import Cell, _some, result_tables
 
 COMPARISON = Comparison(
     tasks=("copy", "reverse"),

@@ -10,16 +10,14 @@ import pytest
 import torch
 import yaml
 
-from locant.decoding import DecodingSettings, Translator
 from locant.errors import ConfigError, DataError
+from locant.lab import Budget, Measurement, Outcome, Record, Trial, build_task
 from locant.lab.fairness import check_fairness
-from locant.lab.record import Record
-from locant.lab.registry import build_task
-from locant.lab.task import Budget, Measurement, Outcome, Trial
 from locant.lab.translation_measures import TestPair, by_length, order_accuracy, swapped, test_pairs
-from locant.lab.translation_model import build_translator, check_translator
+from locant.lab.translation_training import build_translator, check_translator
+from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
-from locant.transformer import RNN, Transformer, TransformerConfig, count_parameters
+from locant.translation import Translator
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs", "red": "rot"}
 BASE = TransformerConfig(

@@ -20,7 +20,7 @@ from locant.positions import (
     attend_with_positions,
     build_scheme,
 )
-from locant.positions.flex import flex_attend
+from locant.positions.flex_attention import flex_attend
 from locant.positions.relative import RelativeBias
 
 OPTIONS: dict[str, dict[str, Any]] = {"self-extend": {"group": 2, "window": 4}, "rerope": {"window": 4}}

@@ -3,34 +3,35 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locant.positions import extent
-from locant.positions.embeddings.learned import Learned
-from locant.positions.extent import extent_of
-from locant.positions.scores.alibi import ALiBi
+from locant.positions import ALiBi, Learned
+from locant.positions import position_range as extent
+from locant.positions.position_range import position_range
 
 
 @given(
     st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5) | st.builds(lambda n: [n, n + 1], st.integers(0, 9))
 )
 def test_what_is_known_is_what_python_finds(places: list[int]) -> None:
-    found = extent_of(torch.tensor(places))
+    found = position_range(torch.tensor(places))
     assert (found.low, found.high) == (min(places), max(places))
-    assert found.is_run is (places == list(range(places[0], places[0] + len(places))))
-    assert not extent_of(torch.tensor([places])).is_run
+    assert found.is_contiguous is (places == list(range(places[0], places[0] + len(places))))
+    assert not position_range(torch.tensor([places])).is_contiguous
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integers(dtype: torch.dtype) -> None:
-    assert extent_of(torch.tensor([1, 0], dtype=dtype)) == extent.Extent(0, 1, is_run=False)  # 0 - 1 is 255 in uint8
-    assert extent_of(torch.tensor([5, 6, 7], dtype=dtype)).is_run
+    assert position_range(torch.tensor([1, 0], dtype=dtype)) == extent.PositionRange(
+        0, 1, is_contiguous=False
+    )  # 0 - 1 is 255 in uint8
+    assert position_range(torch.tensor([5, 6, 7], dtype=dtype)).is_contiguous
 
 
 def test_memory_that_is_shared_with_numpy_is_read_anew() -> None:
     positions = torch.arange(3)
     shared = positions.numpy()
-    assert extent_of(positions).high == 2
+    assert position_range(positions).high == 2
     shared[2] = 9
-    assert extent_of(positions) == extent.Extent(0, 9, is_run=False)
+    assert position_range(positions) == extent.PositionRange(0, 9, is_contiguous=False)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -46,4 +47,4 @@ def test_layers_on_a_gpu_do_not_wait_for_it() -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     positions += 1
-    assert extent_of(positions).high == 8
+    assert position_range(positions).high == 8

@@ -16,7 +16,6 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from locant.decoding import Translator
 from locant.errors import CheckpointError, ConfigError, TrainingError
 from locant.text import TokenCache, plan_batches
 from locant.training import (
@@ -30,6 +29,7 @@ from locant.training import (
 )
 from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
+from locant.translation import Translator
 
 
 def losses(run: Path) -> list[tuple[int, float]]:

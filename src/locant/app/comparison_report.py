@@ -11,8 +11,8 @@ from locant.figures import LengthCurve, quality_by_length, svg
 from locant.lab import Comparison, Record
 from locant.lab.fairness import check_fairness
 from locant.lab.ranks import mean_ranks
+from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 from locant.lab.tables import Curve, ResultTable, result_tables
-from locant.lab.written import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from locant.app.report import Block, Fact, Facts, Figure, Report, Section, Table, Text
-from locant.figures import Drawn, svg
+from locant.figures import FigureData, svg
 from locant.figures.context import perplexity_by_length, retrieval_grid
 from locant.files import replacing_file
 
@@ -31,7 +31,7 @@ def context_report(results: Results) -> Report:
     """Build the page.
 
     Args:
-        results: What :func:`locant.extension.evaluation.evaluate_context` returns, or ``results.json`` holds.
+        results: What :func:`locant.extension.evaluate.evaluation.evaluate_context` returns, or ``results.json`` holds.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -67,7 +67,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     return paths
 
 
-def _figures(results: Results) -> Iterator[tuple[str, Drawn]]:
+def _figures(results: Results) -> Iterator[tuple[str, FigureData]]:
     for metric in _metrics(results):
         yield f"perplexity-{metric}", _curves(results, metric)
     for test in _tests(results):
@@ -83,7 +83,7 @@ def _tests(results: Results) -> list[str]:
     return [test for test in _ON_DEPTHS if any(row["test"] == test for row in results["retrieval"])]
 
 
-def _curves(results: Results, metric: str) -> Drawn:
+def _curves(results: Results, metric: str) -> FigureData:
     lengths = results["settings"]["lengths"]
     curves = {
         method: [
@@ -96,7 +96,7 @@ def _curves(results: Results, metric: str) -> Drawn:
     )
 
 
-def _grid(results: Results, test: str, method: str) -> Drawn:
+def _grid(results: Results, test: str, method: str) -> FigureData:
     rows = [row for row in results["retrieval"] if (row["test"], row["method"]) == (test, method)]
     lengths = results["settings"]["lengths"]
     depths = sorted({row["depth"] for row in rows})

@@ -8,7 +8,7 @@ import numpy as np
 
 from locant.errors import LocantError, UsageError
 from locant.extension import Inspection
-from locant.extension.differences import describe
+from locant.extension.inspect.engine_differences import describe
 from locant.figures.bands import LayerBands, bands
 from locant.files import replacing_file
 from locant.positions.rotary.config import RotaryConfig

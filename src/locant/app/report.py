@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from locant.app.differences import Span, compare
+from locant.app.word_differences import Span, compare
 from locant.errors import MissingExtraError
 from locant.files import write_text
 from locant.version import __version__

@@ -23,8 +23,9 @@ from locant.app.report import (
 from locant.errors import CheckpointError
 from locant.figures import svg, training_curves
 from locant.files import read_json
+from locant.models.architectures import ModelConfig
+from locant.models.rnn import RNNConfig
 from locant.training import Evaluation, Recipe, load_recipe, read_metrics
-from locant.transformer import ModelConfig, RNNConfig
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:

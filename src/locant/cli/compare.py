@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a comparison and write what came of it."""
-    from locant.cli.trials import TrialBars
+    from locant.cli.progress import TrialBars
     from locant.lab import load_records, run_comparison
     from locant.lab.tables import result_tables
 
@@ -144,7 +144,7 @@ def _show(tables: list[ResultTable], records: list[Record]) -> None:
     from rich.console import Console
 
     from locant.lab.ranks import mean_ranks
-    from locant.lab.written import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
+    from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 
     console = Console(highlight=False, markup=False)
     for table in tables:
@@ -210,7 +210,7 @@ def _write(folder: Path, comparison: Comparison, tables: list[ResultTable], reco
     from locant.app.comparison_report import write_figures_of
     from locant.errors import MissingExtraError
     from locant.files import write_json, write_text
-    from locant.lab.written import as_data, csv_text, markdown
+    from locant.lab.rendering import as_data, csv_text, markdown
 
     write_text(folder / "results.md", markdown(tables, records))
     write_text(folder / "results.csv", csv_text(records))

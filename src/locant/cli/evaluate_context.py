@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from locant.extension.settings import EvaluationSettings
+    from locant.extension.evaluate.evaluation import EvaluationSettings
 
 _EPILOG = """examples:
   locant evaluate-context smollm2 --lengths 2k,4k
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure how far a model reads, and write table, pictures and a page."""
-    from locant.extension.documents import read_texts
-    from locant.extension.evaluation import configurations, evaluate_context
+    from locant.extension.evaluate.documents import read_texts
+    from locant.extension.evaluate.evaluation import configurations, evaluate_context
     from locant.extension.load import load_config, resolve_model
     from locant.runtime import choose_device, keep_freed_memory
 
@@ -116,9 +116,9 @@ def _default_lengths(config: dict[str, Any], target: int | None) -> tuple[int, .
 
 
 def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int | None) -> EvaluationSettings:
-    from locant.extension.needle import Needle
-    from locant.extension.perplexity import PerplexitySettings
-    from locant.extension.settings import EvaluationSettings
+    from locant.extension.evaluate.evaluation import EvaluationSettings
+    from locant.extension.evaluate.perplexity import PerplexitySettings
+    from locant.extension.evaluate.retrieval import Needle
 
     own = [options.needle, options.question, options.expect]
     if any(own) and not all(own):

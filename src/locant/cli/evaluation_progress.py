@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from locant.cli.work_bar import WorkBar
+from locant.cli.progress import WorkBar
 
 _LINES = 20  # where there is no terminal for a bar
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     with listen(options.host, options.port) as listener:  # complains before a model is loaded
         reader = None
         if options.run is not None:
-            from locant.app.explorer.reader import Reader
+            from locant.app.explorer.model_panels import Reader
 
             reader = Reader.from_folder(options.run, device=options.device)
         server = open_server(build_app(reader), listener)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from locant.extension.extend import Extended
-    from locant.extension.finetune import FineTuning
+    from locant.extension.extend.extend import Extended
+    from locant.extension.extend.finetune import FineTuning
 
 _EPILOG = """examples:
   locant extend models/llama --to 32768 -o models/llama-32k
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if options.text and options.method != "auto":
         raise UsageError("--text goes with --method auto only.")
 
-    from locant.cli.extension_progress import ExtensionProgress
-    from locant.extension.extend import extend_model
+    from locant.cli.progress import ExtensionProgress
+    from locant.extension.extend.extend import extend_model
     from locant.runtime import choose_device
 
     with ExtensionProgress(options.to) as progress:
@@ -95,7 +95,7 @@ def _finetuning(options: argparse.Namespace) -> FineTuning | None:
             raise UsageError("--rank is LoRA's, which --full does without.")
         given["kind"] = "full"
 
-    from locant.extension.finetune import FineTuning
+    from locant.extension.extend.finetune import FineTuning
 
     return FineTuning(texts=tuple(options.finetune), **given)
 

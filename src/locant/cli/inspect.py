@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what the rotary configuration of a model means, and what is wrong with it."""
     from locant.errors import LocantError
-    from locant.extension import inspect_model, say_for
-    from locant.extension.resolve import resolve_model
+    from locant.extension import inspect_model, to_engine_config
+    from locant.extension.source import resolve_model
 
     if options.figure:
         from locant.app.inspection_figure import check_figure_path, write_inspection_figure
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     said, refused = None, ""
     if options.engine:
         try:
-            said = say_for(inspection, options.engine)
+            said = to_engine_config(inspection, options.engine)
         except LocantError as error:
             refused = str(error)
     if options.json:
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 def _print_json(inspection: Inspection, engine: str | None, said: Any, refused: str) -> None:
     import json
 
-    from locant.extension.data import as_data
+    from locant.extension.inspect.inspection import as_data
 
     data = as_data(inspection)
     if engine:
@@ -114,7 +114,7 @@ def _print_all(inspection: Inspection) -> None:
 def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
     from rich.text import Text
 
-    from locant.extension.differences import describe
+    from locant.extension.inspect.engine_differences import describe
 
     explanation = config.explain()
     assert config.rotary_dim is not None

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locant.positions.properties import Wish
+    from locant.analysis.properties import Property
 
 _EPILOG = """examples:
   locant positions
@@ -54,8 +54,8 @@ def _describe(name: str) -> dict[str, Any]:
     """Return all that is known about a scheme by name."""
     import inspect
 
+    from locant.analysis.properties import DEFAULT_SHAPE, Probe, check_scheme
     from locant.positions import SCHEMES
-    from locant.positions.properties import DEFAULT_SHAPE, Probe, check_scheme
     from locant.positions.registry import option_defaults
 
     documentation = inspect.getdoc(SCHEMES[name]) or ""
@@ -135,5 +135,5 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def _verdict(wish: Wish) -> str:
+def _verdict(wish: Property) -> str:
     return f"[{_COLOURS[wish.verdict]}]{wish.verdict}[/]"

@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
     elif not recipes and not (options.source or options.tsv):
         raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
 
-    from locant.cli.progress import ProgressMonitor, show_prepared, show_summary
+    from locant.cli.progress import ProgressCallback, show_prepared, show_summary
     from locant.training import load_recipe, resume_run, start_run
 
-    with ProgressMonitor() as monitor:
+    with ProgressCallback() as monitor:
         if options.resume:
             summary = resume_run(options.resume, overrides, monitor=monitor, on_prepared=show_prepared)
         else:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locant.decoding import Translator
+    from locant.translation.translator import Translator
 
 
 def add_translator_options(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,5 @@
 """Existing models with rotary positions: what their configuration means, and what is wrong with it."""
 
-from locant.extension.diagnosis import Diagnosis
-from locant.extension.equivalent import ENGINES, say_for
-from locant.extension.inspection import Inspection, inspect_model
+from locant.lazy import lazy_exports
 
-__all__ = ["ENGINES", "Diagnosis", "Inspection", "inspect_model", "say_for"]
+__all__ = lazy_exports(__name__)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import CheckpointError, LocantError, MissingExtraError, UsageError
-from locant.extension.equivalent import say_for
-from locant.extension.inspection import inspect_model
-from locant.extension.resolve import EXTRA, resolve_model
-from locant.extension.source import Source, load_source
+from locant.extension.inspect.engine_configs import to_engine_config
+from locant.extension.inspect.inspection import inspect_model
+from locant.extension.source import EXTRA, Source, load_source, resolve_model
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +51,7 @@ def load_config(path: Path) -> dict[str, Any]:
         config: dict[str, Any] = from_file.from_pretrained(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
         ).to_diff_dict()
-    said = say_for(inspect_model(path), "hf5")
+    said = to_engine_config(inspect_model(path), "hf5")
     assert isinstance(said, dict)
     removed = {*_NOT_THE_MODELS, *(key for key, value in said.items() if value is None)}
     return {key: value for key, value in (config | said).items() if key not in removed}

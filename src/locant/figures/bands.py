@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, new_figure, settle
+from locant.figures.drawing import FAINT, INK, FigureData, Numbers, drawing, new_figure, settle
 from locant.figures.spectrum import FATE_MARKS, FATE_MEANING
-from locant.figures.style import FAINT, INK, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +42,7 @@ class LayerBands:
     effective: int | None
 
 
-def bands(layers: Sequence[LayerBands], *, title: str) -> Drawn:
+def bands(layers: Sequence[LayerBands], *, title: str) -> FigureData:
     """Draw the wavelength of every pair, the bands of pairs with the same fate, and the lengths of the model.
 
     A pair above the line of the trained length never completes a turn in training.
@@ -70,7 +69,7 @@ def bands(layers: Sequence[LayerBands], *, title: str) -> Drawn:
             }
             _draw(axes, layer)
         settle(figure)
-    return Drawn(figure, data)
+    return FigureData(figure, data)
 
 
 def _draw(axes: Axes, layer: LayerBands) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, colour_scale, colours, new_figure, settle
-from locant.figures.style import FAINT, drawing
+from locant.figures.drawing import FAINT, FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +31,7 @@ class HeadBiases:
     stepped: bool = False
 
 
-def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> Drawn:
+def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> FigureData:
     """Draw the biases of several schemes, one line a head, or one row a head.
 
     Args:
@@ -73,7 +72,7 @@ def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> Drawn:
             handles, labels = lined.get_legend_handles_labels()
             panels[len(schemes)].legend(handles, labels, loc="center left", ncols=1, fontsize=10.5)
         settle(figure)
-    return Drawn(figure, {"distances": distances} | {scheme.title: scheme.values for scheme in schemes})
+    return FigureData(figure, {"distances": distances} | {scheme.title: scheme.values for scheme in schemes})
 
 
 def _draw_rows(axes: Axes, values: Numbers) -> None:

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, new_figure, settle, signed
-from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION, drawing
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    VERMILION,
+    FigureData,
+    Numbers,
+    drawing,
+    new_figure,
+    settle,
+    signed,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +29,7 @@ _COLOURS = (VERMILION, BLUE, GREEN)
 
 def circle(
     codes: Numbers, matrix: Numbers, turned: Numbers, *, angles: Numbers, k: int, marked: Sequence[int]
-) -> Drawn:
+) -> FigureData:
     """Draw the codes of a two-dimensional encoding, and the matrix that turns each into the one ``k`` farther on.
 
     Args:
@@ -41,7 +52,7 @@ def circle(
         _draw_circle(left, codes, turned, angles, k, marked)
         _write_matrix(right, matrix, k, marked, codes, turned)
         settle(figure)
-    return Drawn(figure, {"codes": codes, "matrix": matrix, "turned": turned, "angles": angles})
+    return FigureData(figure, {"codes": codes, "matrix": matrix, "turned": turned, "angles": angles})
 
 
 def _draw_circle(axes: Axes, codes: Numbers, turned: Numbers, angles: Numbers, k: int, marked: Sequence[int]) -> None:

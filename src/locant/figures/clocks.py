@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.figures.drawn import Drawn, Numbers, count, new_figure, settle
-from locant.figures.style import BLUE, FAINT, INK, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, count, drawing, new_figure, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +25,7 @@ def clocks(
     cosine: Numbers,
     *,
     wavelengths: Numbers,
-) -> Drawn:
+) -> FigureData:
     """Draw positions as an odometer does, in bits, and as a row of clocks.
 
     All three read from the slowest wheel at the left to the fastest at the right. A clock's hand points at the two
@@ -83,7 +82,7 @@ def clocks(
         "positions": positions, "digits": digits, "bits": bits,
         "sine": sine, "cosine": cosine, "wavelengths": wavelengths,
     }  # fmt: skip
-    return Drawn(figure, data)
+    return FigureData(figure, data)
 
 
 def _boxes(axes: Axes, digits: NDArray[Any], start: float, *, dark: bool) -> None:

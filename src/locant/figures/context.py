@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from locant.figures.drawn import ORANGE, PURPLE, Drawn, Numbers, new_figure, settle
-from locant.figures.style import BLUE, FAINT, GREEN, VERMILION, drawing
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    FigureData,
+    Numbers,
+    drawing,
+    new_figure,
+    settle,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +36,7 @@ def perplexity_by_length(
     *,
     title: str,
     trained_length: int | None = None,
-) -> Drawn:
+) -> FigureData:
     """Draw perplexity against the length of the text, both axes logarithmic.
 
     Args:
@@ -70,10 +81,10 @@ def perplexity_by_length(
         _mark_values(axes)
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
         settle(figure)
-    return Drawn(figure, {"lengths": np.asarray(lengths), **data})
+    return FigureData(figure, {"lengths": np.asarray(lengths), **data})
 
 
-def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> Drawn:
+def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numbers, *, title: str) -> FigureData:
     """Draw what share was found at every depth of every length.
 
     Args:
@@ -116,7 +127,7 @@ def retrieval_grid(lengths: Sequence[int], depths: Sequence[float], scores: Numb
                 fontsize=9,
             )
         settle(figure)
-    return Drawn(figure, {"scores": scores})
+    return FigureData(figure, {"scores": scores})
 
 
 def _mark_lengths(axes: Axes, lengths: Sequence[int]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, new_figure, settle
-from locant.figures.style import FAINT, INK, drawing
+from locant.figures.drawing import FAINT, INK, FigureData, drawing, new_figure, settle
 
 # Fill and sign of every verdict; the signs alone suffice.
 _VERDICTS = {"yes": ("#c5e1f2", "✓"), "partly": ("#fbe6b3", "~"), "no": ("#f6c7a8", "✗")}
@@ -17,7 +16,7 @@ _CELL, _ROW = 2.05, 0.5
 
 def criteria(
     schemes: Sequence[str], wishes: Sequence[str], verdicts: Sequence[Sequence[str]], reasons: Sequence[Sequence[str]]
-) -> Drawn:
+) -> FigureData:
     """Draw a table: one row a scheme, one column a wish, with the verdict and its reason.
 
     Args:
@@ -55,4 +54,4 @@ def criteria(
                 axes.text(left + 0.34, top + _ROW / 2, words, va="center", fontsize=7.5, color=INK, linespacing=1.15)
         axes.text(0, height + 0.2, "✓ yes    ~ partly    ✗ no", fontsize=9.5, color=FAINT, va="center")
         settle(figure)
-    return Drawn(figure, {"verdicts": np.array(verdicts)})
+    return FigureData(figure, {"verdicts": np.array(verdicts)})

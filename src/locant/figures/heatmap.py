@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from locant.figures.drawn import Drawn, Numbers, colour_scale, colours, new_figure, settle
-from locant.figures.style import drawing
+from locant.figures.drawing import FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +16,7 @@ _MOST_OBLONG = 5.0
 _COLUMNS = 2
 
 
-def heatmap(table: Numbers, *, title: str) -> Drawn:
+def heatmap(table: Numbers, *, title: str) -> FigureData:
     """Draw position codes as an image.
 
     Args:
@@ -43,10 +42,10 @@ def heatmap(table: Numbers, *, title: str) -> Drawn:
         axes.set_ylabel("position")
         colour_scale(axes, image, "value")
         settle(figure)
-    return Drawn(figure, {"table": table})
+    return FigureData(figure, {"table": table})
 
 
-def heatmaps(tables: Mapping[str, Numbers]) -> Drawn:
+def heatmaps(tables: Mapping[str, Numbers]) -> FigureData:
     """Draw the codes of several schemes, one image each with its own colour scale.
 
     Args:
@@ -71,7 +70,7 @@ def heatmaps(tables: Mapping[str, Numbers]) -> Drawn:
         for axes in grid[len(tables) :]:
             axes.set_visible(False)
         settle(figure)
-    return Drawn(figure, dict(tables))
+    return FigureData(figure, dict(tables))
 
 
 def _is_square(table: Numbers) -> bool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawn import ORANGE, PURPLE, new_figure, settle
-from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION, drawing, new_figure, settle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

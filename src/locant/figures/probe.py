@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, new_figure, settle
-from locant.figures.style import BLUE, FAINT, INK, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
 
 _LINES = ((BLUE, "-", "o"), (VERMILION, "--", "s"))
 
@@ -30,7 +29,7 @@ class ProbeCurve:
 
 def probe(
     stacks: Mapping[str, Sequence[ProbeCurve]], *, stages: Mapping[str, Sequence[str]], guesses: Mapping[str, float]
-) -> Drawn:
+) -> FigureData:
     """Draw how well the position is read, stack by stack: explained variance above, error in tokens below.
 
     Args:
@@ -69,4 +68,4 @@ def probe(
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=10)
         settle(figure)
-    return Drawn(figure, data)
+    return FigureData(figure, data)

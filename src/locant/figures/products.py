@@ -7,8 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locant.figures.drawn import MINUS, Drawn, Numbers, colour_scale, colours, new_figure, settle
-from locant.figures.style import BLUE, FAINT, GREEN, VERMILION, drawing
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    MINUS,
+    VERMILION,
+    FigureData,
+    Numbers,
+    colour_scale,
+    colours,
+    drawing,
+    new_figure,
+    settle,
+)
 
 _LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."))
 
@@ -26,7 +38,7 @@ class Products:
     first_rise: int | None
 
 
-def dot_products(widths: Mapping[int, Products], *, base: float) -> Drawn:
+def dot_products(widths: Mapping[int, Products], *, base: float) -> FigureData:
     """Draw the dot products of all pairs of positions, and their first row against the distance.
 
     Args:
@@ -74,7 +86,7 @@ def dot_products(widths: Mapping[int, Products], *, base: float) -> Drawn:
         curve.set_xlim(0, len(row) - 1)
         curve.legend(loc="upper right")
         settle(figure)
-    return Drawn(figure, data)
+    return FigureData(figure, data)
 
 
 def distance(
@@ -86,7 +98,7 @@ def distance(
     distances: Numbers,
     bound: Numbers,
     head_dim: int,
-) -> Drawn:
+) -> FigureData:
     """Draw how nearness decays: of sinusoidal codes around a position, and of rotary scores at most.
 
     Args:
@@ -127,4 +139,4 @@ def distance(
         far.set_ylim(bottom=0)
         settle(figure)
     data = {"offsets": offsets, "distances": distances, "bound": bound}
-    return Drawn(figure, data | {f"products {centre}": row for centre, row in zip(centres, products, strict=True)})
+    return FigureData(figure, data | {f"products {centre}": row for centre, row in zip(centres, products, strict=True)})

@@ -7,8 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locant.figures.drawn import ORANGE, PURPLE, Drawn, Numbers, new_figure, settle
-from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION, drawing
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    FigureData,
+    Numbers,
+    drawing,
+    new_figure,
+    settle,
+)
 
 FATE_MARKS = {
     "kept": (BLUE, "o"),
@@ -49,7 +61,7 @@ class Spectrum:
     attention_scale: float
 
 
-def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: str) -> Drawn:
+def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: str) -> FigureData:
     """Draw the wavelength of every pair under several scalings side by side.
 
     Args:
@@ -115,4 +127,4 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
                 axes.set_xlabel("pair, the fastest first")
                 axes.tick_params(labelbottom=True)
         settle(figure)
-    return Drawn(figure, data)
+    return FigureData(figure, data)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import DataError
-from locant.figures.style import BLUE, FAINT, GREEN, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

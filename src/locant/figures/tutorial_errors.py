@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from locant.figures.drawn import Drawn, Numbers, new_figure, settle
-from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
 
 _LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."))
 
@@ -49,7 +48,7 @@ class Refutation:
     logarithmic: str = ""
 
 
-def tutorial_errors(refutations: Sequence[Refutation]) -> Drawn:
+def tutorial_errors(refutations: Sequence[Refutation]) -> FigureData:
     """Draw statements and what refutes them, two panels in a row.
 
     Args:
@@ -98,4 +97,4 @@ def tutorial_errors(refutations: Sequence[Refutation]) -> Drawn:
         for axes in panels[len(refutations) :]:
             axes.set_axis_off()
         settle(figure)
-    return Drawn(figure, data)
+    return FigureData(figure, data)

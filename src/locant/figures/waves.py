@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from locant.figures.drawn import Drawn, Numbers, count, new_figure, settle, signed
-from locant.figures.style import BLUE, FAINT, INK, VERMILION, drawing
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    VERMILION,
+    FigureData,
+    Numbers,
+    count,
+    drawing,
+    new_figure,
+    settle,
+    signed,
+)
 
 
 def waves(
@@ -17,7 +28,7 @@ def waves(
     token_sine: Numbers,
     token_cosine: Numbers,
     title: str,
-) -> Drawn:
+) -> FigureData:
     """Draw each pair's sine and cosine in a strip of its own, and mark what one token receives.
 
     Args:
@@ -76,4 +87,4 @@ def waves(
         "places": places, "sine": sine, "cosine": cosine, "wavelengths": wavelengths, "pairs": pairs,
         "token_sine": token_sine, "token_cosine": token_cosine,
     }  # fmt: skip
-    return Drawn(figure, data)
+    return FigureData(figure, data)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from locant.figures.drawn import Drawn, Numbers, new_figure, settle
-from locant.figures.style import BLUE, FAINT, INK, VERMILION, drawing
+from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +34,7 @@ class WordPlane:
 
 def word_plus_position(
     planes: Sequence[WordPlane], *, labels: Sequence[str], word_norms: Numbers, position_norms: Numbers
-) -> Drawn:
+) -> FigureData:
     """Draw words with the circle (or path) of their positions in several planes, and the lengths of both vectors.
 
     Args:
@@ -69,7 +68,7 @@ def word_plus_position(
     data = {"word norms": word_norms, "position norms": position_norms}
     for plane in planes:
         data |= {f"words {plane.title}": plane.words, f"positions {plane.title}": plane.positions}
-    return Drawn(figure, data)
+    return FigureData(figure, data)
 
 
 def _draw_plane(axes: Axes, plane: WordPlane, labels: Sequence[str], shades: Colormap, limits: Normalize) -> None:

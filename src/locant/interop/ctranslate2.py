@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.decoding import load_model_folder
 from locant.errors import ConfigError, MissingExtraError, nearest
 from locant.files import replacing_folder
 from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
-from locant.positions.embeddings.code import PositionCode
+from locant.models.architectures import require_transformer
+from locant.models.blocks import Decoder, Encoder, FeedForward
+from locant.models.model_folder import load_model_folder
+from locant.models.transformer import Transformer
+from locant.positions.embeddings.position_code import PositionCode
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from locant.transformer import Transformer, require_transformer
-from locant.transformer.blocks import Decoder, Encoder, FeedForward
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
 """The types of weights that CTranslate2 stores."""

@@ -20,11 +20,14 @@ from typing import Any, Self
 
 import torch
 
-from locant.decoding import DecodingSettings, Hypothesis, Translator, length_penalty, load_model_folder
-from locant.decoding.model_card import weights_digest
 from locant.errors import CheckpointError, ConfigError, LocantError, MissingExtraError, nearest
 from locant.files import cache_folder
 from locant.interop.ctranslate2 import QUANTIZATIONS, export_ctranslate2
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.model_card import weights_digest
+from locant.models.model_folder import load_model_folder
+from locant.translation.search import Hypothesis, length_penalty
+from locant.translation.translator import Translator
 from locant.version import __version__
 
 COMPUTE_TYPES = ("default", "auto", *QUANTIZATIONS)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from locant.decoding import Translator
-from locant.decoding.compiled import PRECISIONS
 from locant.errors import ConfigError, MissingExtraError, UsageError
 from locant.runtime import choose_device
+from locant.translation.compiled import PRECISIONS
+from locant.translation.translator import Translator
 
 Engine = Literal["pytorch", "compiled", "ctranslate2", "auto"]
 ENGINES: tuple[Engine, ...] = ("pytorch", "compiled", "ctranslate2", "auto")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locant.decoding import DecodingSettings
-from locant.decoding.model_card import CARD, model_card
 from locant.errors import CheckpointError
 from locant.files import write_text
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.model_card import CARD, model_card
 from locant.text.languages import LanguageTokens
 from locant.text.tokenizer import TokenizerPair
 
@@ -32,5 +32,5 @@ def write_sentencepiece(folder: Path, tokenizers: TokenizerPair) -> None:
 
 
 def write_card(folder: Path, run: Path, use: str) -> None:
-    """Write the card of an exported model (see :func:`locant.decoding.model_card.model_card`)."""
+    """Write the card of an exported model (see :func:`locant.models.model_card.model_card`)."""
     write_text(folder / CARD, model_card(run, use))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from locant.errors import ConfigError, nearest
+from locant.interop.huggingface_files import MarianConfig, read_model_type
 from locant.interop.m2m100_import import M2M100Config, import_m2m100
-from locant.interop.marian_files import MarianConfig, read_model_type
 from locant.interop.marian_import import import_marian
 
 _IMPORTS = {MarianConfig.model_type: import_marian, M2M100Config.model_type: import_m2m100}

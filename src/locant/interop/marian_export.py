@@ -10,16 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from locant.decoding import DecodingSettings
-from locant.decoding.model_folder import ModelFolder, load_model_folder
 from locant.errors import ConfigError
 from locant.files import replacing_folder, write_json, write_tensors
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
 from locant.interop.folders import longest_sequence, require_new_folder, write_card
 from locant.interop.marian_weights import concatenated_order, to_marian
+from locant.models.architectures import require_transformer
+from locant.models.config import TransformerConfig
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.positions.embeddings.sinusoidal import Sinusoidal
 from locant.text.tokenizer import BOS, EOS, PAD
-from locant.transformer import TransformerConfig, require_transformer
 from locant.version import __version__
 
 _TARGET_TOKENIZER = "target_tokenizer"

@@ -1,18 +1,16 @@
-"""The weights of a Transformer under the names of Hugging Face's Marian, and the order of its features.
+"""An output bias, folded exactly into a model that has none.
 
-Marian adds a *concatenated* sinusoid to the embeddings (all sines, then all cosines), the paper an *interleaved* one.
-Both hold the same numbers in another order, ``concatenated = P interleaved`` for a permutation ``P``, and a
-Transformer does not mind the order of its features as long as all parts agree on it. With ``x' = P x`` for every
-vector of the residual stream::
+Marian adds a bias ``b [V]`` to its logits, Locant does not. The output reads what the last layer norm writes::
 
-    embedding            P (e sqrt(E) + pe) = (P e) sqrt(E) + P pe        columns of the embeddings
-    reads  (q, k, v, W1) W x + b     = (W P^T) x' + b                     columns of the weight
-    writes (output, W2)  P (W y + b) = (P W) y + P b                      rows of weight and bias
-    layer norm           P (g * n(x) + b) = (P g) * n(x') + P b           mean and variance know no order
-    logits               W x         = (W P^T) x'                         columns of the output matrix
+    h = g * n + beta        with  sum_i n_i = 0, because a layer norm takes the mean away
 
-so a model trained with the paper's order becomes one of Marian's order whose logits are the same sums in another
-order of their terms: equal but for rounding.
+so with ``u_i = 1 / g_i`` the sum ``u . h = sum_i beta_i / g_i`` is the same number for every input. Nothing but the
+output reads this norm, so its shift is free: ``beta' = beta + t g`` gives ``h' = h + t g`` and
+``u . h' = sum_i beta_i / g_i + t E =: s``, a constant that ``t`` keeps away from 0. Then::
+
+    W' = W + a u^T,   a = (b - t W g) / s     =>     W' h' = W h + t W g + a s = W h + b
+
+The output matrix is then no longer that of the embeddings.
 """
 
 from __future__ import annotations
@@ -24,7 +22,41 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from locant.transformer import TransformerConfig
+from locant.errors import ConfigError
+from locant.models.config import TransformerConfig
+
+_GREATEST_CONDITION = 100.0
+"""Rounding errors of the bias are at most this many times those of float32."""
+
+
+def fold_bias(output: Tensor, bias: Tensor, gain: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the output matrix and the shift of the last layer norm that make a bias unnecessary.
+
+    Args:
+        output: ``W [V, E]``.
+        bias: ``b [V]``.
+        gain: ``g [E]`` of the last layer norm.
+        shift: ``beta [E]`` of the last layer norm.
+
+    Returns:
+        ``W' [V, E]`` and ``beta' [E]``, float32, computed in float64.
+
+    Raises:
+        ConfigError: A gain is so close to 0 that the fold would not be exact in float32.
+    """
+    w, b, g, beta = (tensor.double() for tensor in (output, bias, gain, shift))
+    ratio = beta / g
+    t = 1.0 if ratio.sum() >= 0 else -1.0
+    s = ratio.sum() + t * len(g)
+    # Every term of u . h' against their sum; n_i is of size 1.
+    condition = float((1 + (ratio + t).abs()).sum() / s.abs())
+    if not condition <= _GREATEST_CONDITION:
+        raise ConfigError(
+            "The model adds a bias to its logits (final_logits_bias), which Locant folds into the output matrix; but "
+            "the last layer norm has gains so close to 0 that this would not be exact. The model cannot be imported."
+        )
+    a = (b - t * (w @ g)) / s
+    return (w + torch.outer(a, 1 / g)).float(), (beta + t * g).float()
 
 
 @dataclass(frozen=True)

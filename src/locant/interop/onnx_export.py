@@ -18,13 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from locant.decoding import ModelFolder, load_model_folder
 from locant.errors import MissingExtraError
 from locant.files import replacing_folder, write_json
 from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
+from locant.models.architectures import require_transformer
+from locant.models.config import TransformerConfig
+from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.models.transformer import Transformer
 from locant.text.tokenizer import BOS, EOS, PAD
-from locant.transformer import Transformer, TransformerConfig, require_transformer
 from locant.version import __version__
 
 _LARGEST = 2_000_000_000

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
+from locant.models.attention import CrossAttention, SelfAttention
+from locant.models.blocks import Decoder, Encoder, FeedForward, Residual
+from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary
-from locant.positions.embeddings.code import PositionCode
+from locant.positions.embeddings.position_code import PositionCode
 from locant.positions.relative import RelativeBias
-from locant.transformer import Transformer
-from locant.transformer.attention import CrossAttention, SelfAttention
-from locant.transformer.blocks import Decoder, Encoder, FeedForward, Residual
 
 _HOOKS = ("embed", "rotate", "score_bias")
 

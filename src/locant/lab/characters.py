@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from locant.errors import DataError
 from locant.lab.optimise import Batch
-from locant.transformer import LanguageModel
+from locant.models.language_model import LanguageModel
 
 _TEST_TOKENS = 16384  # read at once
 

@@ -14,12 +14,11 @@ from safetensors.torch import load_file
 
 from locant.files import read_json, replacing_folder, write_json, write_tensors
 from locant.lab.characters import Characters, window_batches
-from locant.lab.contenders import require_known
 from locant.lab.language_modelling import CharacterTask
-from locant.lab.models import build_fairly, initial_facts
 from locant.lab.optimise import train
 from locant.lab.task import Budget, Measurement, Outcome, Trial
-from locant.transformer import LanguageModel
+from locant.lab.variants import build_fairly, initial_facts, require_known
+from locant.models.language_model import LanguageModel
 
 _SCALINGS = ("none", "linear", "ntk", "dynamic", "ntk-by-parts", "yarn")
 _WITHOUT_FACTOR = ("none", "dynamic")  # the same model for every factor, as long as it is not tuned

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.contenders import check_scheme
-from locant.lab.models import ModelSettings, build_fairly, initial_facts
 from locant.lab.optimise import Optimiser, train
 from locant.lab.task import Measurement, Metric, Outcome, Published, Task, Trial
-from locant.transformer import LanguageModel
+from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
+from locant.models.language_model import LanguageModel
 
 TINY_SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 """SHA-256 of the text that nanoGPT calls shakespeare_char: 1,115,394 characters."""

@@ -17,12 +17,11 @@ import torch
 from pydantic import Field
 
 from locant.errors import ConfigError
-from locant.lab.contenders import check_scheme
-from locant.lab.models import ModelSettings, build_fairly, initial_facts
 from locant.lab.optimise import PAD, Batch, Optimiser, train
 from locant.lab.problems import PROBLEMS, Problem
 from locant.lab.task import Measurement, Metric, Outcome, Task, Trial
-from locant.transformer import LanguageModel
+from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
+from locant.models.language_model import LanguageModel
 
 _START, _ANSWER, _END = 1, 2, 3
 _TEST_ROWS = 100  # at once

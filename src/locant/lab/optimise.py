@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from locant.errors import TrainingError
 from locant.lab.task import Budget
+from locant.models.language_model import LanguageModel
 from locant.settings import Settings
 from locant.training import TrainingSettings, learning_rate, projected_cross_entropy
-from locant.transformer import LanguageModel
 
 PAD = 0
 """Id of padding: labels that do not count."""

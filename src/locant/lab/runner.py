@@ -20,7 +20,7 @@ from locant.lab.record import prepared_path
 from locant.runtime import choose_device
 
 
-class Watcher(Protocol):
+class ComparisonCallback(Protocol):
     """Watches a comparison; a command line draws progress bars with it."""
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
@@ -33,7 +33,7 @@ class Watcher(Protocol):
         """A trial is over; ``error`` is empty where it went well."""
 
 
-class SilentWatcher:
+class SilentComparisonCallback:
     """Watches nothing."""
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
@@ -60,7 +60,7 @@ def run_comparison(
     *,
     device: str = "auto",
     at_once: int | None = None,
-    watcher: Watcher | None = None,
+    watcher: ComparisonCallback | None = None,
 ) -> list[Failure]:
     """Run all trials that have no record yet.
 
@@ -79,7 +79,7 @@ def run_comparison(
     Raises:
         LocantError: Something is wrong with the comparison, before any trial runs.
     """
-    watcher = watcher or SilentWatcher()
+    watcher = watcher or SilentComparisonCallback()
     comparison.check_names()
     kind = choose_device(device).type
     require_same_way(folder, comparison)
@@ -101,7 +101,7 @@ def run_comparison(
 class _Pool:
     """Runs jobs in processes of their own."""
 
-    def __init__(self, folder: Path, kind: str, at_once: int, watcher: Watcher) -> None:
+    def __init__(self, folder: Path, kind: str, at_once: int, watcher: ComparisonCallback) -> None:
         self.folder, self.kind, self.at_once, self.watcher = folder, kind, at_once, watcher
         self._running: set[subprocess.Popen[str]] = set()
         self._places: SimpleQueue[int] = SimpleQueue()

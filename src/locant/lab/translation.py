@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from locant.decoding import Translator, bleu_tokenizer, score_translations
+from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
-from locant.lab.models import initial_facts
 from locant.lab.task import Budget, Measurement, Metric, Outcome, Published, Split, Task, Trial
 from locant.lab.translation_measures import (
     METRICS,
@@ -26,12 +25,14 @@ from locant.lab.translation_measures import (
     test_pairs,
     training_speed,
 )
-from locant.lab.translation_model import build_translator, check_translator, is_recurrent
-from locant.lab.translation_training import train_translator
+from locant.lab.translation_training import build_translator, check_translator, is_recurrent, train_translator
+from locant.lab.variants import initial_facts
+from locant.models.config import TransformerConfig
+from locant.models.encoder_decoder import EncoderDecoder
 from locant.text import load_corpus, prepare
 from locant.training import Recipe, load_recipe
 from locant.training.trainer import training_precision
-from locant.transformer import EncoderDecoder, TransformerConfig
+from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
 

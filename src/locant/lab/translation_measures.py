@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.decoding import Translator
 from locant.lab.task import Metric, Published
+from locant.models.encoder_decoder import EncoderDecoder
 from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
 from locant.training.trainer import TrainingStep
-from locant.transformer import EncoderDecoder
+from locant.translation.translator import Translator
 
 _ROWS = 16  # sentence pairs scored at once
 # A tenth of a percent of a probability: far above the rounding of a float32 sum, far below any preference.

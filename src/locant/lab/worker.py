@@ -20,7 +20,7 @@ from locant.lab.comparison import Job, load_comparison
 from locant.lab.record import Record, prepared_path, save_record
 from locant.lab.task import Outcome, Trial
 from locant.positions.kernels import use_compiled_kernels
-from locant.runtime import choose_device, environment, keep_few_products, keep_freed_memory
+from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
 
 
 def run_job(folder: Path, job: Job, device_name: str) -> None:
@@ -30,7 +30,7 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
         LocantError: It could not be done.
     """
     keep_freed_memory()
-    keep_few_products()
+    limit_onednn_cache()
     started = time.perf_counter()
     comparison, device = load_comparison(folder), choose_device(device_name)
     task = comparison.build(job.task)

@@ -1,18 +1,45 @@
-"""Scaled dot-product attention with any positional scheme, for use in any model.
-
-Shapes: queries ``[B, H, Q, D]``, keys and values ``[B, H, K, D]``.
-"""
+"""Which keys a query may see."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from locant.positions import short_attention
-from locant.positions.attention_mask import Mask
 from locant.positions.relative import RelativeBias
 from locant.positions.scheme import PositionScheme
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query may see, said without an ``L x L`` matrix where a flag or lengths say the same.
+
+    Attributes:
+        causal: A query sees only keys up to its own index. With more keys than queries, the queries are the last ones.
+        keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are. Rows that pack
+            several texts need ``[B, 1, Q, K]``, true where query and key are of the same text.
+    """
+
+    causal: bool = False
+    keys: Tensor | None = None
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, size: int) -> Mask:
+        """Return the padding mask of rows with ``lengths [B]`` real tokens on the left of ``size`` columns."""
+        if bool((lengths == size).all()):
+            return cls()
+        return cls(keys=(torch.arange(size, device=lengths.device) < lengths.unsqueeze(1))[:, None, None, :])
+
+    def part(self, queries: slice, keys: int) -> Mask:
+        """Return the mask for a run of queries and the first keys."""
+        if self.keys is None:
+            return self
+        rows = self.keys if self.keys.shape[2] == 1 else self.keys[:, :, queries]
+        return Mask(self.causal, rows[..., :keys])
+
 
 # Scores of the queries that are attended at once where a scheme has a bias: 8 MB in float32.
 _SCORES_AT_ONCE = 1 << 21
@@ -83,7 +110,7 @@ def attend_with_positions(
         if features is not None:
             return _attend_with_features(q, k, v, features, dropout)
     if q.is_cuda and isinstance(scheme, RelativeBias) and q.shape[2] > 1 and mask.keys is None and dropout == 0:
-        from locant.positions.flex import flex_attend  # takes long to import and serves CUDA alone
+        from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
 
         found = flex_attend(q, k, v, scheme, q_positions, k_positions, mask)
         if found is not None:

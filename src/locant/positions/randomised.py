@@ -10,7 +10,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
-from locant.positions.extent import extent_of
+from locant.positions.position_range import position_range
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
@@ -114,7 +114,7 @@ class Randomised(PositionScheme):
         require_integer(positions)
         if not positions.numel():
             return positions
-        extent = extent_of(positions)
+        extent = position_range(positions)
         if extent.low < 0:
             raise DataError(f"Randomised positions count from 0; got {extent.low}.")
         if not self.training:
@@ -131,7 +131,7 @@ class Randomised(PositionScheme):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Draw anew in training, then let the wrapped scheme act; shapes as in :meth:`PositionScheme.embed`."""
         if self.training and positions.numel():
-            self.draw(extent_of(positions).high + 1)
+            self.draw(position_range(positions).high + 1)
         return self.scheme.embed(x, self.drawn(positions))
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
-from locant.positions.extent import extent_of
+from locant.positions.position_range import position_range
 from locant.positions.scheme import PositionScheme
-from locant.positions.scores.lookup import distinct
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -36,9 +35,9 @@ def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
     return k_positions.long().unsqueeze(-2) - q_positions.long().unsqueeze(-1)
 
 
-def _is_run(positions: Tensor) -> bool:
+def _is_contiguous(positions: Tensor) -> bool:
     """Return whether positions are ``n, n + 1, n + 2, ...`` for all rows of a batch."""
-    return positions.dim() == 1 and positions.numel() > 0 and extent_of(positions).is_run
+    return positions.dim() == 1 and positions.numel() > 0 and position_range(positions).is_contiguous
 
 
 def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -68,7 +67,7 @@ def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k
     """
     require_integer(q_positions)
     require_integer(k_positions)
-    if _is_run(k_positions) and (q_positions is k_positions or _is_run(q_positions)):
+    if _is_contiguous(k_positions) and (q_positions is k_positions or _is_contiguous(q_positions)):
         queries, keys = q_positions.numel(), k_positions.numel()
         lowest = k_positions[0].long() - q_positions[-1].long()
         row = function(lowest + torch.arange(queries + keys - 1, device=k_positions.device))
@@ -118,7 +117,7 @@ class RelativeBias(PositionScheme, ABC):
             The biases ``[H, n]`` and the relative position of the first, or ``None`` where the bias depends on more
             than the relative position.
         """
-        queries, keys = extent_of(q_positions), extent_of(k_positions)
+        queries, keys = position_range(q_positions), position_range(k_positions)
         lowest, highest = keys.low - queries.high, keys.high - queries.low
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
 
@@ -136,3 +135,30 @@ class RelativeBias(PositionScheme, ABC):
 def at_least_float32(parameter: Tensor) -> Tensor:
     """Return a parameter in float32, or as it is when it is in float64: the dtype to compute a bias in."""
     return parameter.to(torch.promote_types(parameter.dtype, torch.float32))
+
+
+def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``rows [N]`` and an index such that ``rows[index]`` equals the integers ``values [..., Q, K]``.
+
+    Rows may hold values that do not occur: the range of the values is found much faster than the set of them, and
+    consecutive positions fill it.
+    """
+    if values.numel():
+        low, high = (int(end) for end in values.aminmax())
+        if high - low < 2 * (values.shape[-2] + values.shape[-1]):
+            return torch.arange(low, high + 1, device=values.device), values - low
+    rows, index = torch.unique(values, return_inverse=True)
+    return rows, index
+
+
+def place(products: Tensor, index: Tensor) -> Tensor:
+    """Give every pair of a query and a key the product that ``index`` names.
+
+    Args:
+        products: ``[B, H, Q, N]``.
+        index: int64 ``[Q, K]`` or ``[B, Q, K]``.
+
+    Returns:
+        ``[B, H, Q, K]``.
+    """
+    return products.gather(-1, index.unsqueeze(-3).expand(*products.shape[:-1], -1))

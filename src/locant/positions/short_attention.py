@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from locant.compiler import load_library
-from locant.positions.attention_mask import Mask
+from locant.kernels.library import load_library
+
+if TYPE_CHECKING:
+    from locant.positions.attention import Mask
+
 
 # Queries and keys beyond which the gain is small, and the probabilities that are kept are many.
 LONGEST = {torch.float32: 64, torch.bfloat16: 128}
@@ -121,7 +124,7 @@ def _settings(q: Tensor) -> tuple[int, float, int]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = load_library("locant.positions", "short_attention.cpp")
+    library = load_library("short_attention.cpp")
     for function, tensors in ((library.locant_short_attention, 4), (library.locant_short_attention_backward, 7)):
         function.argtypes = [ctypes.c_void_p] * (1 + tensors) + [ctypes.c_int, ctypes.c_float, ctypes.c_int]
         function.restype = None

@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from locant.errors import ConfigError, DataError
 from locant.settings import Settings
 from locant.text.bible import bible_splits, find_version
-from locant.text.huggingface import dataset_pairs
 from locant.text.pairs import Pair, ParallelText, hold_out, in_memory, survey
-from locant.text.readers import read_files, read_jsonl, read_tsv
+from locant.text.readers import dataset_pairs, read_files, read_jsonl, read_tsv
 
 
 def _as_list(value: Any) -> Any:

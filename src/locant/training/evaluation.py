@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from locant.decoding import Scores, Translator, bleu_tokenizer, score_translations
-from locant.decoding.model_card import weights_digest
+from locant.analysis.scores import Scores, bleu_tokenizer, score_translations
 from locant.errors import CheckpointError, ConfigError, DataError
 from locant.files import read_json, write_json
+from locant.models.model_card import weights_digest
 from locant.text import Pair, load_corpus
 from locant.text.readers import read_files
 from locant.training.recipe import load_recipe
+from locant.translation.translator import Translator
 
 
 @dataclass(frozen=True)

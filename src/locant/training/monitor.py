@@ -57,7 +57,7 @@ class ValidationReport:
     best: bool
 
 
-class Monitor(Protocol):
+class TrainingCallback(Protocol):
     """Watches a run; a command line draws a progress bar with it."""
 
     def on_start(self, done: float, device: str) -> None:
@@ -70,7 +70,7 @@ class Monitor(Protocol):
         """A validation is done."""
 
 
-class SilentMonitor:
+class SilentCallback:
     """Watches nothing."""
 
     def on_start(self, done: float, device: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.compiler import find_library
+from locant.kernels.library import find_library
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
@@ -105,7 +105,7 @@ def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: boo
 
 @cache
 def _library() -> Any:
-    library = find_library("locant.training", "cross_entropy.cpp")
+    library = find_library("cross_entropy.cpp")
     if library is None:
         return None
     address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int

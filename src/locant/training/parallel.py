@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from locant.transformer import CrossAttention, EncoderDecoder, Transformer, count_parameters
+from locant.models.attention import CrossAttention
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.transformer import Transformer, count_parameters
 
 _FSDP_FROM_PARAMETERS = 150_000_000
 
@@ -78,7 +80,7 @@ def gather(value: Tensor) -> list[Tensor]:
     return values  # type: ignore[return-value]
 
 
-class Replica:
+class DistributedModel:
     """The training module as this process runs it, and the way to and from the one full set of weights.
 
     Args:

@@ -13,13 +13,14 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, model_validator
 
-from locant.decoding import DecodingSettings
 from locant.errors import ConfigError, nearest
 from locant.files import write_text
+from locant.models.architectures import ModelConfig, parse_model_config
+from locant.models.config import TransformerConfig
+from locant.models.decoding_settings import DecodingSettings
 from locant.settings import Settings
 from locant.text import BatchSettings, CleaningSettings, CorpusSettings, TokenizerSettings
 from locant.training.settings import TrainingSettings
-from locant.transformer import ModelConfig, TransformerConfig, parse_model_config
 
 
 class Recipe(Settings):
@@ -33,8 +34,8 @@ class Recipe(Settings):
         tokenizer: Subword vocabulary.
         max_tokens: Longest sentence to train on, in tokens with the end mark.
         batches: Size of the batches.
-        model: A ``preset`` and any field of :class:`~locant.transformer.TransformerConfig` but the vocabulary sizes;
-            or ``architecture: rnn`` and fields of :class:`~locant.transformer.RNNConfig`.
+        model: A ``preset`` and any field of :class:`~locant.models.TransformerConfig` but the vocabulary sizes;
+            or ``architecture: rnn`` and fields of :class:`~locant.models.RNNConfig`.
         training: Objective, optimiser, schedule and budget.
         decoding: How the trained model translates by default.
     """

@@ -22,18 +22,23 @@ from typing import Any
 
 import torch
 
-from locant.decoding import DecodingSettings, Translator, bleu_tokenizer, save_model_folder, score_translations
+from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
+from locant.models.architectures import build_model
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.model_folder import save_model_folder
+from locant.models.transformer import count_parameters
 from locant.positions.kernels import use_compiled_kernels
-from locant.runtime import choose_device, environment, keep_few_products, keep_freed_memory
+from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
 from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
-from locant.training.monitor import Monitor, SilentMonitor
+from locant.training.monitor import SilentCallback, TrainingCallback
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, save_recipe
 from locant.training.trainer import Trainer, TrainingStep, Validate
-from locant.transformer import EncoderDecoder, build_model, count_parameters
+from locant.translation.translator import Translator
 
 _PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
 
@@ -59,7 +64,7 @@ def start_run(
     recipe: Recipe,
     folder: Path,
     *,
-    monitor: Monitor | None = None,
+    monitor: TrainingCallback | None = None,
     on_prepared: Callable[[dict[str, Any]], None] | None = None,
 ) -> RunSummary:
     """Train a translator from the beginning.
@@ -91,7 +96,7 @@ def resume_run(
     folder: Path,
     overrides: Sequence[str] = (),
     *,
-    monitor: Monitor | None = None,
+    monitor: TrainingCallback | None = None,
     on_prepared: Callable[[dict[str, Any]], None] | None = None,
 ) -> RunSummary:
     """Go on with a run from its newest checkpoint, exactly as if it had never stopped.
@@ -122,11 +127,11 @@ def _train(
     folder: Path,
     *,
     resume: bool,
-    monitor: Monitor | None,
+    monitor: TrainingCallback | None,
     on_prepared: Callable[[dict[str, Any]], None] | None,
 ) -> RunSummary:
     keep_freed_memory()
-    keep_few_products()
+    limit_onednn_cache()
     device = choose_device(recipe.training.device)
     use_compiled_kernels(device)
     with parallel.process_group(device):
@@ -158,7 +163,7 @@ def _train(
                 source_language=corpus.source_language,
                 target_language=corpus.target_language,
             ),
-            monitor=monitor if monitor and parallel.rank() == 0 else SilentMonitor(),
+            monitor=monitor if monitor and parallel.rank() == 0 else SilentCallback(),
             device=device,
         )
         checkpoints = checkpoint_folders(folder)

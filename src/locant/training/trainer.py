@@ -14,16 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import TrainingError
+from locant.models.architectures import build_model
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.transformer import Transformer
 from locant.runtime import has_fast_bfloat16
 from locant.text import PAD, Batch, prefetch
 from locant.training import checkpoint as saved
 from locant.training import parallel
 from locant.training.checkpoint import Checkpoint, Progress, Snapshot
-from locant.training.monitor import MetricsLog, Monitor, StepReport, ValidationReport
+from locant.training.monitor import MetricsLog, StepReport, TrainingCallback, ValidationReport
 from locant.training.objective import projected_cross_entropy
-from locant.training.schedule import learning_rate
-from locant.training.settings import TrainingSettings
-from locant.transformer import EncoderDecoder, Transformer, build_model
+from locant.training.settings import TrainingSettings, learning_rate
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
@@ -83,7 +84,7 @@ class Trainer:
         batches: BatchesFrom,
         validate: Validate,
         publish: Callable[[EncoderDecoder[Any]], None],
-        monitor: Monitor,
+        monitor: TrainingCallback,
         device: torch.device,
     ) -> None:
         self.run, self.settings, self.device = run, settings, device
@@ -92,7 +93,7 @@ class Trainer:
         self.model = model.to(device)
         self.precision = training_precision(settings, device)
         step = TrainingStep(self.model, settings.label_smoothing, self.precision)
-        self.replica = parallel.Replica(step, self.model, settings.parallel)
+        self.replica = parallel.DistributedModel(step, self.model, settings.parallel)
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)

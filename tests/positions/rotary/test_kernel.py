@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from locant import compiler
-from locant.compiler import load_library
 from locant.errors import ConfigError
+from locant.kernels import library as compiler
+from locant.kernels import rotation as kernel
+from locant.kernels.library import load_library
 from locant.positions import MultimodalRotary, Rotary, compile_rotations
-from locant.positions.rotary import kernel
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler, as the kernel does"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions import RotaryConfig
 from locant.positions.scaling import (
     DynamicNTK,
     Explanation,

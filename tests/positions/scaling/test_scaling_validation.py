@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions import RotaryConfig
 from locant.positions.scaling import (
     SCALINGS,
     DynamicNTK,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from locant.positions import Mask, attend_with_positions
-from locant.positions.scores.alibi import ALiBi, alibi_slopes
+from locant.positions import ALiBi, Mask, attend_with_positions
+from locant.positions.scores.alibi import alibi_slopes
 
 
 def test_the_slopes_printed_in_the_paper() -> None:

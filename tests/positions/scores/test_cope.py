@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.scheme import AttentionShape
-from locant.positions.scores.cope import CoPE
+from locant.positions import AttentionShape, CoPE
 
 H, D = 2, 4
 FIVE = torch.arange(5)

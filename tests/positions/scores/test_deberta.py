@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.scheme import AttentionShape
-from locant.positions.scores.deberta import DeBERTa
+from locant.positions import AttentionShape, DeBERTa
 
 
 def built(dtype: torch.dtype = torch.float32, max_distance: int = 4, buckets: int = 0) -> DeBERTa:

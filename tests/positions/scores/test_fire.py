@@ -5,7 +5,7 @@ import torch
 from mpmath import log, mpf
 
 from locant.errors import ConfigError
-from locant.positions.scores.fire import FIRE
+from locant.positions import FIRE
 
 
 def paper(scheme: FIRE, head: int, i: int, j: int) -> float:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from locant.errors import ConfigError
-from locant.positions.scores.alibi import ALiBi, alibi_slopes
-from locant.positions.scores.kerple import KERPLE
+from locant.positions import KERPLE, ALiBi
+from locant.positions.scores.alibi import alibi_slopes
 
 R1, R2 = torch.tensor([0.3, 1.9, 0.01], dtype=torch.float64), torch.tensor([0.7, 0.011, 1.5], dtype=torch.float64)
 

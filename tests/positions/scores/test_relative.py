@@ -13,14 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from locant.errors import ConfigError
+from locant.positions import FIRE, KERPLE, T5, ALiBi, AttentionShape, PositionScheme, Sandwich, Shaw
 from locant.positions.relative import expand_relative, relative_positions
-from locant.positions.scheme import AttentionShape, PositionScheme
-from locant.positions.scores.alibi import ALiBi
-from locant.positions.scores.fire import FIRE
-from locant.positions.scores.kerple import KERPLE
-from locant.positions.scores.sandwich import Sandwich
-from locant.positions.scores.shaw import Shaw
-from locant.positions.scores.t5 import T5
 
 BATCH, HEADS, DIM = 2, 4, 8
 ENCODER, DECODER = (AttentionShape(HEADS * DIM, HEADS, causal=causal) for causal in (False, True))

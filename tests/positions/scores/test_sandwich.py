@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from locant.errors import ConfigError
-from locant.positions.scores.sandwich import Sandwich
+from locant.positions import Sandwich
 
 
 def embedding(position: int, width: int) -> list[mpmath.mpf]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from locant.errors import ConfigError
-from locant.positions.scores.shaw import Shaw
+from locant.positions import Shaw
 
 
 def test_equation_4_by_loops() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from locant.errors import ConfigError
-from locant.positions.scores.t5 import T5, bucket_borders
+from locant.positions import T5
+from locant.positions.scores.t5 import bucket_borders
 
 FAR = torch.arange(-3000, 3001)
 # (causal, num_buckets, max_distance): distances that float32 logarithms put into the bucket beside the right one on one

@@ -22,8 +22,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.scheme import AttentionShape
-from locant.positions.scores.transformer_xl import TransformerXL
+from locant.positions import AttentionShape, TransformerXL
 
 
 def built(seed: int = 0, dtype: torch.dtype = torch.float32) -> TransformerXL:

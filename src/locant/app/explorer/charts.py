@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.app.explorer.circles import circle_chart
-from locant.app.explorer.dials import clocks_chart, odometer_chart
-from locant.app.explorer.looks import GRID, LAYOUT, packed, raw
+from locant.app.explorer.clock_charts import circle_chart, clocks_chart, odometer_chart
 from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Strips
-from locant.figures.drawn import ORANGE, PURPLE
-from locant.figures.style import BLUE, FAINT, GREEN, INK, VERMILION
+from locant.app.explorer.theme import GRID, LAYOUT, packed, raw
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION
 
 # Colour, dash and marker together, so that no line is told by its colour alone.
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, INK, "#56B4E9", FAINT)

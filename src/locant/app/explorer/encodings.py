@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from locant.app.explorer import shared, turning
+from locant.analysis.geometry import measure_geometry
+from locant.app.explorer import rotation_panels as turning
+from locant.app.explorer import shared
 from locant.app.explorer.limits import choice, number, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture, Strips
 from locant.app.gallery.attention import BIASES, rotary_bound
 from locant.app.gallery.codes import INPUT_SCHEMES
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
 from locant.positions import SCHEMES
-from locant.positions.properties import measure_geometry
 from locant.positions.registry import option_names
 
 BIAS_SCHEMES = tuple(BIASES)

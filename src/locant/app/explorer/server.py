@@ -13,7 +13,7 @@ from locant.errors import LocantError, MissingExtraError, UsageError
 if TYPE_CHECKING:
     from dash import Dash
 
-    from locant.app.explorer.reader import Reader
+    from locant.app.explorer.model_panels import Reader
 
 _THREADS = 4
 _MOST_CONNECTIONS = 50

@@ -10,7 +10,7 @@ from locant.app.gallery import codes
 from locant.app.gallery.attention import head_biases
 from locant.app.gallery.codes import code_table
 from locant.figures import HeadBiases
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
 
 HEADS = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from locant.figures import HeadBiases
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
 from locant.positions import AttentionShape, build_scheme, sinusoid_frequencies
 from locant.positions.relative import RelativeBias
 

@@ -10,12 +10,14 @@ from typing import Any, get_args
 
 import numpy as np
 
+from locant.analysis.geometry import shift_matrix
+from locant.analysis.properties import PROPERTIES, check_registry
 from locant.app.gallery import attention, codes, scalings, trained
 from locant.app.gallery.refutations import refutations
 from locant.app.gallery.words import words_and_positions
 from locant.errors import UsageError, nearest
 from locant.figures import (
-    Drawn,
+    FigureData,
     bias,
     circle,
     clocks,
@@ -32,9 +34,8 @@ from locant.figures import (
     word_plus_position,
 )
 from locant.figures import attention as attention_figure
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
 from locant.positions.embeddings.sinusoidal import SinusoidDialect
-from locant.positions.properties import WISHES, check_registry, shift_matrix
 
 _LARGEST_BASE = 10**12
 
@@ -48,7 +49,7 @@ class Entry:
         limits: Largest value of the options that have one, beyond which a figure cannot be read.
     """
 
-    build: Callable[..., Drawn]
+    build: Callable[..., FigureData]
     limits: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -63,7 +64,7 @@ class Entry:
         return run is not None and run.default is run.empty
 
 
-def draw(name: str, options: Mapping[str, Any] | None = None) -> Drawn:
+def draw(name: str, options: Mapping[str, Any] | None = None) -> FigureData:
     """Draw a figure.
 
     Args:
@@ -106,7 +107,7 @@ def _spelled(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-def _clocks(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> Drawn:
+def _clocks(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> FigureData:
     positions = np.arange(length)
     sine, cosine, wavelengths = codes.hands(length, d_model=d_model, base=base)
     last = length - 1
@@ -120,7 +121,7 @@ def _clocks(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> Dra
     )
 
 
-def _waves(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> Drawn:
+def _waves(*, d_model: int = 16, length: int = 60, base: float = 10000.0, token: int | None = None) -> FigureData:
     token = length // 3 if token is None else token
     if token >= length:
         raise UsageError(f"--token {token} is not among the {length} positions of the figure (0 to {length - 1}).")
@@ -136,7 +137,7 @@ def _heatmap(
     d_model: int = 128,
     length: int = 50,
     base: float | None = None,
-) -> Drawn:
+) -> FigureData:
     options = {name: value for name, value in (("dialect", dialect), ("base", base)) if value is not None}
     table = codes.code_table(scheme, d_model=d_model, length=length, options=options)
     detail = {
@@ -146,7 +147,7 @@ def _heatmap(
     return heatmap(table, title=f"{scheme}{detail}")
 
 
-def _heatmaps(*, d_model: int = 32, length: int = 16, base: float = 10000.0) -> Drawn:
+def _heatmaps(*, d_model: int = 32, length: int = 16, base: float = 10000.0) -> FigureData:
     def table(scheme: str, **options: Any) -> Numbers:
         return codes.code_table(scheme, d_model=d_model, length=length, options=options)
 
@@ -160,7 +161,7 @@ def _heatmaps(*, d_model: int = 32, length: int = 16, base: float = 10000.0) -> 
     return heatmaps(tables)
 
 
-def _circle() -> Drawn:
+def _circle() -> FigureData:
     k, marked = 2, (0, 1, 3)
     sine, cosine, _ = codes.hands(7, d_model=2, base=10000.0)
     table = np.concatenate((sine, cosine), axis=1)
@@ -169,12 +170,12 @@ def _circle() -> Drawn:
     return circle(table, matrix, turned, angles=np.arange(7.0), k=k, marked=marked)
 
 
-def _dot_products(*, length: int = 100, base: float = 10000.0) -> Drawn:
+def _dot_products(*, length: int = 100, base: float = 10000.0) -> FigureData:
     widths = {width: codes.product_matrix(d_model=width, length=length, base=base) for width in (20, 64, 512)}
     return dot_products(widths, base=base)
 
 
-def _distance(*, d_model: int = 128, length: int = 250, base: float = 10000.0) -> Drawn:
+def _distance(*, d_model: int = 128, length: int = 250, base: float = 10000.0) -> FigureData:
     centres = (500, 1_000_000)
     around = [codes.products_around(centre, d_model=d_model, reach=length // 2, base=base) for centre in centres]
     distances, bound = attention.rotary_bound(head_dim=d_model, reach=length, base=base)
@@ -189,7 +190,7 @@ def _distance(*, d_model: int = 128, length: int = 250, base: float = 10000.0) -
     )
 
 
-def _spectrum() -> Drawn:
+def _spectrum() -> FigureData:
     title = (
         f"Phi-3-mini: {scalings.HEAD_DIM // 2} pairs, base {scalings.BASE:,.0f}, "
         f"from {scalings.TRAINED:,} to {scalings.TARGET:,} tokens"
@@ -197,7 +198,7 @@ def _spectrum() -> Drawn:
     return spectrum(scalings.spectra(), trained=scalings.TRAINED, target=scalings.TARGET, title=title)
 
 
-def _bias(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> Drawn:
+def _bias(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> FigureData:
     if run is not None:
         if d_model is not None:
             raise UsageError("--d-model is for schemes as they begin; the model of --run has a width of its own.")
@@ -206,39 +207,39 @@ def _bias(*, d_model: int | None = None, length: int = 200, run: Path | None = N
     return bias(np.arange(length, dtype=float), biases)
 
 
-def _criteria() -> Drawn:
+def _criteria() -> FigureData:
     checked = check_registry()
     return criteria(
         list(checked),
-        WISHES,
+        PROPERTIES,
         [[wish.verdict for wish in wishes] for wishes in checked.values()],
         [[wish.reason for wish in wishes] for wishes in checked.values()],
     )
 
 
-def _tutorial_errors(*, d_model: int = 64) -> Drawn:
+def _tutorial_errors(*, d_model: int = 64) -> FigureData:
     return tutorial_errors(refutations(d_model=d_model))
 
 
-def _word_plus_position(*, run: Path, text: str | None = None) -> Drawn:
+def _word_plus_position(*, run: Path, text: str | None = None) -> FigureData:
     found = words_and_positions(run, text)
     return word_plus_position(
         found.planes, labels=found.labels, word_norms=found.word_norms, position_norms=found.position_norms
     )
 
 
-def _attention(*, run: Path, text: str | None = None) -> Drawn:
+def _attention(*, run: Path, text: str | None = None) -> FigureData:
     return attention_figure(trained.attention_weights(run, text))
 
 
-def _probe(*, run: Path) -> Drawn:
+def _probe(*, run: Path) -> FigureData:
     found = trained.position_readings(run)
     return probe(found.stacks, stages=found.stages, guesses=found.guesses)
 
 
-def _training(*, run: Path) -> Drawn:
+def _training(*, run: Path) -> FigureData:
     rows = trained.metrics(run)
-    return Drawn(training_curves(rows), trained.metric_columns(rows))
+    return FigureData(training_curves(rows), trained.metric_columns(rows))
 
 
 # In the order that tells the story.

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from locant.analysis.geometry import measure_geometry
 from locant.errors import ConfigError, nearest
 from locant.figures import Products
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
 from locant.positions import SCHEMES, AttentionShape, build_scheme, sinusoid_frequencies, sinusoid_table
-from locant.positions.embeddings.code import PositionCode
-from locant.positions.properties import measure_geometry
+from locant.positions.embeddings.position_code import PositionCode
 from locant.positions.registry import option_names
 
 INPUT_SCHEMES = tuple(name for name, scheme in SCHEMES.items() if issubclass(scheme, PositionCode))

@@ -12,17 +12,9 @@ from typing import Any
 from locant.app.gallery.catalogue import ENTRIES, check, draw
 from locant.app.gallery.texts import TEXTS
 from locant.app.gallery.trained import load_trained
-from locant.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    LocantError,
-    MissingExtraError,
-    UsageError,
-    nearest,
-)
-from locant.figures import Drawn
-from locant.figures.style import drawing
+from locant.errors import CheckpointError, ConfigError, DataError, LocantError, MissingExtraError, UsageError, nearest
+from locant.figures import FigureData
+from locant.figures.drawing import drawing
 from locant.files import replacing_file, write_text
 from locant.version import __version__
 
@@ -39,7 +31,7 @@ def write_figures(
     options: Mapping[str, Any] | None = None,
     image_format: str = "png",
     wrote: Callable[[Path], None] = lambda path: None,
-) -> dict[str, Drawn]:
+) -> dict[str, FigureData]:
     """Draw figures and write one file each, ``NAME.FORMAT``; a file of that name is replaced.
 
     Args:
@@ -134,14 +126,14 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is a file; figures are written to a folder.")
 
 
-def _write(folder: Path, name: str, drawn: Drawn, image_format: str) -> Path:
+def _write(folder: Path, name: str, drawn: FigureData, image_format: str) -> Path:
     path = folder / f"{name}.{image_format}"
     with replacing_file(path) as temporary:
         temporary.write_bytes(image(drawn, image_format))
     return path
 
 
-def image(drawn: Drawn, image_format: str) -> bytes:
+def image(drawn: FigureData, image_format: str) -> bytes:
     """Return a figure as the content of a file; the same figure gives the same bytes."""
     # A time of writing would make every file a new one.
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -154,7 +146,7 @@ def image(drawn: Drawn, image_format: str) -> bytes:
     return content.getvalue()
 
 
-def render_page(drawn: Mapping[str, Drawn], *, run: Path | None = None) -> str:
+def render_page(drawn: Mapping[str, FigureData], *, run: Path | None = None) -> str:
     """Return the text of a page with these figures, in their order.
 
     Args:

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from locant.decoding import StackReadings, Translator, introspect, probe_positions, token_pair
+from locant.analysis.introspection import introspect, token_pair
+from locant.analysis.position_probe import StackReadings, probe_positions
 from locant.errors import CheckpointError, ConfigError, DataError
 from locant.figures import HeadBiases, HeadWeights, ProbeCurve
-from locant.figures.drawn import Numbers
+from locant.figures.drawing import Numbers
+from locant.models.architectures import require_transformer
+from locant.models.transformer import Transformer
 from locant.positions.relative import RelativeBias
 from locant.training import load_run_evaluation, read_metrics
-from locant.transformer import Transformer, require_transformer
+from locant.translation.translator import Translator
 
 _MOST_TOKENS = 40  # of a sentence whose attention can still be read
 _SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given

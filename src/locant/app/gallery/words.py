@@ -12,8 +12,8 @@ import torch
 from locant.app.gallery.trained import load_trained, readable
 from locant.errors import ConfigError
 from locant.figures import WordPlane
-from locant.figures.drawn import Numbers
-from locant.positions.embeddings.code import PositionCode
+from locant.figures.drawing import Numbers
+from locant.positions.embeddings.position_code import PositionCode
 from locant.positions.embeddings.sinusoidal import Sinusoidal
 from locant.text.tokenizer import EOS
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
-from locant.positions.embeddings.code import Combination, PositionCode, require_positions
+from locant.positions.embeddings.position_code import Combination, PositionCode, require_positions
 
 
 class Index(PositionCode):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.positions.embeddings.code import Combination, PositionCode, require_positions
+from locant.positions.embeddings.position_code import Combination, PositionCode, require_positions
 
 
 class Learned(PositionCode):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.angles import Frequencies, PositionTable
-from locant.positions.embeddings.code import Combination, PositionCode
+from locant.positions.embeddings.position_code import Combination, PositionCode
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scheme import require_choice
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from locant.positions.angles import Frequencies, PositionTable, require_integer
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.positions.rotary.rotation import Turn
+from locant.positions.rotary.rotation import RotaryAngles
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme
 
@@ -76,7 +76,7 @@ class Rotary(PositionScheme):
         )
         # The first is made here, because decimal arithmetic cannot be traced by torch.compile.
         self._tables = {0: self._table(1)}
-        self._latest: tuple[Tensor, int, list[int], Turn] | None = None
+        self._latest: tuple[Tensor, int, list[int], RotaryAngles] | None = None
 
     @classmethod
     def from_config(cls, config: RotaryConfig) -> Self:
@@ -149,7 +149,7 @@ class Rotary(PositionScheme):
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1
         return lengths[:1] if same else lengths
 
-    def _turn(self, positions: Tensor, lengths: list[int]) -> Turn:
+    def _turn(self, positions: Tensor, lengths: list[int]) -> RotaryAngles:
         """Return the rotation of positions in texts of the given lengths, which broadcasts over heads.
 
         The latest one is kept: the layers of a model ask for the same tensor of positions one after the other.
@@ -167,7 +167,7 @@ class Rotary(PositionScheme):
             sine, cosine = (torch.stack(part) for part in zip(*rows, strict=True))
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        turn = Turn(cosine, sine, self.config.layout)
+        turn = RotaryAngles(cosine, sine, self.config.layout)
         if remembers:
             self._latest = positions, positions._version, lengths, turn
         return turn

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.positions.rotary import kernel
+from locant.errors import ConfigError
+from locant.kernels import rotation as kernel
 from locant.positions.rotary.config import RotaryLayout
+from locant.positions.scheme import require_choice
 
 # Elements that are rotated at a time without a compiler, few enough to stay in the caches between the steps.
 _ELEMENTS_AT_ONCE = 1 << 18
@@ -44,7 +46,7 @@ def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 @dataclass(frozen=True)
-class Turn:
+class RotaryAngles:
     """Angles to rotate by; the layers of a model share them.
 
     Attributes:
@@ -60,7 +62,7 @@ class Turn:
     def __call__(self, *features: Tensor) -> tuple[Tensor, ...]:
         """Rotate each ``[B, H, L, D]`` as :func:`rotate_pairs` does."""
         if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and any(x.requires_grad for x in features)):
-            return _turned(features, self)
+            return _rotate_features(features, self)
         rotated: tuple[Tensor, ...] = _Rotation.apply(self, *features)  # type: ignore[no-untyped-call]
         return rotated
 
@@ -83,37 +85,39 @@ def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) 
     Returns:
         The rotated features in the shape and dtype of ``x``; the arithmetic is float32 (float64 for float64).
     """
-    return Turn(cosine.float(), sine.float(), layout)(x)[0]
+    return RotaryAngles(cosine.float(), sine.float(), layout)(x)[0]
 
 
 class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(ctx: Any, turn: Turn, *features: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, turn: RotaryAngles, *features: Tensor) -> tuple[Tensor, ...]:
         ctx.turn = turn
-        return _turned(features, turn)
+        return _rotate_features(features, turn)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_turned(gradients, ctx.turn, backwards=True)
+        return None, *_rotate_features(gradients, ctx.turn, backwards=True)
 
 
-def _turned(features: tuple[Tensor, ...], turn: Turn, *, backwards: bool = False) -> tuple[Tensor, ...]:
+def _rotate_features(
+    features: tuple[Tensor, ...], turn: RotaryAngles, *, backwards: bool = False
+) -> tuple[Tensor, ...]:
     if _compiles and kernel.serves(features) and not torch.compiler.is_compiling():
         interleaved = turn.layout == "interleaved"
         return kernel.rotate(features, turn.cosine, turn.sine, interleaved=interleaved, backwards=backwards)
     if backwards:
-        turn = Turn(turn.cosine, -turn.sine, turn.layout)
-    return tuple(_one_turned(x, turn) for x in features)
+        turn = RotaryAngles(turn.cosine, -turn.sine, turn.layout)
+    return tuple(_rotate_one(x, turn) for x in features)
 
 
-def _one_turned(x: Tensor, turn: Turn) -> Tensor:
+def _rotate_one(x: Tensor, turn: RotaryAngles) -> Tensor:
     pairs = turn.cosine.shape[-1]
     if 2 * pairs < x.shape[-1]:
-        return torch.cat((_one_turned(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
+        return torch.cat((_rotate_one(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
     if x.dtype == torch.float64:
-        turn = Turn(turn.cosine.double(), turn.sine.double(), turn.layout)
+        turn = RotaryAngles(turn.cosine.double(), turn.sine.double(), turn.layout)
     if turn.layout == "interleaved":
         numbers = torch.view_as_complex(x.to(turn.cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(turn.cosine, turn.sine)).flatten(-2).to(x.dtype)
@@ -142,3 +146,69 @@ def _in_blocks(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         turned[..., :pairs] = (a * cosine).addcmul_(b, sine, value=-1)
         turned[..., pairs:] = (b * cosine).addcmul_(a, sine)
     return result
+
+
+def layout_order(head_dim: int, *, rotary_dim: int | None = None, source: RotaryLayout, target: RotaryLayout) -> Tensor:
+    """Return where each feature of a head in the layout ``target`` is found in the layout ``source``.
+
+    Args:
+        head_dim: Features of one head, ``D``.
+        rotary_dim: Number of leading features that are rotated; all when ``None``. The others keep their places.
+        source: Layout that the features are in.
+        target: Layout that they shall be in.
+
+    Returns:
+        Indices ``[D]``: ``x[..., order]`` has the layout ``target``.
+
+    Raises:
+        ConfigError: A layout is unknown or ``rotary_dim`` is odd or larger than the head.
+    """
+    for option, value in (("source", source), ("target", target)):
+        require_choice(f"{option} layout", value, ("half", "interleaved"))
+    rotated = head_dim if rotary_dim is None else rotary_dim
+    if rotated % 2 or not 0 < rotated <= head_dim:
+        raise ConfigError(f"rotary_dim must be even and at most the head's {head_dim} features; got {rotated}.")
+    order = torch.arange(head_dim)
+    if source != target:
+        pairs = order[:rotated].view(2, -1) if source == "half" else order[:rotated].view(-1, 2)
+        order[:rotated] = pairs.T.reshape(-1).clone()
+    return order
+
+
+def convert_projection(
+    projection: Tensor,
+    head_dim: int,
+    *,
+    source: RotaryLayout,
+    target: RotaryLayout,
+    rotary_dim: int | None = None,
+) -> Tensor:
+    """Return the weight or bias of a query or key projection for the other rotary layout.
+
+    Queries and keys keep their products when both are converted: the same pairs of features turn by the same angles,
+    they only stand in other places. Nothing is computed, rows change places, so the conversion is exact.
+
+    Args:
+        projection: Weight ``[H * D, E]`` or bias ``[H * D]``, as in :class:`torch.nn.Linear`; with grouped queries the
+            keys' projection has fewer heads and is converted alike. Queries and keys fused in one matrix are split
+            first; values have no layout.
+        head_dim: Features of one head, ``D``.
+        source: Layout that the projection was trained in.
+        target: Layout that it shall be in.
+        rotary_dim: Number of leading features that are rotated; all when ``None``.
+
+    Raises:
+        ConfigError: The rows are not a whole number of heads, or as in :func:`layout_order`.
+
+    Example:
+        >>> import torch
+        >>> bias = torch.tensor([0, 1, 2, 3, 10, 11, 12, 13])
+        >>> convert_projection(bias, 4, source="half", target="interleaved").tolist()
+        [0, 2, 1, 3, 10, 12, 11, 13]
+    """
+    rows = projection.shape[0]
+    if rows % head_dim:
+        raise ConfigError(f"The projection's {rows} rows are not a whole number of heads of {head_dim} features.")
+    order = layout_order(head_dim, rotary_dim=rotary_dim, source=source, target=target).to(projection.device)
+    heads = projection.reshape(rows // head_dim, head_dim, *projection.shape[1:])
+    return heads.index_select(1, order).reshape(projection.shape)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from locant.errors import ConfigError
-from locant.positions.extent import extent_of
+from locant.positions.position_range import position_range
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
 from locant.positions.scheme import AttentionShape
 
@@ -97,7 +97,7 @@ class FIRE(RelativeBias):
 
     def _is_relative(self, q_positions: Tensor, k_positions: Tensor) -> bool:
         """Return whether no position is beyond ``L``."""
-        farthest = [extent_of(positions).high for positions in (q_positions, k_positions) if positions.numel()]
+        farthest = [position_range(positions).high for positions in (q_positions, k_positions) if positions.numel()]
         return bool(max(farthest, default=0) <= self.threshold)
 
     def row(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:

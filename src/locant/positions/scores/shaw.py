@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.positions.relative import relative_positions
+from locant.positions.relative import place, relative_positions
 from locant.positions.scheme import AttentionShape, PositionScheme
-from locant.positions.scores.lookup import place
 
 
 class Shaw(PositionScheme):

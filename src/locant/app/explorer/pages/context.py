@@ -19,20 +19,10 @@ from locant.app.explorer.contexts import (
     scaled_models,
     summary,
 )
-from locant.app.explorer.pages.parts import (
-    GRAPH,
-    aria,
-    attempt,
-    controls,
-    knob,
-    message,
-    room,
-    send_text,
-    table,
-)
+from locant.app.explorer.pages.parts import GRAPH, aria, attempt, controls, knob, message, room, send_text, table
 from locant.app.explorer.pages.pictures import cards, connect
 from locant.extension import Diagnosis, Inspection
-from locant.extension.differences import describe
+from locant.extension.inspect.engine_differences import describe
 
 PAGE = "context"
 _KNOBS = ("head", "base", "trained", "wanted")

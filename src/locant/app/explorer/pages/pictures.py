@@ -11,10 +11,10 @@ from dash.development.base_component import Component
 from flask import Response, abort, request
 
 from locant.app.explorer.charts import chart, marks
-from locant.app.explorer.looks import LAYOUT, raw
 from locant.app.explorer.pages.parts import GRAPH, aria, attempt, room
 from locant.app.explorer.panels import Matrix, Picture
 from locant.app.explorer.tables import as_csv
+from locant.app.explorer.theme import LAYOUT, raw
 
 Compute = Callable[..., Mapping[str, Picture]]
 

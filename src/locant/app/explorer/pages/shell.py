@@ -8,9 +8,9 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
+from locant.app.explorer.model_panels import Reader
 from locant.app.explorer.pages import compare, context, encodings, translate
 from locant.app.explorer.pages.parts import aria
-from locant.app.explorer.reader import Reader
 from locant.version import __version__
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
+from locant.app.explorer.model_panels import LONGEST_SENTENCE, MOST_TRANSLATIONS, PARTS, PICTURES, Reader
 from locant.app.explorer.pages.parts import attempt, controls, knob, message, options, send_text, table
 from locant.app.explorer.pages.pictures import cards, connect
-from locant.app.explorer.reader import LONGEST_SENTENCE, MOST_TRANSLATIONS, PARTS, PICTURES, Reader
 
 PAGE = "translate"
 

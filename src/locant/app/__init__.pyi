@@ -1,0 +1,14 @@
+from locant.app.comparison_report import comparison_report as comparison_report
+from locant.app.report import Code as Code
+from locant.app.report import Fact as Fact
+from locant.app.report import Facts as Facts
+from locant.app.report import Figure as Figure
+from locant.app.report import Report as Report
+from locant.app.report import Section as Section
+from locant.app.report import Table as Table
+from locant.app.report import Text as Text
+from locant.app.report import Translation as Translation
+from locant.app.report import Translations as Translations
+from locant.app.report import render_report as render_report
+from locant.app.report import write_report as write_report
+from locant.app.run_report import run_report as run_report

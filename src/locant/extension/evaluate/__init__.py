@@ -1,0 +1,1 @@
+"""Evaluation of language models by length: perplexity and retrieval."""

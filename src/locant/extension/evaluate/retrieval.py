@@ -1,0 +1,270 @@
+"""Retrieval tests: passkey, needle in a haystack, and three tasks in the manner of RULER."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice, pairwise
+from typing import TYPE_CHECKING
+
+from locant.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ANSWER_RULES = {
+    "first number": "the first run of digits in the continuation is the number asked for",
+    "contains": "share of the expected phrases that the continuation contains, whatever their case",
+}
+"""What an answer is worth, from 0 to 1, by the name of the rule."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt and what should follow it.
+
+    Attributes:
+        prompt: The text that is read.
+        expected: What the answer must contain.
+        rule: One of :data:`ANSWER_RULES`.
+    """
+
+    prompt: str
+    expected: tuple[str, ...]
+    rule: str = "contains"
+
+    def score(self, answer: str) -> float:
+        """Return what an answer is worth, from 0 to 1."""
+        if self.rule == "first number":
+            found = re.search(r"\d+", answer)
+            return float(found is not None and int(found[0]) == int(self.expected[0]))
+        return sum(phrase.lower() in answer.lower() for phrase in self.expected) / len(self.expected)
+
+
+def longest_prompt(
+    build: Callable[[int], Question], tokenizer: PreTrainedTokenizerBase, tokens: int
+) -> tuple[Question, list[int]]:
+    """Return the longest question whose prompt is at most so many tokens long, and its tokens.
+
+    Args:
+        build: Makes a question from an amount of filling text, in units of its own; more never means fewer tokens.
+        tokenizer: Of the model.
+        tokens: Length that the prompt must not exceed, start token included.
+
+    Raises:
+        UsageError: Even the question without any filling is longer.
+    """
+
+    def ids(amount: int) -> list[int]:
+        found: list[int] = tokenizer(build(amount).prompt, verbose=False).input_ids
+        return found
+
+    least = ids(0)
+    if len(least) > tokens:
+        raise UsageError(f"A prompt of {tokens} tokens has no room for the question, which alone takes {len(least)}.")
+    low, high = 0, 256
+    while len(ids(high)) <= tokens:
+        low, high = high, max(high + 1, int(high * tokens / max(len(ids(high)), 1) * 1.05))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if len(ids(middle)) <= tokens else (low, middle)
+    return build(low), ids(low)
+
+
+def filling(haystack: Sequence[str], count: int) -> list[str]:
+    """Return so many sentences of a text, from its beginning again where it ends."""
+    return list(islice(cycle(haystack), count))
+
+
+def spread(filling: Sequence[str], inserted: Sequence[tuple[float, str]]) -> list[str]:
+    """Return pieces of text with others inserted at relative depths, from 0 (first) to 1 (last)."""
+    pieces = list(filling)
+    # From the end, so that earlier places stay where they are; equal depths keep their order.
+    numbered = ((depth, index, text) for index, (depth, text) in enumerate(inserted))
+    for depth, _, text in sorted(numbered, reverse=True):
+        pieces.insert(round(depth * len(filling)), text)
+    return pieces
+
+
+NEEDLE_ANSWER_TOKENS = 40
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True)
+class Needle:
+    """What is hidden and asked for.
+
+    Attributes:
+        text: The sentence.
+        question: About it.
+        expected: Phrases that the answer must contain, whatever their case.
+    """
+
+    text: str = "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day."
+    question: str = "What is the best thing to do in San Francisco?"
+    expected: tuple[str, ...] = ("sandwich", "Dolores Park")
+
+    def __post_init__(self) -> None:
+        """Check that the needle holds its answer.
+
+        Raises:
+            UsageError: It does not, or nothing is expected.
+        """
+        lacking = [phrase for phrase in self.expected if phrase.lower() not in self.text.lower()]
+        if lacking or not self.expected:
+            what = f"'{lacking[0]}' does not occur in it" if lacking else "no phrase is expected"
+            raise UsageError(f"Nobody could find the answer in the needle '{self.text}': {what}.")
+
+
+def needle_question(haystack: list[str], sentences: int, depth: float, needle: Needle) -> Question:
+    """Return a prompt with a needle between two sentences.
+
+    Args:
+        haystack: Sentences, from :func:`sentences_of`.
+        sentences: How many of them.
+        depth: Where the needle stands among them, from 0 (before all) to 1 (after all).
+        needle: What is hidden.
+    """
+    text = " ".join(spread(filling(haystack, sentences), [(depth, needle.text)]))
+    return Question(f"{text}\n\nQuestion: {needle.question}\nAnswer:", needle.expected)
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+
+
+TASK = (
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. I will quiz you "
+    "about the important information there."
+)
+GARBAGE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+QUESTION = "What is the pass key? The pass key is"
+PASSKEY_ANSWER_TOKENS = 10
+_KEYS = (1, 50_000)
+
+
+def passkey_question(characters: int, depth: float, attempt: int) -> Question:
+    """Return a prompt with a pass key hidden in it.
+
+    Args:
+        characters: Length of the irrelevant text.
+        depth: Where the key stands in it, from 0 (its beginning) to 1 (its end).
+        attempt: Which of the keys; the same number gives the same key.
+    """
+    key = random.Random(f"passkey {attempt}").randint(*_KEYS)
+    garbage = " ".join([GARBAGE] * (characters // len(GARBAGE) + 1))
+    before = round(depth * characters)
+    information = f"The pass key is {key}. Remember it. {key} is the pass key."
+    lines = [TASK, garbage[:before], information, garbage[: characters - before], QUESTION]
+    return Question("\n".join(lines), (str(key),), "first number")
+
+
+THRESHOLD = 0.856
+"""Score that a length must reach to count as effective: that of Llama 2 7B (chat) at 4k over all tasks of the paper."""
+
+_MULTIKEY_COUNT, _VALUES = 4, (1_000_000, 9_999_999)
+_HOPS = 4
+_ZIPF = 2.0
+_FEWEST_WORDS = 80  # of fewer, two of the first ranks may occur equally often
+_ADJECTIVES = ("ancient", "bitter", "clever", "distant", "eager", "fragile", "gentle", "hollow", "idle", "jolly")
+_NOUNS = ("anchor", "basket", "candle", "desert", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
+
+
+def multikey(haystack: Sequence[str], sentences: int, attempt: int) -> Question:
+    """Return a question for one of four numbers that are hidden in real text, each under a key of its own."""
+    rng = random.Random(f"multikey {attempt}")
+    keys = [f"{rng.choice(_ADJECTIVES)}-{noun}" for noun in rng.sample(_NOUNS, _MULTIKEY_COUNT)]
+    values = {key: rng.randint(*_VALUES) for key in keys}
+    hidden = [(rng.random(), f"One of the special magic numbers for {key} is: {values[key]}.") for key in keys]
+    asked = rng.choice(keys)
+    return Question(
+        "Some special magic numbers are hidden within the following text. Make sure to memorize it. I will quiz you "
+        f"about the numbers afterwards.\n{' '.join(spread(filling(haystack, sentences), hidden))}\n"
+        f"What is the special magic number for {asked} mentioned in the provided text? The special magic number for "
+        f"{asked} mentioned in the provided text is",
+        (str(values[asked]),),
+    )
+
+
+def variable_tracking(haystack: Sequence[str], sentences: int, attempt: int) -> Question:
+    """Return a question for all variables that hold a number, handed on from one to the next in irrelevant text."""
+    del haystack  # the filling is the noise of the passkey test
+    rng = random.Random(f"variable tracking {attempt}")
+    names: list[str] = []
+    while len(names) <= _HOPS:
+        name = "".join(rng.choices(string.ascii_uppercase, k=5))
+        names += [name] if name not in names else []
+    value = rng.randint(10_000, 99_999)
+    lines = [f"VAR {names[0]} = {value}"]
+    lines += [f"VAR {later} = VAR {earlier}" for earlier, later in pairwise(names)]
+    depths = sorted(rng.random() for _ in lines)
+    text = "\n".join(spread([GARBAGE] * sentences, list(zip(depths, lines, strict=True))))
+    return Question(
+        f"Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{text}\n"
+        f"Question: Find all variables that are assigned the value {value} in the text above. Answer: According to "
+        f"the chain(s) of variable assignment in the text above, {len(names)} variables are assigned the value "
+        f"{value}, they are:",
+        tuple(names),
+    )
+
+
+def frequent_words(haystack: Sequence[str], words: int, attempt: int) -> Question:
+    """Return a question for the three most frequent of coded words, whose counts follow Zipf's law."""
+    del haystack
+    rng = random.Random(f"frequent words {attempt}")
+    total = words + _FEWEST_WORDS
+    zeta = math.pi**2 / 6  # of _ZIPF
+    row: list[str] = []
+    expected: list[str] = []
+    rank = 1
+    while len(row) < total:
+        # The most frequent one is noise, which the question says to pass over.
+        word = "...." if rank == 1 else "".join(rng.choices(string.ascii_lowercase, k=6))
+        row += [word] * max(1, round(total * rank**-_ZIPF / zeta))
+        expected += [word] if rank in (2, 3, 4) else []
+        rank += 1
+    del row[total:]
+    rng.shuffle(row)
+    return Question(
+        "Read the following coded text and track the frequency of each coded word. Find the three most frequently "
+        f"appeared coded words. {' '.join(row)}\nQuestion: Do not provide any explanation. Please ignore the dots "
+        "'....'. What are the three most frequently appeared words in the above coded text? Answer: According to the "
+        "coded text above, the three most frequently appeared words are:",
+        tuple(expected),
+    )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Attributes:
+        build: Makes a question from a haystack of sentences, an amount of filling and the number of the example.
+        answer_tokens: Tokens of the answer at most.
+    """
+
+    build: Callable[[Sequence[str], int, int], Question]
+    answer_tokens: int
+
+
+TASKS: Mapping[str, Task] = {
+    "multikey": Task(multikey, 32),
+    "variable-tracking": Task(variable_tracking, 40),
+    "frequent-words": Task(frequent_words, 50),
+}
+"""The tasks by name."""
+
+
+def effective_length(scores: Mapping[int, float], threshold: float = THRESHOLD) -> int | None:
+    """Return the longest length whose score reaches the threshold, or ``None``.
+
+    Args:
+        scores: Mean score over the tasks, 0 to 1, by length in tokens.
+        threshold: Least score.
+    """
+    return max((length for length, score in scores.items() if score >= threshold), default=None)

@@ -1,0 +1,1 @@
+"""Extension of the context of existing models with rotary positions."""

@@ -1,0 +1,1 @@
+"""Inspection of existing models with rotary positions."""

@@ -1,0 +1,94 @@
+"""The setting of each engine that means what a rotary configuration means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from locant.errors import LocantError, UsageError, nearest
+from locant.extension.inspect.diagnosis import UNREADABLE, Diagnosis
+from locant.extension.inspect.inspection import Inspection
+from locant.positions.rotary.config import RotaryConfig
+from locant.rotary_configs.ctranslate2 import write_ctranslate2
+from locant.rotary_configs.huggingface import write_huggingface
+from locant.rotary_configs.llamacpp import write_llamacpp
+from locant.rotary_configs.vllm import write_vllm
+
+
+def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any]:
+    """Say a model's rotary positions in the words of an engine.
+
+    Args:
+        inspection: The model.
+        engine: One of :data:`ENGINES`.
+
+    Returns:
+        The JSON for ``--hf-overrides`` (``vllm``), flags (``llamacpp``), the entries to merge into config.json or into
+        its text part, where ``None`` removes one (``hf5``, ``hf4``), or the attributes of attention layers
+        (``ctranslate2``).
+
+    Raises:
+        UsageError: The engine is unknown.
+        LocantError: It cannot say them, or nobody can because the file contradicts itself.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
+    reading = inspection.reading
+    if reading is None:
+        raise LocantError(f"It cannot be said for another engine before it is right: {inspection.diagnoses[0].message}")
+    if reading.multimodal:
+        sections = next(iter(reading.multimodal.values()))["sections"]
+        raise LocantError(
+            f"The positions of this model have several axes (sections {', '.join(map(str, sections))}), which the "
+            f"setting for {engine} would lose. Keep the model's own entries."
+        )
+    try:
+        return ENGINES[engine](inspection, reading.configs)
+    except UNREADABLE as error:
+        raise LocantError(Diagnosis.of_error(error, inspection.path.name).message) from error
+
+
+def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
+    # An override of the other group would leave the file's own in place.
+    old = inspection.kind == "huggingface" and not inspection.content.get("rope_parameters")
+    return write_vllm(configs, "rope_scaling" if old and inspection.content.get("rope_scaling") else "rope_parameters")
+
+
+def _llamacpp(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
+    del inspection
+    return " ".join(write_llamacpp(configs))
+
+
+def _hf5(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
+    return write_huggingface(_in_halves(inspection, configs), "5", model_type=_huggingface_type(inspection))
+
+
+def _hf4(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
+    return write_huggingface(_in_halves(inspection, configs), "4", model_type=_huggingface_type(inspection))
+
+
+def _ctranslate2(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
+    del inspection
+    return write_ctranslate2(configs)
+
+
+def _huggingface_type(inspection: Inspection) -> str | None:
+    return inspection.model_type if inspection.kind == "huggingface" or inspection.model_type == "llama" else None
+
+
+def _in_halves(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, RotaryConfig]:
+    """Return the configurations of the weights before they were permuted for a GGUF file of a Llama."""
+    if inspection.kind != "gguf" or inspection.model_type != "llama":
+        return configs
+    return {layer: replace(config, layout="half") for layer, config in configs.items()}
+
+
+ENGINES: dict[str, Callable[[Inspection, dict[str, RotaryConfig]], str | dict[str, Any]]] = {
+    "vllm": _vllm,
+    "llamacpp": _llamacpp,
+    "hf5": _hf5,
+    "hf4": _hf4,
+    "ctranslate2": _ctranslate2,
+}
+"""What says rotary positions for each engine, by the engine's name."""

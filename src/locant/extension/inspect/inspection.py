@@ -1,0 +1,193 @@
+"""Inspection: what the rotary configuration of an existing model means, and what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from locant.errors import ConfigError
+from locant.extension.inspect.diagnosis import UNREADABLE, Diagnosis
+from locant.extension.inspect.engine_differences import diagnose_differences, diagnose_unread
+from locant.extension.inspect.stored_frequencies import diagnose_stored
+from locant.extension.source import Source, check_sizes, load_source
+from locant.positions.rotary.config import RotaryConfig
+from locant.rotary_configs import families
+from locant.rotary_configs.base import Reading
+from locant.rotary_configs.gguf import read_gguf
+from locant.rotary_configs.huggingface import read_huggingface, text_part
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that is known about a model's rotary positions.
+
+    Attributes:
+        path: The file that was read.
+        kind: ``huggingface`` for a config.json, ``gguf``.
+        model_type: ``model_type`` of config.json or of its text part; the architecture of a GGUF file.
+        declared_length: Length in tokens that the file declares, where it does.
+        reading: What the file means; ``None`` where it contradicts itself or says nothing, which is a diagnosis then.
+        diagnoses: What is wrong or doubtful, errors first.
+        content: What was read: the text part of config.json, or the metadata.
+    """
+
+    path: Path
+    kind: Literal["huggingface", "gguf"]
+    model_type: str | None
+    declared_length: int | None
+    reading: Reading | None
+    diagnoses: tuple[Diagnosis, ...]
+    content: Mapping[str, Any]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something is wrong rather than doubtful."""
+        return any(diagnosis.severity == "error" for diagnosis in self.diagnoses)
+
+
+def inspect_model(model: Path | str) -> Inspection:
+    """Read what a model's rotary configuration means, and find what is wrong with it.
+
+    Nothing of the model is executed, and of its weights only frequencies are read.
+
+    Args:
+        model: A folder with config.json, a config.json, or a GGUF file.
+
+    Returns:
+        The meaning and the diagnoses; a configuration that cannot be right is a diagnosis, not an exception.
+
+    Raises:
+        UsageError: There is nothing at that path, or nothing that can be read as one of these.
+
+    Example:
+        >>> import json, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "config.json").write_text(json.dumps({
+        ...     "model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768,
+        ...     "rope_scaling": {"type": "linear", "factor": 8.0}}))
+        >>> for diagnosis in inspect_model(folder).diagnoses:
+        ...     print(diagnosis.severity, diagnosis.message)  # doctest: +NORMALIZE_WHITESPACE
+        warning transformers: declared for 32768 tokens. vLLM: serves 262144 by default, which it derives from the
+        factor of the scaling 'linear'.
+    """
+    source = load_source(Path(model))
+    content = source.content
+    reading, found, is_sized = None, [], False
+    try:
+        if source.kind == "huggingface":
+            content = text_part(source.content)
+        check_sizes(source.kind, content)
+        is_sized = True
+        reading = _read(source)
+        found = [Diagnosis.of_finding(finding) for finding in reading.findings]
+    except UNREADABLE as error:
+        found = [Diagnosis.of_error(error, source.path.name)]
+    model_type = _model_type(source, content)
+    if source.kind == "huggingface" and is_sized:
+        found += _about_huggingface(source, reading)
+    elif model_type == "llama":
+        found.append(
+            Diagnosis(
+                "note",
+                "A GGUF file of a Llama holds queries and keys permuted from halves to neighbours, hence its layout.",
+                "--as hf4 and hf5 speak of the weights before that, in halves.",
+            )
+        )
+    order = ("error", "warning", "note")
+    found = sorted(dict.fromkeys(found), key=lambda diagnosis: order.index(diagnosis.severity))
+    length = _declared_length(source.kind, model_type, content)
+    return Inspection(source.path, source.kind, model_type, length, reading, tuple(found), content)
+
+
+def _read(source: Source) -> Reading:
+    if source.kind == "gguf":
+        return read_gguf(source.content, source.tensors)
+    if not _says_anything(source.content):
+        raise ConfigError(
+            f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."
+        )
+    return read_huggingface(source.content)
+
+
+def _about_huggingface(source: Source, reading: Reading | None) -> Iterator[Diagnosis]:
+    if reading is None:
+        yield from diagnose_unread(source.content)
+        return
+    yield from diagnose_differences(source.content, reading)
+    yield from diagnose_stored(source.path.parent, reading.configs)
+
+
+def _says_anything(content: Mapping[str, Any]) -> bool:
+    parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
+    known = families.INTERLEAVED | families.HALF | families.LOCAL_AND_GLOBAL.keys() | families.BASES.keys()
+    return any(
+        str(part.get("model_type")) in known or any("rope" in key or "rotary" in key for key in part) for part in parts
+    )
+
+
+def _model_type(source: Source, content: Mapping[str, Any]) -> str | None:
+    names = ("general.architecture",) if source.kind == "gguf" else ("model_type",)
+    found = next((part[name] for part in (content, source.content) for name in names if part.get(name)), None)
+    return found if isinstance(found, str) else None
+
+
+def _declared_length(kind: str, model_type: str | None, content: Mapping[str, Any]) -> int | None:
+    names = (f"{model_type}.context_length",) if kind == "gguf" else ("max_position_embeddings", "n_positions")
+    found = (content.get(name) for name in names)
+    return next((int(length) for length in found if isinstance(length, int | float) and length % 1 == 0), None)
+
+
+def as_data(inspection: Inspection) -> dict[str, Any]:
+    """Return an inspection as JSON can say it.
+
+    Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in radians a
+    token.
+    """
+    reading = inspection.reading
+    return {
+        "path": str(inspection.path),
+        "kind": inspection.kind,
+        "model_type": inspection.model_type,
+        "declared_length": inspection.declared_length,
+        "layers": {} if reading is None else {layer: _layer(config) for layer, config in reading.configs.items()},
+        "multimodal": {} if reading is None else reading.multimodal,
+        "findings": [dataclasses.asdict(diagnosis) for diagnosis in inspection.diagnoses],
+    }
+
+
+def _layer(config: RotaryConfig) -> dict[str, Any]:
+    assert config.rotary_dim is not None
+    explanation = config.explain()
+    return {
+        "head_dim": config.head_dim,
+        "rotary_dim": config.rotary_dim,
+        "rotary_share": config.rotary_dim / config.head_dim,
+        "layout": config.layout,
+        "base": config.base,
+        "scaling": {"name": config.scaling.name, **config.scaling.as_options()},
+        "trained_length": explanation.trained_length,
+        "effective_length": explanation.effective_length,
+        "attention_scale": explanation.attention_scale,
+        "attention_temperature": explanation.attention_temperature,
+        "bands": [
+            {
+                "first_pair": band[0].index,
+                "last_pair": band[-1].index,
+                "fate": band[0].fate,
+                "wavelengths": [band[0].wavelength, band[-1].wavelength],
+                "scaled_wavelengths": [_finite(pair.scaled_wavelength) for pair in (band[0], band[-1])],
+            }
+            for band in explanation.bands
+        ],
+        "frequencies": [pair.frequency_after for pair in explanation.pairs],
+        "incomplete_pairs": list(explanation.incomplete_pairs),
+        "notes": list(explanation.notes),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,72 @@
+// Label-smoothed cross-entropy of rows of logits, and its gradient in their place.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "kernel_common.h"
+
+namespace {
+
+template <class Element>
+void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, float smoothing,
+                   bool gradient, double* sums, int threads) {
+  constexpr bool kPlain = std::is_same_v<Element, float>;
+  double loss = 0, likelihood = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : loss, likelihood)
+  {
+    // Exponentials need float32: those of bfloat16 logits have a row of their own.
+    std::vector<float> space(kPlain ? 0 : vocabulary);
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+      Element* x = logits + row * vocabulary;
+      float* values = space.data();
+      if constexpr (kPlain) values = x;
+      float largest = widen(x[0]), total = 0, sum = 0;
+#pragma omp simd reduction(max : largest) reduction(+ : total)
+      for (int64_t i = 0; i < vocabulary; i++) {
+        const float value = widen(x[i]);
+        values[i] = value;
+        largest = std::max(largest, value);
+        total += value;
+      }
+      const float label = values[labels[row]];
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < vocabulary; i++) {
+        const float e = exponential(values[i] - largest);
+        sum += e;
+        values[i] = e;
+      }
+      const double normaliser = largest + std::log(static_cast<double>(sum));
+      likelihood += normaliser - label;
+      loss += (1.0 - smoothing) * (normaliser - label) + smoothing * (normaliser - total / vocabulary);
+      if (!gradient) continue;
+      const float inverse = 1.0f / sum, even = smoothing / vocabulary;
+      const float right = values[labels[row]] * inverse - even - (1.0f - smoothing);
+#pragma omp simd
+      for (int64_t i = 0; i < vocabulary; i++) store(values[i] * inverse - even, x + i);
+      store(right, x + labels[row]);
+    }
+  }
+  sums[0] += loss;
+  sums[1] += likelihood;
+}
+
+}  // namespace
+
+// Adds the smoothed losses and the negative log-likelihoods of all rows to sums[0] and sums[1]; with `gradient`, the
+// logits become the gradient of the smoothed loss, else they are used up. `small` says whether they are bfloat16; else
+// they are float32.
+extern "C" void locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows, int64_t vocabulary,
+                                     float smoothing, int gradient, double* sums, int threads) {
+  small ? cross_entropy(static_cast<BFloat16*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads)
+        : cross_entropy(static_cast<float*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads);
+}
+
+// to += from.
+extern "C" void locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
+#pragma omp parallel for simd schedule(static) num_threads(threads)
+  for (int64_t i = 0; i < size; i++) to[i] += widen(from[i]);
+}

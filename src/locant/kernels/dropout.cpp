@@ -1,0 +1,64 @@
+// Dropout whose random numbers are made where they are used, so that no mask is written or read.
+//
+// Whether an element is kept follows from a seed and its index. The backward pass makes the same numbers again.
+
+#include <cstdint>
+
+#include "kernel_common.h"
+
+namespace {
+
+// out = added + dropout(x), where `added` may be null; in float32, whatever the elements are.
+template <bool adds, class X, class Added, class Out>
+void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict out, int64_t size, uint64_t seed,
+           int dropped, float scale, int threads) {
+  const int64_t blocks = (size + kRandomBlock - 1) / kRandomBlock;
+#pragma omp parallel for schedule(static) num_threads(threads) if (size > 32768)
+  for (int64_t block = 0; block < blocks; block++) {
+    uint8_t bytes[kRandomBlock];
+    random_block(seed, block, bytes);
+    const int64_t start = block * kRandomBlock, count = size - start < kRandomBlock ? size - start : kRandomBlock;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+      const float kept = bytes[i] >= dropped ? widen(x[start + i]) * scale : 0.0f;
+      store(adds ? widen(added[start + i]) + kept : kept, out + start + i);
+    }
+  }
+}
+
+struct Call {
+  const void* x;
+  const void* added;
+  void* out;
+  int64_t size;
+  uint64_t seed;
+  int dropped;
+  float scale;
+  int threads;
+
+  template <class X, class Added, class Out>
+  void run() const {
+    const auto* from = static_cast<const X*>(x);
+    const auto* residual = static_cast<const Added*>(added);
+    auto* to = static_cast<Out*>(out);
+    added ? apply<true>(from, residual, to, size, seed, dropped, scale, threads)
+          : apply<false>(from, residual, to, size, seed, dropped, scale, threads);
+  }
+  template <class X, class Added>
+  void run(bool small_out) const {
+    small_out ? run<X, Added, BFloat16>() : run<X, Added, float>();
+  }
+  template <class X>
+  void run(bool small_added, bool small_out) const {
+    small_added ? run<X, BFloat16>(small_out) : run<X, float>(small_out);
+  }
+};
+
+}  // namespace
+
+// `small_...` says whether the elements are bfloat16; else they are float32.
+extern "C" void locant_dropout(const void* x, const void* added, void* out, int small_x, int small_added, int small_out,
+                               int64_t size, uint64_t seed, int dropped, float scale, int threads) {
+  const Call call{x, added, out, size, seed, dropped, scale, threads};
+  small_x ? call.run<BFloat16>(small_added, small_out) : call.run<float>(small_added, small_out);
+}

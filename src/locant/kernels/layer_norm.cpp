@@ -1,0 +1,140 @@
+// Layer norm with the dropout and the residual connection before it, in one pass over the rows; float32 arithmetic.
+//
+// Notation: R rows, E features of a row, a multiple of kRandomBlock.
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernel_common.h"
+
+namespace {
+
+// The fields as Python fills them.
+struct Work {
+  int64_t rows, width;
+  uint64_t seed;
+  int64_t dropped;  // of 256; 0 drops nothing
+  int64_t threads;
+};
+
+// to = dropout(from), with the same choice for the same row.
+template <class From, class To>
+inline void drop(const Work& work, float scale, int64_t row, const From* from, To* to) {
+  for (int64_t start = 0; start < work.width; start += kRandomBlock) {
+    uint8_t bytes[kRandomBlock];
+    random_block(work.seed, (row * work.width + start) / kRandomBlock, bytes);
+#pragma omp simd
+    for (int64_t i = 0; i < kRandomBlock; i++) {
+      store(bytes[i] >= work.dropped ? widen(from[start + i]) * scale : 0.0f, to + start + i);
+    }
+  }
+}
+
+// out = (s - mean) * inverse * gamma + beta, where s = residual + dropout(x) and the residual may be null.
+template <class X, class Out>
+void forward(const Work& work, const void* x, const void* residual, const float* gamma, const float* beta, void* out,
+             void* normalised, float* inverse, float scale, float epsilon) {
+  const int64_t width = work.width;
+#pragma omp parallel num_threads(work.threads)
+  {
+    std::vector<float> space(width);
+    float* sum = space.data();
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < work.rows; row++) {
+      const X* from = static_cast<const X*>(x) + row * width;
+      if (work.dropped) {
+        drop(work, scale, row, from, sum);
+      } else {
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) sum[i] = widen(from[i]);
+      }
+      if (residual) {
+        const X* added = static_cast<const X*>(residual) + row * width;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) sum[i] += widen(added[i]);
+      }
+      float total = 0, squares = 0;
+#pragma omp simd reduction(+ : total)
+      for (int64_t i = 0; i < width; i++) total += sum[i];
+      const float mean = total / width;
+#pragma omp simd reduction(+ : squares)
+      for (int64_t i = 0; i < width; i++) squares += (sum[i] - mean) * (sum[i] - mean);
+      const float by = 1.0f / std::sqrt(squares / width + epsilon);
+      inverse[row] = by;
+      Out* to = static_cast<Out*>(out) + row * width;
+      Out* kept = static_cast<Out*>(normalised) + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; i++) {
+        const float value = (sum[i] - mean) * by;
+        store(value, kept + i);
+        store(value * gamma[i] + beta[i], to + i);
+      }
+    }
+  }
+}
+
+// The gradients of x, of the residual (unless null) and, added up thread by thread in `sums [threads, 2, E]`, of gamma
+// and beta, from that of the output.
+template <class X, class Out>
+void backward(const Work& work, const void* outer, const void* normalised, const float* inverse, const float* gamma,
+              void* of_x, void* of_residual, float* sums, float scale) {
+  const int64_t width = work.width;
+  // One share of the rows for each thread asked for, however many there are: sums never depend on that.
+#pragma omp parallel for schedule(static) num_threads(work.threads)
+  for (int64_t thread = 0; thread < work.threads; thread++) {
+    std::vector<float> space(width);
+    float* gradient = space.data();
+    float *of_gamma = sums + 2 * thread * width, *of_beta = of_gamma + width;
+    for (int64_t row = work.rows * thread / work.threads; row < work.rows * (thread + 1) / work.threads; row++) {
+      const Out* above = static_cast<const Out*>(outer) + row * width;
+      const Out* values = static_cast<const Out*>(normalised) + row * width;
+      float total = 0, product = 0;
+#pragma omp simd reduction(+ : total, product)
+      for (int64_t i = 0; i < width; i++) {
+        const float one = widen(above[i]), value = widen(values[i]);
+        of_gamma[i] += one * value;
+        of_beta[i] += one;
+        gradient[i] = one * gamma[i];
+        total += gradient[i];
+        product += gradient[i] * value;
+      }
+      const float mean = total / width, along = product / width, by = inverse[row];
+#pragma omp simd
+      for (int64_t i = 0; i < width; i++) gradient[i] = by * (gradient[i] - mean - widen(values[i]) * along);
+      X* to = static_cast<X*>(of_x) + row * width;
+      if (of_residual) {
+        X* added = static_cast<X*>(of_residual) + row * width;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) store(gradient[i], added + i);
+      }
+      if (work.dropped) {
+        drop(work, scale, row, gradient, to);
+      } else {
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) store(gradient[i], to + i);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// `small_...` says whether x with the residual, and the output with `normalised`, are bfloat16; else they are float32.
+extern "C" void locant_layer_norm(const Work* work, const void* x, const void* residual, const float* gamma,
+                                  const float* beta, void* out, void* normalised, float* inverse, float scale,
+                                  float epsilon, int small_x, int small_out) {
+  const auto run = small_x     ? forward<BFloat16, BFloat16>
+                   : small_out ? forward<float, BFloat16>
+                               : forward<float, float>;
+  run(*work, x, residual, gamma, beta, out, normalised, inverse, scale, epsilon);
+}
+
+extern "C" void locant_layer_norm_backward(const Work* work, const void* outer, const void* normalised,
+                                           const float* inverse, const float* gamma, void* of_x, void* of_residual,
+                                           float* sums, float scale, int small_x, int small_out) {
+  const auto run = small_x     ? backward<BFloat16, BFloat16>
+                   : small_out ? backward<float, BFloat16>
+                               : backward<float, float>;
+  run(*work, outer, normalised, inverse, gamma, of_x, of_residual, sums, scale);
+}

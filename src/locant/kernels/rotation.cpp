@@ -1,0 +1,232 @@
+// Rotation of pairs of features in one pass over the memory, for the CPU. Arithmetic is float32 whatever the elements are.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernel_common.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#define LOCANT_VECTORS
+#include <immintrin.h>
+#endif
+
+namespace {
+
+// Bytes from which the result does not fit the caches, and is written past them: a plain store would first read what
+// it overwrites.
+constexpr int64_t kBeyondCaches = 8 << 20;
+
+// What to rotate, and where. Sizes and strides in elements; b, h and l count batch, heads and positions.
+struct Work {
+  const void* x;
+  void* out;
+  const float* cosine;
+  const float* sine;
+  int64_t batch, heads, length, features, pairs;
+  int64_t x_b, x_h, x_l;
+  int64_t out_b, out_h, out_l;
+  int64_t cosine_b, cosine_l;
+  int64_t sine_b, sine_l;
+};
+
+// The first `done` pairs of a row are rotated already. The direction is 1, or -1 to rotate backwards.
+template <class T, bool interleaved>
+inline void rotate_rest(const T* __restrict from, T* __restrict to, const float* __restrict c,
+                        const float* __restrict s, int64_t n, float direction, int64_t done) {
+#pragma omp simd
+  for (int64_t i = done; i < n; i++) {
+    const int64_t one = interleaved ? 2 * i : i;
+    const int64_t two = interleaved ? 2 * i + 1 : i + n;
+    const float u = widen(from[one]);
+    const float v = widen(from[two]);
+    const float sine = direction * s[i];
+    store(u * c[i] - v * sine, to + one);
+    store(u * sine + v * c[i], to + two);
+  }
+}
+
+#ifdef LOCANT_VECTORS
+
+using Floats = __m512;
+using Bits = __m512i;
+
+constexpr int64_t kPairsAtOnce = 32;
+
+// A vector of 16 bfloat16 pairs, or of 32 neighbours, is 16 words with a float32 in their lower and upper halves.
+inline Floats lower(Bits words) { return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)); }
+
+inline Floats upper(Bits words) {
+  return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// The inverse of both. Rounds to the nearest, ties to even: up where what is cut off is more than a half, or a half after
+// an odd number.
+inline Bits words(Floats lower, Floats upper) {
+  const Bits low = _mm512_castps_si512(lower), up = _mm512_castps_si512(upper);
+  const __mmask32 odd = 0xaaaaaaaau;
+  const Bits kept = _mm512_mask_mov_epi16(_mm512_srli_epi32(low, 16), odd, up);
+  const Bits cut = _mm512_mask_mov_epi16(low, odd, _mm512_slli_epi32(up, 16));
+  const Bits last = _mm512_and_si512(kept, _mm512_set1_epi16(1));
+  const __mmask32 more = _mm512_cmpgt_epu16_mask(_mm512_adds_epu16(cut, last), _mm512_set1_epi16(-0x8000));
+  return _mm512_mask_sub_epi16(kept, more, kept, _mm512_set1_epi16(-1));
+}
+
+template <bool streaming>
+inline void put(void* to, Bits value) {
+  streaming ? _mm512_stream_si512(static_cast<Bits*>(to), value) : _mm512_storeu_si512(to, value);
+}
+
+inline Bits get(const void* from) { return _mm512_loadu_si512(from); }
+
+// 16 pairs, u and v, to their rotated values.
+inline void turn(Floats& u, Floats& v, Floats cosine, Floats sine) {
+  const Floats turned = _mm512_fmsub_ps(u, cosine, _mm512_mul_ps(v, sine));
+  v = _mm512_fmadd_ps(v, cosine, _mm512_mul_ps(u, sine));
+  u = turned;
+}
+
+// Of 32 numbers those with even index, or with odd.
+inline Floats every_other(Floats first, Floats second, int start) {
+  const Bits index = _mm512_add_epi32(
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), _mm512_set1_epi32(start));
+  return _mm512_permutex2var_ps(first, index, second);
+}
+
+template <bool interleaved, bool streaming>
+inline void rotate_32(const float* from, float* to, const float* c, const float* s, int64_t n, Floats direction) {
+  for (int part = 0; part < 32; part += 16) {
+    const Floats cosine = _mm512_loadu_ps(c + part);
+    const Floats sine = _mm512_mul_ps(_mm512_loadu_ps(s + part), direction);
+    if (interleaved) {
+      const Bits low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      const Bits up = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+      const Floats first = _mm512_loadu_ps(from + 2 * part), second = _mm512_loadu_ps(from + 2 * part + 16);
+      Floats u = every_other(first, second, 0), v = every_other(first, second, 1);
+      turn(u, v, cosine, sine);
+      put<streaming>(to + 2 * part, _mm512_castps_si512(_mm512_permutex2var_ps(u, low, v)));
+      put<streaming>(to + 2 * part + 16, _mm512_castps_si512(_mm512_permutex2var_ps(u, up, v)));
+    } else {
+      Floats u = _mm512_loadu_ps(from + part), v = _mm512_loadu_ps(from + part + n);
+      turn(u, v, cosine, sine);
+      put<streaming>(to + part, _mm512_castps_si512(u));
+      put<streaming>(to + part + n, _mm512_castps_si512(v));
+    }
+  }
+}
+
+template <bool interleaved, bool streaming>
+inline void rotate_32(const BFloat16* from, BFloat16* to, const float* c, const float* s, int64_t n, Floats direction) {
+  const Floats c_0 = _mm512_loadu_ps(c), c_1 = _mm512_loadu_ps(c + 16);
+  const Floats s_0 = _mm512_mul_ps(_mm512_loadu_ps(s), direction);
+  const Floats s_1 = _mm512_mul_ps(_mm512_loadu_ps(s + 16), direction);
+  if (interleaved) {
+    const Bits first = get(from), second = get(from + 32);
+    Floats u_0 = lower(first), v_0 = upper(first), u_1 = lower(second), v_1 = upper(second);
+    turn(u_0, v_0, c_0, s_0);
+    turn(u_1, v_1, c_1, s_1);
+    put<streaming>(to, words(u_0, v_0));
+    put<streaming>(to + 32, words(u_1, v_1));
+  } else {
+    const Bits one = get(from), two = get(from + n);
+    Floats u_0 = lower(one), u_1 = upper(one), v_0 = lower(two), v_1 = upper(two);
+    turn(u_0, v_0, every_other(c_0, c_1, 0), every_other(s_0, s_1, 0));
+    turn(u_1, v_1, every_other(c_0, c_1, 1), every_other(s_0, s_1, 1));
+    put<streaming>(to, words(u_0, u_1));
+    put<streaming>(to + n, words(v_0, v_1));
+  }
+}
+
+// Returns how many pairs of the row it has rotated.
+template <class T, bool interleaved, bool streaming>
+inline int64_t rotate_vectors(const T* from, T* to, const float* c, const float* s, int64_t n, float direction) {
+  const int64_t apart = interleaved ? 2 : 1;
+  const Floats directions = _mm512_set1_ps(direction);
+  int64_t i = 0;
+  for (; i + kPairsAtOnce <= n; i += kPairsAtOnce)
+    rotate_32<interleaved, streaming>(from + apart * i, to + apart * i, c + i, s + i, n, directions);
+  return i;
+}
+
+// Whether this result is written past the caches, which is done in whole lines of 64 bytes.
+template <class T>
+bool streams(const Work& at) {
+  const auto whole = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)) % 64 == 0; };
+  const int64_t bytes = at.batch * at.heads * at.length * at.features * static_cast<int64_t>(sizeof(T));
+  return bytes >= kBeyondCaches && at.pairs % kPairsAtOnce == 0 && at.features == 2 * at.pairs && whole(at.out_b) &&
+         whole(at.out_h) && whole(at.out_l) && reinterpret_cast<uintptr_t>(at.out) % 64 == 0;
+}
+
+#else
+
+template <class T, bool interleaved, bool streaming>
+inline int64_t rotate_vectors(const T*, T*, const float*, const float*, int64_t, float) {
+  return 0;
+}
+
+template <class T>
+bool streams(const Work&) {
+  return false;
+}
+
+#endif
+
+template <class T, bool interleaved, bool streaming>
+inline void rotate_row(const T* from, T* to, const float* cosine, const float* sine, int64_t pairs, int64_t features,
+                       float direction) {
+  const int64_t done = rotate_vectors<T, interleaved, streaming>(from, to, cosine, sine, pairs, direction);
+  if (done < pairs) rotate_rest<T, interleaved>(from, to, cosine, sine, pairs, direction, done);
+  if (features > 2 * pairs) std::memcpy(to + 2 * pairs, from + 2 * pairs, (features - 2 * pairs) * sizeof(T));
+}
+
+// A thread's share of one tensor; the others of its team do the rest.
+// Takes a copy of the sizes, which no store can then be thought to change.
+template <class T, bool interleaved, bool streaming>
+void rotate(const Work at, float direction) {
+  // Positions in blocks, so that the sines of a block serve all heads from the cache.
+  constexpr int64_t block = 128;
+  const int64_t blocks = (at.length + block - 1) / block;
+#pragma omp for collapse(3) schedule(static) nowait
+  for (int64_t b = 0; b < at.batch; b++) {
+    for (int64_t part = 0; part < blocks; part++) {
+      for (int64_t h = 0; h < at.heads; h++) {
+        const int64_t end = (part + 1) * block < at.length ? (part + 1) * block : at.length;
+        const T* from = static_cast<const T*>(at.x) + b * at.x_b + h * at.x_h + part * block * at.x_l;
+        T* to = static_cast<T*>(at.out) + b * at.out_b + h * at.out_h + part * block * at.out_l;
+        const float* cosine = at.cosine + b * at.cosine_b + part * block * at.cosine_l;
+        const float* sine = at.sine + b * at.sine_b + part * block * at.sine_l;
+        for (int64_t l = part * block; l < end; l++) {
+          rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features, direction);
+          from += at.x_l;
+          to += at.out_l;
+          cosine += at.cosine_l;
+          sine += at.sine_l;
+        }
+      }
+    }
+  }
+}
+
+template <class T, bool interleaved>
+void rotate(const Work& at, float direction) {
+  streams<T>(at) ? rotate<T, interleaved, true>(at, direction) : rotate<T, interleaved, false>(at, direction);
+}
+
+template <class T>
+void rotate_all(const Work* works, int count, int interleaved, float direction) {
+  int64_t elements = 0;
+  for (int i = 0; i < count; i++)
+    elements += works[i].batch * works[i].heads * works[i].length * works[i].features;
+#pragma omp parallel if (elements > 65536)
+  for (int i = 0; i < count; i++)
+    interleaved ? rotate<T, true>(works[i], direction) : rotate<T, false>(works[i], direction);
+}
+
+}  // namespace
+
+extern "C" void locant_rotate_float32(const Work* works, int count, int interleaved, float direction) {
+  rotate_all<float>(works, count, interleaved, direction);
+}
+
+extern "C" void locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction) {
+  rotate_all<BFloat16>(works, count, interleaved, direction);
+}

@@ -1,0 +1,159 @@
+"""Model variants of a comparison: schemes by name, perhaps with options, in models that differ in nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import yaml
+from pydantic import Field
+from torch import nn
+
+from locant.errors import ConfigError, nearest
+from locant.models.config import FeedForwardKind
+from locant.models.language_model import LanguageModel, LanguageModelConfig
+from locant.models.transformer import count_parameters
+from locant.positions import SCHEMES, AttentionShape, PositionScheme, build_scheme
+from locant.positions.registry import option_names
+from locant.settings import Settings
+
+
+class ModelSettings(Settings):
+    """Dimensions of the decoder-only model; the fields mean what they mean in ``LanguageModelConfig``."""
+
+    layers: int = Field(4, ge=1)
+    d_model: int = Field(128, ge=1)
+    d_ff: int = Field(512, ge=1)
+    heads: int = Field(4, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    feed_forward: FeedForwardKind = "gelu"
+
+    def config(self, contender: str, vocab_size: int, *, trained: int, longest: int) -> LanguageModelConfig:
+        """Return the configuration of the model with a scheme fitted to lengths in tokens.
+
+        Raises:
+            ConfigError: The scheme cannot be built for these dimensions.
+        """
+        position = position_fields(contender, head_dim=self.d_model // self.heads, trained=trained, longest=longest)
+        return LanguageModelConfig.parse({"vocab_size": vocab_size, **self.to_dict(), **position}, contender)
+
+
+def build_fairly(config: LanguageModelConfig, seed: int) -> LanguageModel:
+    """Return a model whose initial weights are those of the model without positions wherever shapes allow.
+
+    A scheme with parameters of its own draws random numbers too; without this all weights drawn later would differ.
+    """
+    torch.manual_seed(seed)
+    plain = LanguageModel(config.model_copy(update={"position": "none", "position_options": {}}))
+    model = LanguageModel(config)
+    share_weights(plain, model)
+    return model
+
+
+def share_weights(plain: nn.Module, model: nn.Module) -> None:
+    """Copy the weights that two models have in common, by name and shape, from the first to the second."""
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, weight in plain.state_dict().items():
+            if name in own and own[name].shape == weight.shape:
+                own[name].copy_(weight)
+
+
+def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the weights that belong to no positional scheme, by name."""
+    schemes = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, PositionScheme))
+    return {name: weight for name, weight in model.named_parameters() if not name.startswith(schemes)}
+
+
+def initial_facts(model: nn.Module) -> dict[str, Any]:
+    """Return the fields of :class:`~locant.lab.task.Outcome` that describe an untrained model."""
+    shared = weights_outside_schemes(model)
+    digest = hashlib.sha256()
+    for name, weight in sorted(shared.items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode() + weight.detach().to("cpu").numpy().tobytes())
+    parameters = count_parameters(model)
+    return {
+        "parameters": parameters,
+        "scheme_parameters": parameters - sum(weight.numel() for weight in shared.values()),
+        "initial_weights": digest.hexdigest(),
+    }
+
+
+# Named variants: a scheme and how its options follow from the model.
+VARIANTS = {"rotary-25": "rotary"}
+"""``rotary-25`` rotates the first quarter of each head, as the baseline of Kazemnejad et al. 2023 (and GPT-J) does."""
+
+
+def all_schemes() -> tuple[str, ...]:
+    """Return every scheme and variant by name."""
+    return (*SCHEMES, *VARIANTS)
+
+
+def split_contender(contender: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of ``NAME`` or ``NAME:option=value:option=value``.
+
+    Raises:
+        ConfigError: An option has no value, or one that is not YAML.
+    """
+    name, *words = contender.split(":")
+    options = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        try:
+            options[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not key or not equals:
+            raise ConfigError(f"'{word}' in '{contender}' is no option. Write NAME:option=value:option=value.")
+    return name, options
+
+
+def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None:
+    """Raise ConfigError, naming the nearest known one, where a name is unknown."""
+    if name not in known:
+        raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def check_scheme(contender: str) -> None:
+    """Raise ConfigError, naming the nearest known one, unless name and options are those of a scheme."""
+    name, options = split_contender(contender)
+    require_known(name, all_schemes())
+    known = option_names(SCHEMES[VARIANTS.get(name, name)])
+    for option in options:
+        if option not in known:
+            said = f"Known: {', '.join(known)}." if known else "It has none."
+            raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, known)} {said}")
+    with torch.device("meta"):  # built for the errors of its values alone
+        build_scheme(VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
+
+
+def position_fields(contender: str, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+    """Return the fields ``position`` and ``position_options`` of a model's configuration.
+
+    What a scheme must know about lengths follows from the task, so that no contender is at an advantage: tables end at
+    the trained length, and positions are drawn from a range that covers the longest test.
+
+    Args:
+        contender: Name and options of a scheme.
+        head_dim: Features of a head.
+        trained: Longest training text, in tokens.
+        longest: Longest test text, in tokens.
+    """
+    name, given = split_contender(contender)
+    options: dict[str, Any] = {}
+    match name:
+        case "rotary-25":
+            options["rotary_dim"] = max(2, head_dim // 8 * 2)
+        case "learned" | "normalised-index":
+            options["max_positions"] = max(2, trained)
+        case "randomised":
+            options |= {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
+        case "rerope":
+            options["window"] = trained
+        case "self-extend":
+            # Near distances as they are; the farthest one of the longest test becomes one that was trained.
+            window = max(1, trained // 2)
+            options |= {"window": window, "group": max(1, -(-(longest - window) // max(1, trained - window)))}
+    return {"position": VARIANTS.get(name, name), "position_options": {**options, **given}}

@@ -1,0 +1,62 @@
+"""Lazy exports: a package imports what it offers when it is first asked for.
+
+What a package offers stands in one place, the ``__init__.pyi`` beside its ``__init__.py``, which type checkers and
+editors read as well. Importing a package therefore costs next to nothing, and no two packages wait for each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class _LazyPackage(ModuleType):
+    """A package whose exports are imported at their first use."""
+
+    _homes: dict[str, tuple[str, str]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._homes:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, original = self._homes[name]
+        found = getattr(import_module(module), original)
+        setattr(self, name, found)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing a submodule binds it in its package; where a function has the name of its module, the function wins.
+        if isinstance(value, ModuleType) and self._homes.get(name) == (value.__name__, name):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._homes})
+
+
+def lazy_exports(package: str) -> list[str]:
+    """Make a package import its exports lazily, and return their names, which are its ``__all__``.
+
+    Args:
+        package: Its ``__name__``. The stub ``__init__.pyi`` beside its ``__init__.py`` consists of lines such as
+            ``from package.module import name as name``.
+
+    Example:
+        The whole of an ``__init__.py`` below its docstring::
+
+            __all__ = lazy_exports(__name__)
+    """
+    module = sys.modules[package]
+    stub = ast.parse(Path(str(module.__file__)).with_name("__init__.pyi").read_text(encoding="utf-8"))
+    homes = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    module.__dict__["_homes"] = homes
+    module.__class__ = _LazyPackage
+    return sorted(homes)

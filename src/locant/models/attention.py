@@ -1,0 +1,174 @@
+"""What the decoder remembers between two steps of generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from locant.models.config import TransformerConfig
+from locant.positions import Mask, PositionScheme, attend, attend_with_positions
+
+
+class KeyValueCache:
+    """Keys, values and positions of one layer's self-attention; room doubles as it fills.
+
+    Shapes: keys and values ``[B, H, L, D]``; positions ``[L]`` or ``[B, L]``.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys = self._values = self._positions = torch.empty(0)
+
+    def append(self, k: Tensor, v: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Append the new tokens' keys, values and positions and return those of all tokens so far."""
+        start, self.length = self.length, self.length + k.shape[2]
+        if start == 0 or self.length > self._keys.shape[2]:
+            self._grow(k, v, positions, start)
+        self._keys[:, :, start : self.length] = k
+        self._values[:, :, start : self.length] = v
+        self._positions[..., start : self.length] = positions
+        return (
+            self._keys[:, :, : self.length],
+            self._values[:, :, : self.length],
+            self._positions[..., : self.length],
+        )
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows ``[N]`` of the batch, in that order; a row may be taken several times."""
+        if self.length:
+            self._keys = self._keys.index_select(0, rows)
+            self._values = self._values.index_select(0, rows)
+            if self._positions.dim() == 2:
+                self._positions = self._positions.index_select(0, rows)
+
+    def _grow(self, k: Tensor, v: Tensor, positions: Tensor, start: int) -> None:
+        room = max(16, 2 * self.length)
+        old = self._keys, self._values, self._positions
+        self._keys = k.new_empty(*k.shape[:2], room, k.shape[3])
+        self._values = v.new_empty(*v.shape[:2], room, v.shape[3])
+        self._positions = positions.new_empty(*positions.shape[:-1], room)
+        if start:
+            self._keys[:, :, :start] = old[0][:, :, :start]
+            self._values[:, :, :start] = old[1][:, :, :start]
+            self._positions[..., :start] = old[2][..., :start]
+
+
+@dataclass
+class DecoderCache:
+    """The caches of all decoder layers for one batch of sources.
+
+    Attributes:
+        cross: Keys and values of the encoder's output for each layer, computed once.
+        source_lengths: Number of real source tokens of each row, ``[B]``.
+        layers: The self-attention cache of each layer.
+        length: Number of target tokens decoded so far.
+    """
+
+    cross: list[tuple[Tensor, Tensor]]
+    source_lengths: Tensor
+    layers: list[KeyValueCache] = field(default_factory=list)
+    length: int = 0
+
+    def __post_init__(self) -> None:
+        """Give every layer an empty cache."""
+        self.layers = self.layers or [KeyValueCache() for _ in self.cross]
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """Keep the given rows ``[N]`` of the batch, in that order (beams that continue, sentences not finished).
+
+        Args:
+            rows: Indices of rows, integer ``[N]``.
+            same_sources: Promises that every new row has the source of the old row in its place (beams change places
+                within their sentence), so that the keys and values of the sources need no copying.
+        """
+        if not same_sources:
+            self.cross = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.cross]
+            self.source_lengths = self.source_lengths.index_select(0, rows)
+        for layer in self.layers:
+            layer.select(rows)
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    return x.reshape(*x.shape[:-1], heads, -1).transpose(1, 2)
+
+
+def _merge_heads(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence to itself (section 3.2.2, equation after 1).
+
+    The query, key and value projections of all heads are the three ``[E, E]`` blocks of one matrix.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.query_key_value = nn.Linear(config.d_model, 3 * config.d_model)
+        self.output = nn.Linear(config.d_model, config.d_model)
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        scheme: PositionScheme,
+        mask: Mask,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            x: ``[B, L, E]``; with a cache, only the new tokens.
+            positions: Integer positions of ``x``, ``[L]`` or ``[B, L]``.
+            scheme: Tells queries, keys and scores where they stand.
+            mask: Which keys are seen.
+            cache: Keys and values of earlier tokens; the new ones are appended.
+
+        Returns:
+            ``[B, L, E]``.
+        """
+        q, k, v = (_split_heads(part, self.heads) for part in self.query_key_value(x).chunk(3, dim=-1))
+        dropout = self.dropout if self.training else 0.0
+        if cache is None or scheme.caches_unrotated_keys:
+            if cache is not None:
+                k, v, k_positions = cache.append(k, v, positions)
+            else:
+                k_positions = positions
+            context = attend_with_positions(q, k, v, scheme, positions, k_positions, mask, dropout=dropout)
+        else:
+            rotated, k = scheme.rotate(q, k, positions, positions)
+            k, v, k_positions = cache.append(k, v, positions)
+            bias = scheme.score_bias(q, k, positions, k_positions)
+            context = attend(rotated, k, v, mask, bias, dropout=dropout)
+        return self.output(_merge_heads(context))
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of the decoder to the encoder's output (section 3.2.3, first bullet).
+
+    The key and value projections are the two ``[E, E]`` blocks of one matrix.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.query = nn.Linear(config.d_model, config.d_model)
+        self.key_value = nn.Linear(config.d_model, 2 * config.d_model)
+        self.output = nn.Linear(config.d_model, config.d_model)
+
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values ``[B, H, K, D]`` of the encoder's output ``[B, K, E]``."""
+        k, v = (_split_heads(part, self.heads) for part in self.key_value(memory).chunk(2, dim=-1))
+        return k, v
+
+    def forward(self, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
+        """Attend from ``x [B, Q, E]`` to the given keys and values; returns ``[B, Q, E]``."""
+        q = _split_heads(self.query(x), self.heads)
+        k, v = keys_and_values
+        context = attend(q, k, v, mask, dropout=self.dropout if self.training else 0.0)
+        return self.output(_merge_heads(context))

@@ -1,0 +1,232 @@
+"""Layers and stacks of the encoder and the decoder (Vaswani et al. 2017, sections 3.1 and 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache, SelfAttention
+from locant.models.config import TransformerConfig
+from locant.models.dropout import Dropout
+from locant.models.layer_norm import add_and_norm, layer_norm
+from locant.positions import Mask, PositionScheme, build_scheme
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": nn.functional.relu,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+    "sigmoid": lambda x: x.sigmoid(),
+}
+# Gated variants (Shazeer 2020, "GLU Variants Improve Transformer") and the activation of their gate.
+_GATES = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+
+
+class FeedForward(nn.Module):
+    """Position-wise feed-forward network, ``max(0, x W1 + b1) W2 + b2`` (section 3.3, equation 2), and its variants.
+
+    The gated kinds compute ``(activation(x W1) * (x V)) W2``, with ``W1`` and ``V`` as the two blocks of one matrix.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.gated = config.feed_forward in _GATES
+        self.activation = _ACTIVATIONS[_GATES.get(config.feed_forward, config.feed_forward)]
+        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if self.gated else 1))
+        self.dropout = Dropout(config.feed_forward_dropout)
+        self.outer = nn.Linear(config.d_ff, config.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[B, L, E]`` to ``[B, L, E]``."""
+        hidden = self.inner(x)
+        if self.gated:
+            gate, value = hidden.chunk(2, dim=-1)
+            hidden = self.activation(gate) * value
+        else:
+            hidden = self.activation(hidden)
+        return self.outer(self.dropout(hidden))
+
+
+class Residual(nn.Module):
+    """The residual connection, dropout and layer norm around one sub-layer (sections 3.1 and 5.4).
+
+    Post-norm is the paper's ``LayerNorm(x + Dropout(Sublayer(x)))``; pre-norm is
+    ``x + Dropout(Sublayer(LayerNorm(x)))``.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
+        if self.pre:
+            return self.dropout(sublayer(layer_norm(x, self.norm)), x)
+        return add_and_norm(sublayer(x), x, self.dropout, self.norm)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+
+    def forward(self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask) -> Tensor:
+        """Map ``[B, L, E]`` to ``[B, L, E]``."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask))
+        return self.residuals[1](x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the encoder's output, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config)
+        self.cross_attention = CrossAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        scheme: PositionScheme,
+        memory: tuple[Tensor, Tensor],
+        memory_mask: Mask,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """Map ``[B, L, E]`` to ``[B, L, E]``; ``memory`` holds this layer's keys and values of the encoder's output."""
+        causal = Mask(causal=True)
+        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, causal, cache))
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask))
+        return self.residuals[2](x, self.feed_forward)
+
+
+class Stack(nn.Module):
+    """What encoder and decoder share: the positional schemes, the dropout on the embeddings and the final norm."""
+
+    def __init__(self, config: TransformerConfig, layers: int, *, causal: bool) -> None:
+        super().__init__()
+        schemes = [self._scheme(config, causal)]
+        if schemes[0].per_layer:
+            schemes += [self._scheme(config, causal) for _ in range(layers - 1)]
+        self.schemes = nn.ModuleList(schemes)
+        self.post_norm = config.norm == "post"
+        self.dropout = Dropout(config.dropout)
+        # The paper's post-norm layers end in a norm of their own; pre-norm needs one at the end of the stack.
+        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+    @staticmethod
+    def _scheme(config: TransformerConfig, causal: bool) -> PositionScheme:
+        return build_scheme(config.position, config.attention_shape(causal=causal), config.position_options)
+
+    def scheme(self, layer: int) -> PositionScheme:
+        """Return the positional scheme of a layer."""
+        return self.schemes[layer % len(self.schemes)]  # type: ignore[return-value]
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Tell embeddings ``[B, L, E]`` their positions and apply dropout.
+
+        Under autocast the result of a post-norm stack is of the lower precision, and with it all that flows along the
+        residual connections: a norm ends every sub-layer, so no rounding adds up. Pre-norm stacks keep sums of all
+        their sub-layers, in float32.
+        """
+        x = self.dropout(self.scheme(0).embed(x, positions))
+        device = x.device.type
+        return x.to(torch.get_autocast_dtype(device)) if self.post_norm and torch.is_autocast_enabled(device) else x
+
+
+class Encoder(Stack):
+    """A stack of identical encoder layers (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config, config.encoder_layers, causal=False)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Mask) -> Tensor:
+        """Encode embeddings ``[B, S, E]`` at integer ``positions`` ``[S]`` or ``[B, S]``; returns ``[B, S, E]``."""
+        x = self.embed(x, positions)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, positions, self.scheme(index), mask)
+        return self.norm(x)
+
+
+class Decoder(Stack):
+    """A stack of identical decoder layers (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config, config.decoder_layers, causal=True)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+
+    def start(self, memory: Tensor, source_lengths: Tensor) -> DecoderCache:
+        """Return an empty cache for the encoder's output ``[B, S, E]``, with its keys and values of every layer."""
+        cross = [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
+        return DecoderCache(cross, source_lengths)
+
+    def forward(self, x: Tensor, cache: DecoderCache, *, remember: bool) -> Tensor:
+        """Decode embeddings ``[B, T, E]`` of the tokens that follow those in the cache.
+
+        Args:
+            x: Token embeddings ``[B, T, E]``.
+            cache: From :meth:`start`; says how many tokens came before.
+            remember: Whether to append these tokens to the cache; without it the cache must be empty.
+
+        Returns:
+            ``[B, T, E]``.
+        """
+        positions = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
+        mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
+        x = self.embed(x, positions)
+        for index, layer in enumerate(self.layers):
+            own = cache.layers[index] if remember else None
+            x = layer(x, positions, self.scheme(index), cache.cross[index], mask, own)
+        if remember:
+            cache.length += positions.shape[-1]
+        return self.norm(x)
+
+
+def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, tied: bool) -> None:
+    """Draw Xavier-uniform matrices, zero biases, and embeddings of standard deviation ``E^-0.5``.
+
+    Every parameter is set, so that a model built on the meta device can be filled.
+
+    Args:
+        model: Whose parameters are drawn, in the order of its modules.
+        d_model: Width of the model, ``E``.
+        output: Its projection to the vocabulary.
+        tied: Whether ``output`` has the matrix of an embedding, which is then left as it was drawn there.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module is not output:
+            nn.init.zeros_(module.bias)
+        match module:
+            case SelfAttention():
+                _xavier_blocks(module.query_key_value.weight, 3)
+                nn.init.xavier_uniform_(module.output.weight)
+            case CrossAttention():
+                nn.init.xavier_uniform_(module.query.weight)
+                _xavier_blocks(module.key_value.weight, 2)
+                nn.init.xavier_uniform_(module.output.weight)
+            case FeedForward():
+                _xavier_blocks(module.inner.weight, 2 if module.gated else 1)
+                nn.init.xavier_uniform_(module.outer.weight)
+            case nn.LayerNorm() | PositionScheme():
+                module.reset_parameters()
+            case nn.Embedding():
+                # Times sqrt(E) at the input this has unit variance; untouched, it suits the tied output.
+                nn.init.normal_(module.weight, std=d_model**-0.5)
+    if not tied:
+        nn.init.xavier_uniform_(output.weight)
+
+
+def _xavier_blocks(weight: Tensor, blocks: int) -> None:
+    """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
+    for block in weight.chunk(blocks, dim=0):
+        nn.init.xavier_uniform_(block)

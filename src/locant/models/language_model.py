@@ -1,0 +1,174 @@
+"""The decoder-only Transformer: a language model over token ids, with any positional scheme.
+
+It is the decoder of Vaswani et al. 2017 without the attention to an encoder (Liu et al. 2018, "Generating Wikipedia by
+Summarizing Long Sequences", section 4.2.3, the first of its kind; Radford et al. 2018 and after).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from locant.models.attention import KeyValueCache, SelfAttention
+from locant.models.blocks import FeedForward, Residual, Stack, draw_initial_weights
+from locant.models.config import FeedForwardKind, TransformerConfig
+from locant.positions import Mask, PositionScheme
+from locant.settings import Settings
+
+
+class LanguageModelConfig(Settings):
+    """Dimensions and choices of the decoder-only Transformer; the fields mean what they mean in TransformerConfig.
+
+    The defaults are a model that a CPU trains in minutes: the layers, width and heads of nanoGPT's small setting.
+    """
+
+    vocab_size: int = Field(gt=0)
+    layers: int = Field(4, ge=1)
+    d_model: int = Field(128, ge=1)
+    d_ff: int = Field(512, ge=1)
+    heads: int = Field(4, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    feed_forward_dropout: float = Field(0.0, ge=0, lt=1)
+    norm: Literal["post", "pre"] = "pre"
+    feed_forward: FeedForwardKind = "gelu"
+    position: str = "rotary"
+    position_options: dict[str, Any] = Field(default_factory=dict)
+    tie_output: bool = True
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.block_config()
+        return self
+
+    def block_config(self) -> TransformerConfig:
+        """Return the configuration that layers are built from."""
+        sizes = self.model_dump(exclude={"vocab_size", "layers"})
+        vocabulary = {"source_vocab_size": self.vocab_size, "target_vocab_size": self.vocab_size}
+        return TransformerConfig(encoder_layers=self.layers, decoder_layers=self.layers, **vocabulary, **sizes)
+
+
+@dataclass
+class LanguageModelCache:
+    """What a language model remembers of the tokens so far.
+
+    Attributes:
+        layers: The self-attention cache of each layer.
+        length: Number of tokens so far.
+    """
+
+    layers: list[KeyValueCache] = field(default_factory=list)
+    length: int = 0
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows ``[N]`` of the batch, in that order."""
+        for layer in self.layers:
+            layer.select(rows)
+
+
+class CausalLayer(nn.Module):
+    """Causal self-attention, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+
+    def forward(
+        self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask, cache: KeyValueCache | None = None
+    ) -> Tensor:
+        """Map ``[B, L, E]`` to ``[B, L, E]``."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask, cache))
+        return self.residuals[1](x, self.feed_forward)
+
+
+class CausalStack(Stack):
+    """A stack of identical causal layers."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config, config.decoder_layers, causal=True)
+        self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.decoder_layers))
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Mask, cache: LanguageModelCache | None = None) -> Tensor:
+        """Map embeddings ``[B, L, E]`` at integer ``positions`` ``[L]`` or ``[B, L]`` to ``[B, L, E]``."""
+        x = self.embed(x, positions)
+        for index, layer in enumerate(self.layers):
+            own = None if cache is None else cache.layers[index]
+            x = layer(x, positions, self.scheme(index), mask, own)
+        return self.norm(x)
+
+
+class LanguageModel(nn.Module):
+    """Decoder-only Transformer over token ids.
+
+    Rows padded on the right need nothing, because no token sees what follows it. Rows padded on the left give their
+    own ``positions`` and a ``mask`` of the keys that are real.
+
+    Args:
+        config: Dimensions and choices.
+
+    Example:
+        >>> import torch
+        >>> model = LanguageModel(LanguageModelConfig(vocab_size=100))
+        >>> model(torch.ones(2, 7, dtype=torch.long)).shape
+        torch.Size([2, 7, 100])
+    """
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.stack = CausalStack(config.block_config())
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew, see :func:`~locant.models.blocks.draw_initial_weights`."""
+        if self.config.tie_output:
+            self.output.weight = self.embedding.weight
+        draw_initial_weights(self, self.config.d_model, self.output, tied=self.config.tie_output)
+
+    def hidden(self, ids: Tensor, *, positions: Tensor | None = None, mask: Mask | None = None) -> Tensor:
+        """Return the output of the last layer ``[B, L, E]``, before the projection to the vocabulary.
+
+        Args:
+            ids: Integer ids ``[B, L]``.
+            positions: Integer positions ``[L]`` or ``[B, L]``; from 0 on by default.
+            mask: Which keys are seen, causal; only the past by default.
+        """
+        if positions is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)
+        return self.stack(self._embed(ids), positions, mask or Mask(causal=True))
+
+    def forward(self, ids: Tensor, *, positions: Tensor | None = None, mask: Mask | None = None) -> Tensor:
+        """Return logits ``[B, L, V]``; row ``t`` scores the token after ``ids[:, t]``. Arguments as for :meth:`hidden`.
+
+        Raises:
+            DataError: The text is longer than the positional scheme allows.
+        """
+        return self.output(self.hidden(ids, positions=positions, mask=mask))
+
+    def start(self) -> LanguageModelCache:
+        """Return an empty cache for reading or generating step by step."""
+        return LanguageModelCache([KeyValueCache() for _ in self.stack.layers])
+
+    def step(self, ids: Tensor, cache: LanguageModelCache) -> Tensor:
+        """Read the next ids ``[B, T]``, append them to the cache and return logits ``[B, T, V]``."""
+        positions = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)
+        x = self.stack(self._embed(ids), positions, Mask(causal=True), cache)
+        cache.length += ids.shape[1]
+        return self.output(x)
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence (in tokens) that the positional scheme allows, or ``None``."""
+        return self.stack.scheme(0).max_positions
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.embedding(ids) * math.sqrt(self.config.d_model)

@@ -1,0 +1,69 @@
+"""Attention with a relative bias through FlexAttention, for CUDA: one fused kernel, no bias for any pair.
+
+FlexAttention computes the bias of a pair inside the kernel, from the row of values that a scheme has for the distinct
+relative positions; gradients of learned biases flow into that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from locant.positions.attention import Mask
+from locant.positions.relative import RelativeBias
+
+
+def flex_attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: RelativeBias,
+    q_positions: Tensor,
+    k_positions: Tensor,
+    mask: Mask,
+    *,
+    attention: Callable[..., Any] | None = None,
+) -> Tensor | None:
+    """Attend with the bias of a relative scheme.
+
+    Args:
+        q: Queries ``[B, H, Q, D]``, on CUDA unless ``attention`` is given.
+        k: Keys ``[B, H, K, D]``.
+        v: Values ``[B, H, K, D]``.
+        scheme: A scheme whose bias depends on the relative position alone.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+        mask: Causal or not; without padding.
+        attention: The kernel; FlexAttention, compiled, unless given.
+
+    Returns:
+        ``[B, H, Q, D]`` of the dtype of ``q``, or ``None`` where the scheme's bias depends on more than the relative
+        position (FIRE beyond its threshold).
+    """
+    found = scheme.row(q_positions, k_positions)
+    if found is None:
+        return None
+    row, lowest = found
+    queries, keys = (positions.expand(q.shape[0], -1).contiguous() for positions in (q_positions, k_positions))
+
+    def score(value: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return value + row[h, keys[b, j] - queries[b, i] - lowest]
+
+    blocks = _causal_blocks(q.shape[2], k.shape[2], str(q.device)) if mask.causal else None
+    return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks)
+
+
+@lru_cache(maxsize=32)
+def _causal_blocks(queries: int, keys: int, device: str) -> BlockMask:
+    ahead = keys - queries
+    return create_block_mask(lambda b, h, i, j: j <= i + ahead, None, None, queries, keys, device=device)
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Callable[..., Any]:
+    return torch.compile(flex_attention, dynamic=True)

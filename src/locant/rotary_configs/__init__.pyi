@@ -1,0 +1,16 @@
+from locant.rotary_configs.base import Finding as Finding
+from locant.rotary_configs.base import Reading as Reading
+from locant.rotary_configs.ctranslate2 import read_ctranslate2 as read_ctranslate2
+from locant.rotary_configs.ctranslate2 import write_ctranslate2 as write_ctranslate2
+from locant.rotary_configs.gguf import read_gguf as read_gguf
+from locant.rotary_configs.gguf_writer import GGUFRotary as GGUFRotary
+from locant.rotary_configs.gguf_writer import write_gguf as write_gguf
+from locant.rotary_configs.huggingface import read_huggingface as read_huggingface
+from locant.rotary_configs.huggingface import write_huggingface as write_huggingface
+from locant.rotary_configs.identify.identify import identify as identify
+from locant.rotary_configs.identify.result import Identification as Identification
+from locant.rotary_configs.llamacpp import read_llamacpp as read_llamacpp
+from locant.rotary_configs.llamacpp import write_llamacpp as write_llamacpp
+from locant.rotary_configs.vllm import derived_max_model_len as derived_max_model_len
+from locant.rotary_configs.vllm import read_vllm as read_vllm
+from locant.rotary_configs.vllm import write_vllm as write_vllm

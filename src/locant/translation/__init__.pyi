@@ -1,0 +1,9 @@
+from locant.translation.compiled import PRECISIONS as PRECISIONS
+from locant.translation.compiled import CompiledTransformer as CompiledTransformer
+from locant.translation.compiled import supports as supports
+from locant.translation.search import Hypothesis as Hypothesis
+from locant.translation.search import beam_search as beam_search
+from locant.translation.search import greedy_search as greedy_search
+from locant.translation.search import length_penalty as length_penalty
+from locant.translation.translator import Translation as Translation
+from locant.translation.translator import Translator as Translator

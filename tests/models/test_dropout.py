@@ -1,0 +1,100 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from locant.models import dropout as module
+from locant.models.dropout import Dropout
+
+
+@pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
+def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run everything with the C++ kernel, and as on machines without a compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(module, "_kernel", lambda: None)
+        elif module._kernel() is None:
+            pytest.skip("needs a C++ compiler")
+        yield
+
+
+def test_rate_scale_and_mean() -> None:
+    torch.manual_seed(0)
+    size = 1_000_003
+    for p, rounded in ((0.1, 26 / 256), (0.3, 77 / 256), (0.5, 0.5)):
+        y = Dropout(p)(torch.ones(size))
+        assert (y == 0).float().mean().item() == pytest.approx(rounded, abs=5 * 0.5 / size**0.5)
+        assert y[y != 0].unique().tolist() == pytest.approx([1 / (1 - rounded)])
+        assert y.mean().item() == pytest.approx(1, abs=5 / size**0.5)
+
+
+def test_elements_are_dropped_independently() -> None:
+    """Eight elements share a random number; neither their places nor their neighbours may show it."""
+    torch.manual_seed(0)
+    kept = (Dropout(0.5)(torch.ones(8 * 100_000)) != 0).float()
+    assert (kept.view(-1, 8).mean(0) - 0.5).abs().max() < 5 * 0.5 / 100_000**0.5
+    centred = (kept - 0.5) * 2
+    for lag in (1, 2, 4, 7, 8, 16, 64):
+        assert (centred[lag:] * centred[:-lag]).mean().abs() < 5 / kept.numel() ** 0.5
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (8,), (3, 5, 7), (0, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_shapes_and_dtypes(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    y = Dropout(0.5)(torch.ones(shape, dtype=dtype))
+    assert y.shape == shape
+    assert y.dtype == dtype
+    assert set(y.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_gradient_uses_the_mask_of_the_forward() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(9, 5).T.requires_grad_()  # not contiguous
+    y = Dropout(0.4)(x)
+    direction = torch.randn_like(y)
+    y.backward(direction)
+    scale = y.detach() / x.detach()
+    assert 0 < (scale == 0).float().mean() < 1
+    assert torch.allclose(x.grad, direction * scale)  # type: ignore[arg-type]
+
+
+def test_two_calls_differ_and_a_seed_repeats_them() -> None:
+    dropout, x = Dropout(0.3), torch.ones(100)
+    torch.manual_seed(3)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(x), first)
+    assert not torch.equal(first, second)
+    assert torch.equal(x, torch.ones(100))
+
+
+def test_identity_where_nothing_is_dropped() -> None:
+    x = torch.randn(10)
+    assert Dropout(0.9).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+def test_other_devices() -> None:
+    assert Dropout(0.5)(torch.ones(3, 5, device="meta")).shape == (3, 5)
+    assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
+
+
+@pytest.mark.parametrize("residual_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_residual_is_added_whole(dtype: torch.dtype, residual_dtype: torch.dtype) -> None:
+    x = torch.randn(7, 11).to(dtype).requires_grad_()
+    residual = torch.randn(11, 7).to(residual_dtype).T.requires_grad_()
+    dropout = Dropout(0.4)
+    torch.manual_seed(5)
+    alone = dropout(x)
+    torch.manual_seed(5)
+    both = dropout(x, residual)
+    # In bfloat16 the product and the sum are rounded one after the other, or once.
+    torch.testing.assert_close(both, residual + alone, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-2)
+    assert torch.equal(alone == 0, both == residual)
+    direction = torch.randn(7, 11).to(both.dtype)
+    expected = torch.autograd.grad(alone, x, direction.to(alone.dtype))[0]
+    found = torch.autograd.grad(both, (x, residual), direction)
+    assert [part.dtype for part in found] == [dtype, residual_dtype]
+    torch.testing.assert_close(found, (expected, direction.to(residual_dtype)))
+    torch.testing.assert_close(dropout.eval()(x, residual), x + residual)

@@ -1,0 +1,167 @@
+"""What must hold for every positional scheme in a decoder-only model, before and after the norm."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from locant.errors import ConfigError, DataError
+from locant.models import LanguageModel, LanguageModelConfig, count_parameters
+from locant.positions import SCHEMES, Mask
+
+every_scheme = pytest.mark.parametrize("position", SCHEMES)
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def build(**changes: Any) -> LanguageModel:
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 30, "layers": 2, "d_model": 16, "d_ff": 24, "heads": 4}
+    model = LanguageModel(LanguageModelConfig.parse({**sizes, **changes})).eval()
+    # Fresh biases are zero and fresh norms one, and some schemes begin at zero: that would hide what is left out.
+    for parameter in model.parameters():
+        if parameter.dim() == 1 or not parameter.any():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def ids(rows: int, length: int) -> Tensor:
+    return torch.randint(1, 30, (rows, length), generator=torch.Generator().manual_seed(100 * rows + length))
+
+
+@every_scheme
+@both_norms
+def test_no_output_depends_on_a_later_token(position: str, norm: str) -> None:
+    model, text = build(position=position, norm=norm), ids(3, 8)
+    expected = model(text)
+    for changed in range(1, 8):
+        other = text.clone()
+        other[:, changed] = (other[:, changed] + 1) % 30
+        logits = model(other)
+        assert torch.allclose(logits[:, :changed], expected[:, :changed], rtol=0, atol=1e-6)
+        assert not torch.allclose(logits[:, changed], expected[:, changed], atol=1e-3)
+
+
+@every_scheme
+def test_padding_on_the_right_changes_nothing(position: str) -> None:
+    model, text = build(position=position), ids(3, 9)
+    for row, length in enumerate((9, 4, 1)):
+        alone = model(text[row : row + 1, :length])
+        assert torch.allclose(model(text)[row : row + 1, :length], alone, rtol=0, atol=1e-5)
+
+
+@every_scheme
+def test_padding_on_the_left_with_positions_and_mask_changes_nothing(position: str) -> None:
+    model, text = build(position=position), ids(1, 6)
+    padded = torch.cat((torch.zeros(1, 3, dtype=torch.long), text), dim=1)
+    positions = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4, 5]])
+    mask = Mask(causal=True, keys=(torch.arange(9) >= 3)[None, None, None])
+    logits = model(padded, positions=positions, mask=mask)[:, 3:]
+    assert torch.allclose(logits, model(text), rtol=0, atol=1e-5)
+
+
+@every_scheme
+@both_norms
+@pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2]], ids=["tokens", "chunks"])
+def test_reading_with_a_cache_equals_reading_at_once(position: str, norm: str, chunks: list[int]) -> None:
+    model, text = build(position=position, norm=norm), ids(3, 20)
+    cache = model.start()
+    logits = torch.cat([model.step(part, cache) for part in torch.split(text, chunks, dim=1)], dim=1)
+    assert cache.length == 20
+    assert torch.allclose(logits, model(text), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "yarn"])
+def test_a_cache_across_the_original_length_of_a_scaling(kind: str) -> None:
+    scaling = {"kind": kind, "original_length": 8}
+    scaling |= {"length_step": 4} if kind == "dynamic" else {"factor": 4}
+    model, text = build(position_options={"scaling": scaling}, d_model=32), ids(2, 20)
+    cache = model.start()
+    logits = torch.cat([model.step(part, cache) for part in torch.split(text, 1, dim=1)], dim=1)
+    assert torch.allclose(logits, model(text), rtol=0, atol=1e-4)
+
+
+@every_scheme
+def test_a_cache_follows_the_rows_it_is_asked_to_keep(position: str) -> None:
+    model, start, rest = build(position=position), ids(3, 5), ids(4, 9)
+    cache = model.start()
+    model.step(start, cache)
+    rows = torch.tensor([2, 0, 0, 1])
+    cache.select(rows)
+    expected = model(torch.cat((start[rows], rest), dim=1))[:, 5:]
+    assert torch.allclose(model.step(rest, cache), expected, rtol=0, atol=1e-4)
+
+
+@every_scheme
+def test_every_weight_of_the_scheme_is_trained(position: str) -> None:
+    model = build(position=position).train()
+    text = ids(3, 8)
+    with torch.enable_grad():
+        nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()).backward()  # type: ignore[no-untyped-call]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_number_of_parameters() -> None:
+    """Token embeddings, and in each layer four square projections, two of the feed-forward, their biases, two norms."""
+    model = build(position="none", norm="pre", layers=3)
+    layer = 4 * (16 * 16 + 16) + (2 * 16 * 24 + 24 + 16) + 2 * 2 * 16
+    assert count_parameters(model) == 30 * 16 + 3 * layer + 2 * 16
+    assert count_parameters(build(position="none", tie_output=False)) == count_parameters(build(position="none")) + 480
+
+
+def test_against_torch() -> None:
+    """torch.nn.TransformerEncoder with a causal mask is the same function of the same weights."""
+    model: Any = build(position="none", norm="pre", feed_forward="gelu")
+    layer = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+    peer: Any = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(16), enable_nested_tensor=False).eval()
+    for ours, theirs in zip(model.stack.layers, peer.layers, strict=True):
+        weights = {
+            "self_attn.in_proj_weight": ours.self_attention.query_key_value.weight,
+            "self_attn.in_proj_bias": ours.self_attention.query_key_value.bias,
+            "self_attn.out_proj.weight": ours.self_attention.output.weight,
+            "self_attn.out_proj.bias": ours.self_attention.output.bias,
+            "linear1.weight": ours.feed_forward.inner.weight,
+            "linear1.bias": ours.feed_forward.inner.bias,
+            "linear2.weight": ours.feed_forward.outer.weight,
+            "linear2.bias": ours.feed_forward.outer.bias,
+        }
+        for number in (1, 2):
+            norm = ours.residuals[number - 1].norm
+            weights |= {f"norm{number}.weight": norm.weight, f"norm{number}.bias": norm.bias}
+        theirs.load_state_dict(weights)
+    peer.norm.load_state_dict(model.stack.norm.state_dict())
+    text = ids(3, 9)
+    x = model.embedding(text) * 4
+    causal = nn.Transformer.generate_square_subsequent_mask(9)
+    expected = peer(x, mask=causal, is_causal=True) @ model.embedding.weight.T
+    assert torch.allclose(model(text), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_limit_of_learned_positions() -> None:
+    model = build(position="learned", position_options={"max_positions": 6})
+    assert model.max_positions == 6
+    assert model(ids(2, 6)).shape == (2, 6, 30)
+    with pytest.raises(DataError, match="Position 6 is outside the 6 known positions"):
+        model(ids(2, 7))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"position": "rotery"}, "Unknown positional scheme 'rotery'. Did you mean 'rotary'"),
+        ({"d_model": 30}, "d_model 30 is not a multiple of heads 4"),
+        ({"layrs": 2}, "unknown key 'layrs'. Did you mean 'layers'"),
+    ],
+)
+def test_wrong_values(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build(**changes)

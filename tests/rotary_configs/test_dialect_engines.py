@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rotary_examples import SCALINGS, assert_same, configs
+
+from locant.errors import ConfigError
+from locant.positions import RotaryConfig
+from locant.positions.scaling import DynamicNTK, Linear, Llama3, LongRoPE, NTKAware, Proportional, Unscaled, YaRN
+from locant.rotary_configs import (
+    derived_max_model_len,
+    read_ctranslate2,
+    read_gguf,
+    read_llamacpp,
+    read_vllm,
+    write_ctranslate2,
+    write_gguf,
+    write_llamacpp,
+    write_vllm,
+)
+
+_MODEL = {"model_type": "llama", "head_dim": 32, "rope_theta": 10000.0, "max_position_embeddings": 2048}
+_LINEAR = {"rope_type": "linear", "factor": 8.0}
+_YARN = YaRN(factor=4.0, original_length=2048)
+_LONGROPE = LongRoPE(short_factors=[1, 1], long_factors=[1, 2], original_length=8, factor=2)
+
+
+def _float32(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what comes back from a file that keeps floats in 32 bits."""
+    return {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in values.items()}
+
+
+@pytest.mark.parametrize("group", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("name", list(SCALINGS))
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_vllm_reads_what_is_written(name: str, group: Any, data: st.DataObject) -> None:
+    config = data.draw(configs(name))
+    reading = read_vllm(write_vllm(config, group), {"model_type": "llama", "head_dim": config.head_dim})
+    assert_same(reading.config, config, 1e-9)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+@pytest.mark.parametrize("name", list(SCALINGS))
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_gguf_reads_what_is_written(name: str, architecture: str, data: st.DataObject) -> None:
+    config = data.draw(configs(name))
+    if name == "llama3":  # its factors can be told only where two pairs are blended
+        config = replace(config, base=10000.0)
+    written = write_gguf(config, architecture)
+    tensors = {key: [float(np.float32(value)) for value in values] for key, values in written.tensors.items()}
+    read = read_gguf(_float32(written.metadata), tensors).config
+    assert read.layout == written.layout == ("interleaved" if architecture == "llama" else "half")
+    assert_same(replace(read, layout="half"), config, 2e-6)
+
+
+@pytest.mark.parametrize("name", ["none", "linear", "ntk", "yarn"])
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_llamacpp_reads_what_is_written(name: str, data: st.DataObject) -> None:
+    config = data.draw(configs(name, ("half", "interleaved")))
+    if isinstance(config.scaling, YaRN):
+        config = replace(
+            config, scaling=replace(config.scaling, attention_factor=None, mscale=None, mscale_all_dim=None)
+        )
+    model = RotaryConfig(head_dim=config.head_dim, rotary_dim=config.rotary_dim, layout=config.layout)
+    assert_same(read_llamacpp(write_llamacpp(config), model).config, config)
+
+
+@pytest.mark.parametrize("name", ["none", "linear", "ntk", "llama3", "longrope"])
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_ctranslate2_reads_what_is_written(name: str, data: st.DataObject) -> None:
+    config = data.draw(configs(name, ("half", "interleaved")))
+    if isinstance(config.scaling, LongRoPE):
+        config = replace(config, scaling=replace(config.scaling, factor=8.0, target_length=None))
+    assert_same(read_ctranslate2(write_ctranslate2(config)).config, config)
+
+
+_NOT_SAID = [
+    (lambda c: write_vllm(c), DynamicNTK(original_length=8), "vLLM's is static, for 8 tokens"),
+    (lambda c: write_vllm(c), Linear(factor=8.0), "multiplies max_position_embeddings"),
+    (lambda c: write_vllm(c, "rope"), Unscaled(), "Unknown group 'rope'"),
+    (lambda c: write_vllm({"a": c, "b": c}), Unscaled(), "different rotary positions for a, b"),
+    (lambda c: write_gguf(c, "llama"), DynamicNTK(original_length=8), "same frequencies for texts of all lengths"),
+    (lambda c: write_gguf(c, "llama"), replace(_YARN, truncate=False), "truncate false"),
+    (lambda c: write_gguf(c, "lama"), Unscaled(), "Unknown architecture 'lama'.* Did you mean 'llama'"),
+    (lambda c: write_gguf(c, "qwen2vl"), Unscaled(), "positions of several axes"),
+    (lambda c: write_gguf({"a": c, "b": c}, "llama"), Unscaled(), "cannot say rotary positions of a, b"),
+    (lambda c: write_gguf(c, "gemma3"), Unscaled(), "gemma3 have those of full_attention and sliding_attention|gemma3"),
+    (lambda c: write_gguf(c, "llama"), replace(_LONGROPE, final_length=9), "cannot say final_length 9"),
+    (
+        lambda c: write_gguf(c, "deepseek2"),
+        replace(_YARN, mscale=1.0, mscale_all_dim=0.5),
+        "mscale 1.0 with mscale_all_dim 0.5 for the architecture 'deepseek2'",
+    ),
+    (lambda c: write_llamacpp(c), Llama3(factor=8, original_length=8), "other factors are tensors of the file"),
+    (lambda c: write_llamacpp(c), _LONGROPE, "cannot say the scaling 'longrope'"),
+    (lambda c: write_llamacpp(c), Proportional(rotary_fraction=0.5), "cannot say the scaling 'proportional'"),
+    (lambda c: write_llamacpp(c), replace(_YARN, attention_factor=1.0), "cannot say attention scale 1 "),
+    (lambda c: write_ctranslate2(c), _YARN, r"cannot say the scaling 'yarn': its engine has Linear, Su \(LongRoPE\)"),
+    (lambda c: write_ctranslate2(c), Proportional(rotary_fraction=0.5), "cannot say the scaling 'proportional'"),
+    (lambda c: write_ctranslate2(c), DynamicNTK(original_length=8), "cannot say the scaling 'dynamic'"),
+    (lambda c: write_ctranslate2(c), replace(_LONGROPE, attention_factor=1.01), "for whole numbers n"),
+]
+
+
+@pytest.mark.parametrize(("write", "scaling", "message"), _NOT_SAID)
+def test_what_an_engine_cannot_say_is_refused(write: Any, scaling: Any, message: str) -> None:
+    length = 8 if isinstance(scaling, Linear) else None
+    with pytest.raises(ConfigError, match=message):
+        write(RotaryConfig(head_dim=4, scaling=scaling, max_length=length))
+
+
+def test_vllm_serves_the_length_that_is_declared() -> None:
+    linear = RotaryConfig(head_dim=32, scaling=Linear(factor=8.0, original_length=4096), max_length=32768)
+    written = json.loads(write_vllm(linear))
+    assert written["max_position_embeddings"] * 8 == derived_max_model_len(linear) == 32768
+    assert read_vllm(written, _MODEL).config.max_length == 32768
+    dynamic = RotaryConfig(head_dim=32, scaling=DynamicNTK(original_length=2048, factor=4.0, target_length=8192))
+    assert read_vllm(write_vllm(dynamic), _MODEL).config.scaling == replace(dynamic.scaling, length_step=1)
+
+
+def test_vllm_takes_the_attention_scale_in_the_words_of_all_releases() -> None:
+    rope = json.loads(write_vllm(RotaryConfig(head_dim=32, scaling=replace(_YARN, attention_factor=1.0))))[
+        "rope_parameters"
+    ]
+    assert rope["attention_factor"] == 1.0
+    assert rope["attn_factor"] * (0.1 * math.log(4) + 1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "config", "message"),
+    [
+        ("{rope", _MODEL, "is no JSON"),
+        ("[1]", _MODEL, "must be a JSON object"),
+        ({"rope_parameters": {"rope_type": "ntk", "factor": 2.0}}, _MODEL, "is no scaling known here"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
+            {"model_type": "llama", "head_dim": 32, "rope_parameters": {"rope_theta": 5e5}},
+            "does not repeat rope_theta 500000",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+            {**_MODEL, "rope_parameters": {"rope_type": "default"}},
+            "which the override leaves in place",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attn_factor": 1.0, "attention_factor": 2.0}},
+            _MODEL,
+            "contradicts attn_factor 1",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "extrapolation_factor": 0.5}},
+            _MODEL,
+            "extrapolation_factor 0.5",
+        ),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 0.0}}, _MODEL, "must be at least 1; got 0"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": -4, "attn_factor": 1.0}}, _MODEL, "at least 1; got -4"),
+    ],
+)
+def test_wrong_overrides_of_vllm_are_refused(overrides: Any, config: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_vllm(overrides, config)
+
+
+def test_vllm_ignoring_attention_factor_is_a_finding() -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.0}
+    findings = read_vllm({"rope_scaling": rope}, _MODEL).findings
+    assert "ignores attention_factor and mscale: 1.13863" in findings[0].message  # 0.1 ln 4 + 1
+    assert "attn_factor 0.878249 " in findings[0].remedy  # its inverse
+    assert not read_vllm({"rope_scaling": rope | {"attn_factor": 1 / (0.1 * math.log(4) + 1)}}, _MODEL).findings
+
+
+@pytest.mark.parametrize(("model_type", "warned"), [("deepseek_v3", False), ("kimi_k2", False), ("llama", True)])
+def test_vllm_heeds_mscale_in_deepseeks_family_alone(model_type: str, warned: bool) -> None:
+    scores = {"mscale": 1.0, "mscale_all_dim": 1.0}
+    rope = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, **scores}
+    config = {"model_type": model_type, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_scaling": rope}
+    findings = [finding for finding in read_vllm({}, config).findings if finding.severity == "warning"]
+    assert bool(findings) is warned
+
+
+def test_vllm_takes_gemma_3s_length_as_extended_already() -> None:
+    configs = read_vllm({}, {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": _LINEAR})
+    assert configs.configs["full_attention"].scaling == Linear(factor=8.0)
+    assert {config.max_length for config in configs.configs.values()} == {131072}
+    assert read_vllm({}, _MODEL | {"rope_scaling": _LINEAR}).config.max_length == 8 * 2048
+
+
+def test_deepseek_2_keeps_a_tenth_of_mscale_in_gguf() -> None:
+    scaling = YaRN(factor=40.0, original_length=4096, mscale=0.707, mscale_all_dim=0.707)
+    config = RotaryConfig(head_dim=64, layout="interleaved", scaling=scaling, max_length=163840)
+    metadata = write_gguf(config, "deepseek2").metadata
+    assert metadata["deepseek2.rope.scaling.yarn_log_multiplier"] == pytest.approx(0.0707)
+    assert read_gguf(_float32(metadata)).config == config
+
+
+def test_gemma_3_has_a_base_of_its_own_for_sliding_attention_in_gguf() -> None:
+    both = {
+        "full_attention": RotaryConfig(head_dim=256, base=1e6, scaling=Linear(factor=8.0)),
+        "sliding_attention": RotaryConfig(head_dim=256),
+    }
+    metadata = write_gguf(both, "gemma3").metadata
+    assert metadata["gemma3.rope.freq_base_swa"] == 10000.0
+    assert read_gguf(metadata).configs == both
+
+
+_FILE = {"general.architecture": "qwen2", "qwen2.attention.key_length": 32, "qwen2.context_length": 2048}
+
+
+def _file(**keys: Any) -> dict[str, Any]:
+    return _FILE | {"qwen2." + key.replace("__", "."): value for key, value in keys.items()}
+
+
+def test_gguf_without_a_type_is_linear() -> None:
+    assert read_gguf(_file(rope__scaling__factor=4.0)).config.scaling == Linear(factor=4.0)
+    assert read_gguf(_FILE).config == RotaryConfig(head_dim=32, max_length=2048)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tensors", "message"),
+    [
+        ({}, {}, "no general.architecture"),
+        ({"general.architecture": "qwen2"}, {}, "neither attention.key_length nor an embedding_length"),
+        (_file(rope__freq_bas=1e4), {}, "'rope.freq_bas' .* Did you mean 'rope.freq_base'"),
+        (_file(rope__scaling__type="yarm"), {}, "Unknown rope.scaling.type 'yarm'.* Did you mean 'yarn'"),
+        (
+            _file(rope__scaling__type="none", rope__scaling__factor=2.0),
+            {},
+            "has no effect with rope.scaling.type 'none'",
+        ),
+        (_file(rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 with rope.scaling.type 'linear'"),
+        (_file(rope__scaling__type="longrope"), {}, "needs the tensors"),
+        (_file(), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
+        (_file(), {"rope_freqs.weight": [1.0, 2.0] * 8}, "neither those of Llama 3's scaling nor"),
+        (_file(rope__scaling__factor=2.0), {"rope_freqs.weight": [1.0] * 16}, "comes on top of"),
+        (_file(rope__scaling__type="yarn", rope__scaling__yarn_ext_factor=0.5), {}, "yarn_ext_factor 0.5 mixes"),
+        (_file(rope__scaling__type="yarn", rope__scaling__yarn_log_multiplier=0.1), {}, "its unit differs"),
+    ],
+)
+def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_gguf(metadata, tensors)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--rope-scalling yarn", "Unknown flag '--rope-scalling'.* Did you mean '--rope-scaling'"),
+        ("--rope-scaling yarm", "Unknown --rope-scaling 'yarm'.* Did you mean 'yarn'"),
+        ("--rope-scale", "has no value"),
+        ("--rope-scale four", "must be a number; got 'four'"),
+        ("--rope-scale 4 --rope-scale 8", "given twice: 4 and 8"),
+        ("--rope-scaling linear --rope-scale 4 --rope-freq-scale 4", "contradict each other"),
+        ("--rope-scaling none --rope-scale 4", "has no effect with --rope-scaling none"),
+        ("--rope-scaling linear --rope-scale 4 --yarn-orig-ctx 512", "--yarn-orig-ctx is given, but --rope-scaling is"),
+        ("--rope-scaling yarn --rope-scale 4 --yarn-ext-factor 0.5", "--yarn-ext-factor 0.5 mixes"),
+    ],
+)
+def test_wrong_flags_of_llamacpp_are_refused(flags: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=2048))
+
+
+def test_flags_on_top_of_a_scaling_in_tensors_are_refused() -> None:
+    model = RotaryConfig(head_dim=32, scaling=Llama3(factor=8.0, original_length=2048))
+    assert read_llamacpp("-c 4096", model).config.scaling == model.scaling
+    with pytest.raises(ConfigError, match=r"would come on top of it. Leave out --rope-scale"):
+        read_llamacpp("--rope-scale 4", model)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--rope-scale 4", "is linear interpolation"),
+        ("--rope-scaling yarn", "extends nothing"),
+        ("--rope-scaling yarn --rope-scale 4", "takes the context length of the file, 2048"),
+        ("--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 2048 --yarn-attn-factor 2", "has no effect since"),
+        ("--rope-scaling linear --rope-scale 4 -c 16384", "16384 tokens, but the scaling 'linear' extends .* to 8192"),
+    ],
+)
+def test_doubtful_flags_of_llamacpp_are_findings(flags: str, message: str) -> None:
+    findings = read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=2048)).findings
+    assert len(findings) == 1
+    with pytest.raises(ConfigError, match=message):
+        raise ConfigError(findings[0].message)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({}, "has no rotary positions"),
+        ({"rotary_dim": 0}, "have no head_dim"),
+        ({"rotary_dim": 32, "head_dim": 32, "rotary_bas": 1.0}, "Did you mean 'rotary_base'"),
+        ({"rotary_dim": 32, "head_dim": 32, "rotary_scaling_type": 3}, "Unknown rotary_scaling_type 3"),
+        # as CTranslate2's converter writes Llama 3.1
+        (
+            {"rotary_dim": 0, "head_dim": 32, "rotary_scaling_type": 2, "rotary_low_freq_factor": 1.0},
+            "the engine then scales nothing",
+        ),
+        (
+            {
+                "rotary_dim": 32,
+                "head_dim": 32,
+                "original_max_position_embeddings": 1024,
+                "max_position_embeddings": 2048,
+            },
+            "make the engine scale cosine and sine by 1.04881",
+        ),
+        ({"rotary_dim": 32, "head_dim": 32, "rotary_scaling_type": 1}, "the engine needs it for Su"),
+    ],
+)
+def test_what_is_wrong_in_ctranslate2_is_refused(attributes: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_ctranslate2(attributes)
+
+
+def test_ctranslate2_takes_a_larger_base_for_ntk() -> None:
+    written = write_ctranslate2(RotaryConfig(head_dim=64, scaling=NTKAware(factor=2.0)))
+    assert written["rotary_base"] == pytest.approx(10000 * 2 ** (64 / 62))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import random
+
+import torch
+
+from locant.models import Transformer, TransformerConfig
+from locant.text import BOS, EOS, PAD, TokenizerPair
+
+SYLLABLES = ["ka", "lo", "mir", "ten", "bu", "shi", "gra", "no", "üm", "qui", "dy", "zap"]
+
+
+def sentence_pairs(count: int) -> list[tuple[str, str]]:
+    """Sentences of made-up words, and the same with every word turned round."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices(SYLLABLES, k=draw.randint(1, 3))) for _ in range(40)]
+    sources = [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(count)]
+    return [(source, " ".join(word[::-1] for word in source.split())) for source in sources]
+
+
+def build(tokenizers: TokenizerPair, **changes: object) -> Transformer:
+    """A small random model in which no parameter is 0 or 1."""
+    torch.manual_seed(0)
+    settings = {
+        "source_vocab_size": tokenizers.source.vocab_size,
+        "target_vocab_size": tokenizers.target.vocab_size,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "d_model": 32,
+        "d_ff": 48,
+        "heads": 4,
+        "dropout": 0.0,
+    }
+    model = Transformer(TransformerConfig.parse({**settings, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    lengths = [len(row) for row in rows]
+    return torch.tensor([row + [PAD] * (max(lengths) - len(row)) for row in rows]), torch.tensor(lengths)
+
+
+def teach(model: Transformer, tokenizers: TokenizerPair, pairs: list[tuple[str, str]], steps: int) -> None:
+    """Train until the model's distributions are as sharp as a translator's."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    draw = random.Random(1)
+    for _ in range(steps):
+        chosen = draw.sample(pairs, 32)
+        source, lengths = padded([[*ids, EOS] for ids in tokenizers.source.encode([a for a, _ in chosen])])
+        target, _ = padded([[BOS, *ids, EOS] for ids in tokenizers.target.encode([b for _, b in chosen])])
+        logits = model(source, lengths, target[:, :-1])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import torch
+
+from locant.models import Transformer, TransformerConfig
+
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "omicron",
+]
+
+
+def tiny_model(vocabulary: int, seed: int = 0, sharpness: float = 1.0, **changes: object) -> Transformer:
+    """A random model; ``sharpness`` scales the output so that its distributions are less even."""
+    torch.manual_seed(seed)
+    settings = {
+        "source_vocab_size": vocabulary,
+        "target_vocab_size": vocabulary,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "d_model": 16,
+        "d_ff": 32,
+        "heads": 2,
+        "tie_output": False,
+    }
+    model = Transformer(TransformerConfig.parse({**settings, **changes})).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(sharpness)
+    return model

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import itertools
+import math
+from typing import cast
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import tiny_model
+from torch import Tensor
+
+from locant.errors import LocantError
+from locant.models import DecoderCache, Transformer
+from locant.text import BOS, EOS, PAD, UNK
+from locant.translation import Hypothesis, beam_search, greedy_search, length_penalty
+from locant.translation.search import _top
+
+VOCABULARY = 6
+WORDS = [UNK, 4, 5]
+
+
+def random_batch(rows: int, vocabulary: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 8, (rows,), generator=generator)
+    source = torch.randint(4, vocabulary, (rows, int(lengths.max())), generator=generator)
+    source[torch.arange(source.shape[1]) >= lengths.unsqueeze(1)] = PAD
+    return source, lengths, torch.randint(1, 12, (rows,), generator=generator)
+
+
+def same(one: Hypothesis, other: Hypothesis) -> bool:
+    # Sums of float32 log-probabilities: another batch multiplies matrices in another order.
+    return one.tokens == other.tokens and one.score == pytest.approx(other.score, rel=1e-5, abs=1e-5)
+
+
+def exhaustive(model: Transformer, source: Tensor, limit: int, alpha: float) -> list[Hypothesis]:
+    """Score every possible output by full forward passes, without cache or batch."""
+    found = []
+    for size in range(limit + 1):
+        outputs = torch.tensor(list(itertools.product(WORDS, repeat=size)), dtype=torch.long)
+        begin, end = outputs.new_full((len(outputs), 1), BOS), outputs.new_full((len(outputs), 1), EOS)
+        written = outputs if size == limit else torch.cat((outputs, end), dim=1)
+        target = torch.cat((begin, written[:, :-1]), dim=1)
+        with torch.inference_mode():
+            logits = model(source.expand(len(target), -1), torch.full((len(target),), len(source)), target)
+        totals = logits.double().log_softmax(-1).gather(2, written.unsqueeze(2)).sum((1, 2))
+        penalty = ((5 + written.shape[1]) / 6) ** alpha
+        for tokens, total in zip(outputs.tolist(), totals.tolist(), strict=True):
+            found.append(Hypothesis(tokens, total / penalty, total))
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+def test_a_wide_beam_finds_what_exhaustive_search_finds(seed: int, alpha: float) -> None:
+    model = tiny_model(VOCABULARY, seed, sharpness=2.0)
+    source = torch.tensor([[4, 5, 4], [5, 5, UNK]])
+    limits = torch.tensor([4, 3])
+    found = beam_search(model, source, torch.tensor([3, 3]), limits, beam=121, alpha=alpha, n_best=7)
+    for row in range(2):
+        expected = exhaustive(model, source[row], int(limits[row]), alpha)[:7]
+        assert [hypothesis.tokens for hypothesis in found[row]] == [hypothesis.tokens for hypothesis in expected]
+        for one, other in zip(found[row], expected, strict=True):
+            assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-5)
+            assert one.log_probability == pytest.approx(other.log_probability, rel=1e-5, abs=1e-5)
+
+
+def test_a_wide_beam_returns_every_output_when_asked_for_more() -> None:
+    model = tiny_model(VOCABULARY)
+    (found,) = beam_search(
+        model, torch.tensor([[4]]), torch.tensor([1]), torch.tensor([3]), beam=50, alpha=0.6, n_best=50
+    )
+    assert len(found) == 1 + 3 + 9 + 27
+    assert len({tuple(hypothesis.tokens) for hypothesis in found}) == 40
+    # The closed hypotheses miss no probability but that of padding and begin mark.
+    assert sum(math.exp(hypothesis.log_probability) for hypothesis in found) < 1
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 6.0])
+def test_greedy_takes_the_argmax_of_full_forward_passes(sharpness: float) -> None:
+    model = tiny_model(11, seed=5, sharpness=sharpness)
+    source, lengths, limits = random_batch(12, 11, seed=1)
+    for row, found in enumerate(greedy_search(model, source, lengths, limits)):
+        tokens: list[int] = []
+        total = 0.0
+        while len(tokens) < limits[row] and EOS not in tokens:
+            with torch.inference_mode():
+                own = source[row : row + 1, : lengths[row]]
+                logits = model(own, lengths[row : row + 1], torch.tensor([[BOS, *tokens]]))[0, -1]
+            table = logits.double().log_softmax(-1)
+            table[[PAD, BOS]] = -math.inf
+            tokens.append(int(table.argmax()))
+            total += float(table.max())
+        assert found.tokens == [token for token in tokens if token != EOS]
+        assert found.log_probability == pytest.approx(total, rel=1e-5, abs=1e-5)
+        assert found.score == pytest.approx(total / ((5 + len(tokens)) / 6) ** 0.6, rel=1e-5, abs=1e-5)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 9), sharpness=st.sampled_from([0.5, 3.0, 8.0]))
+def test_beam_of_one_is_greedy(seed: int, rows: int, sharpness: float) -> None:
+    model = tiny_model(30, seed, sharpness)
+    source, lengths, limits = random_batch(rows, 30, seed)
+    greedy = greedy_search(model, source, lengths, limits, alpha=0.9)
+    beam = beam_search(model, source, lengths, limits, beam=1, alpha=0.9)
+    assert [[hypothesis] for hypothesis in greedy] == beam
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000), beam=st.integers(1, 5), sharpness=st.sampled_from([1.0, 5.0]))
+def test_a_sentence_is_translated_the_same_alone_and_in_any_batch(seed: int, beam: int, sharpness: float) -> None:
+    """Finished sentences leave the batch and others are padded; neither may change a result."""
+    model = tiny_model(12, seed, sharpness)
+    source, lengths, limits = random_batch(8, 12, seed)
+    together = beam_search(model, source, lengths, limits, beam=beam, n_best=beam)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(seed))
+    shuffled = beam_search(model, source[order], lengths[order], limits[order], beam=beam, n_best=beam)
+    greedy = greedy_search(model, source, lengths, limits)
+    for place, row in enumerate(order[:4].tolist()):
+        part = slice(row, row + 1)
+        own = source[part, : lengths[row]], lengths[part], limits[part]
+        (alone,) = beam_search(model, *own, beam=beam, n_best=beam)
+        assert len(alone) == len(together[row]) == len(shuffled[place])
+        assert all(map(same, alone, together[row]))
+        assert all(map(same, alone, shuffled[place]))
+        assert same(greedy_search(model, *own)[0], greedy[row])
+
+
+def test_scores_are_what_the_model_says_of_the_tokens() -> None:
+    """Caches follow the beams: each hypothesis is scored again by a full forward pass."""
+    model = tiny_model(40, seed=7, sharpness=2.0)
+    source, lengths, limits = random_batch(6, 40, seed=2)
+    for row, found in enumerate(beam_search(model, source, lengths, limits, beam=4, alpha=0.6, n_best=4)):
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        for hypothesis in found:
+            written = hypothesis.tokens if len(hypothesis.tokens) == limits[row] else [*hypothesis.tokens, EOS]
+            with torch.inference_mode():
+                target = torch.tensor([[BOS, *written[:-1]]])
+                own = source[row : row + 1, : lengths[row]]
+                table = model(own, lengths[row : row + 1], target)[0].double().log_softmax(-1)
+            total = float(table.gather(1, torch.tensor(written).unsqueeze(1)).sum())
+            assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+
+
+def test_outputs_hold_no_marks_and_respect_the_limits() -> None:
+    model = tiny_model(9, seed=1)
+    with torch.no_grad():  # A model that would love to write padding and begin marks.
+        model.output.weight[EOS] = 0
+        model.output.weight[[PAD, BOS]] = 10 * model.output.weight[4]
+    source, lengths, limits = random_batch(10, 9, seed=4)
+    beams = beam_search(model, source, lengths, limits, beam=3, n_best=3)
+    for row, found in enumerate([*zip(greedy_search(model, source, lengths, limits)), *beams]):
+        for hypothesis in found:
+            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+            assert len(hypothesis.tokens) <= limits[row % 10]
+
+
+def test_finished_sentences_leave_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(12, seed=2)
+    with torch.no_grad():
+        model.output.weight[EOS] = 0
+    rows: list[int] = []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda last, cache: rows.append(len(last)) or step(last, cache))
+    source, lengths = torch.full((8, 3), 4), torch.full((8,), 3)
+    limits = torch.tensor([1, 2, 3, 4, 9, 9, 9, 9])
+    greedy_search(model, source, lengths, limits)
+    assert len(rows) == 9
+    assert rows[0] == 8
+    assert rows[-1] == 5  # One finished sentence is not worth copying the caches.
+    rows.clear()
+    beam_search(model, source, lengths, limits, beam=2)
+    assert rows[0] == 16
+    assert rows[-1] == 10
+
+
+def test_weights_that_are_not_numbers_are_reported() -> None:
+    model = tiny_model(12)
+    with torch.no_grad():
+        model.output.weight[7] = math.nan
+    batch = random_batch(3, 12, seed=0)
+    with pytest.raises(LocantError, match="not a number"):
+        greedy_search(model, *batch)
+    with pytest.raises(LocantError, match="not a number"):
+        beam_search(model, *batch, beam=2)
+
+
+class Scripted:
+    """Stands for a model: after each step it gives the end mark a probability of the script, token 4 the rest."""
+
+    def __init__(self, end_probabilities: list[float]) -> None:
+        self.end_probabilities = end_probabilities
+
+    def encode(self, source: Tensor, source_lengths: Tensor) -> Tensor:
+        return source.unsqueeze(2).float()
+
+    def start(self, memory: Tensor, source_lengths: Tensor) -> DecoderCache:
+        return DecoderCache([], source_lengths)
+
+    def step(self, target: Tensor, cache: DecoderCache) -> Tensor:
+        end = self.end_probabilities[cache.length]
+        cache.length += 1
+        return torch.tensor([0, 0, 0, end, 1 - end]).log().expand(len(target), 1, 5)
+
+
+@pytest.mark.parametrize(("limit", "tokens"), [(2, []), (9, [4] * 9)])
+def test_a_sentence_goes_on_while_a_longer_hypothesis_may_still_win(limit: int, tokens: list[int]) -> None:
+    """Ending at once is the more probable (0.6 to 0.4), but with alpha 1 nine tokens divide by 14/6."""
+    model = cast(Transformer, Scripted([0.6] + [1e-9] * 8))
+    batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([limit])
+    ((found,),) = beam_search(model, *batch, beam=2, alpha=1.0)
+    assert found.tokens == tokens
+    assert found.score == pytest.approx(math.log(0.4) / (14 / 6) if tokens else math.log(0.6))
+
+
+def test_a_sentence_stops_when_nothing_can_win_any_more() -> None:
+    """The script has two entries: a third step would fail."""
+    model = cast(Transformer, Scripted([0.1, 0.9]))
+    batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([9])
+    ((found,),) = beam_search(model, *batch, beam=4, alpha=0.6)
+    assert found.tokens == [4]
+    assert found.log_probability == pytest.approx(2 * math.log(0.9))
+
+
+def test_length_penalty_of_the_paper() -> None:
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 1.0) == 2
+    assert length_penalty(19, 0.5) == pytest.approx(2)
+    assert length_penalty(100, 0.0) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.integers(1, 4), size=st.integers(1, 130), k=st.integers(1, 12), seed=st.integers(0, 10_000))
+def test_top_by_blocks_is_topk(rows: int, size: int, k: int, seed: int) -> None:
+    x = torch.randperm(rows * size, generator=torch.Generator().manual_seed(seed)).view(rows, size).float()
+    expected = x.topk(min(k, size))
+    values, columns = _top(x, k)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(columns, expected.indices)

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tiny_models import WORDS, tiny_model
+
+from locant.errors import CheckpointError, ConfigError, DataError
+from locant.models import DecodingSettings, count_parameters, load_model_folder
+from locant.text import EOS, PAD, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.translation import Translator
+
+SENTENCES = ["alpha beta", "mu nu xi omicron kappa", "", "gamma", "zeta eta theta iota", "  ", "beta alpha", "delta mu"]
+
+
+def test_input_order_is_kept(translator: Translator) -> None:
+    together = translator.translate(SENTENCES)
+    assert together == [translator.translate(sentence) for sentence in SENTENCES]
+    assert translator.translate(SENTENCES[::-1]) == together[::-1]
+    # Sentences differ in their translations, so that a wrong order would show.
+    assert len(set(together)) > 4
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_batch_size_changes_nothing(translator: Translator, beam: int) -> None:
+    assert translator.translate(SENTENCES, beam=beam, batch_tokens=1) == translator.translate(SENTENCES, beam=beam)
+
+
+def test_sentences_without_text_stay_empty(translator: Translator) -> None:
+    assert translator.translate("") == ""
+    assert translator.translate(["", " \t", "\n"]) == ["", "", ""]
+    assert translator.translate([]) == []
+    ((empty,),) = translator.translate_n_best([""], n_best=2)
+    assert (empty.text, empty.score) == ("", 0.0)
+
+
+def test_n_best_is_ordered_and_begins_with_the_translation(translator: Translator) -> None:
+    for sentence, found in zip(SENTENCES, translator.translate_n_best(SENTENCES, n_best=3), strict=True):
+        assert found[0].text == translator.translate(sentence)
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert len(found) == (3 if sentence.strip() else 1)
+
+
+def test_overrides_are_checked_and_leave_the_translator_alone(translator: Translator) -> None:
+    translator.translate("alpha", beam=1)
+    assert translator.settings.beam == 3
+    with pytest.raises(ConfigError, match="Did you mean 'beam'"):
+        translator.translate("alpha", beem=2)
+    with pytest.raises(ConfigError, match="n_best is 4, but a beam of 3"):
+        translator.translate_n_best(["alpha"], n_best=4)
+
+
+def test_the_source_ends_in_its_mark_as_in_training(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[list[int]], list[int]]] = []
+    encode = translator.model.encode
+
+    def watched(source: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        seen.append((source.tolist(), lengths.tolist()))
+        return encode(source, lengths)
+
+    monkeypatch.setattr(translator.model, "encode", watched)
+    translator.translate(["mu", "alpha beta gamma"])
+    short, long = translator.tokenizers.source.encode(["mu", "alpha beta gamma"])
+    padding = [PAD] * (len(long) - len(short))
+    assert seen == [([[*long, EOS], [*short, EOS, *padding]], [len(long) + 1, len(short) + 1])]
+
+
+def test_too_long_a_sentence_is_refused_before_any_work(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator.model, "encode", lambda *_: pytest.fail("translated"))
+    length = len(translator.tokenizers.source.encode(["alpha " * 9])[0])
+    with pytest.raises(DataError, match=f"Sentence 2 has {length} tokens, but at most 7"):
+        translator.translate(["mu", "alpha " * 9], max_source_length=7)
+
+
+def test_learned_positions_limit_source_and_target(tokenizers: TokenizerPair) -> None:
+    size = tokenizers.source.vocab_size
+    model = tiny_model(size, position="learned", position_options={"max_positions": 8})
+    with torch.no_grad():
+        model.output.weight[3] = 0  # Never ends by itself.
+    translator = Translator(model, tokenizers)
+    room = next(text for n in range(20, 0, -1) if len(tokenizers.source.encode([text := "mu " * n])[0]) <= 7)
+    (found,) = translator.translate_n_best([room])
+    assert found[0].text
+    with pytest.raises(DataError, match="at most 7 can be translated"):
+        translator.translate("alpha beta gamma " * 5)
+
+
+def test_dropout_is_off_and_training_goes_on_afterwards(translator: Translator) -> None:
+    expected = translator.translate(SENTENCES)
+    translator.model.train()
+    assert translator.translate(SENTENCES) == expected
+    assert translator.model.training
+
+
+def test_stream_answers_chunk_by_chunk(translator: Translator) -> None:
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for sentence in SENTENCES:
+            taken.append(sentence)
+            yield sentence + "\n"
+
+    answers = translator.stream(lines(), chunk=3)
+    assert taken == []
+    first = next(answers)
+    assert len(taken) == 3
+    assert [first, *answers] == translator.translate(SENTENCES)
+
+
+def test_stream_counts_lines_across_chunks(translator: Translator) -> None:
+    lines = ["mu", "nu", "xi", "alpha " * 30]
+    answers = translator.stream(lines, chunk=2, max_source_length=20)
+    assert [next(answers), next(answers)] == translator.translate(["mu", "nu"])
+    with pytest.raises(DataError, match="Sentence 4 has"):
+        next(answers)
+    with pytest.raises(ConfigError, match="chunk"):
+        next(translator.stream(lines, chunk=0))
+
+
+def test_tokenizers_must_fit_the_model(tokenizers: TokenizerPair) -> None:
+    with pytest.raises(
+        CheckpointError, match="source tokenizer has 36 pieces, but the model's source vocabulary has 12"
+    ):
+        Translator(tiny_model(12), tokenizers)
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_round_trip_through_a_folder(tokenizers: TokenizerPair, tmp_path: Path, tie: bool) -> None:
+    model = tiny_model(tokenizers.source.vocab_size, sharpness=1.0 if tie else 3.0, tie_output=tie)
+    settings = DecodingSettings(beam=2, max_length_extra=5)
+    translator = Translator(model, tokenizers, settings, source_language="el", target_language="en")
+    translator.save_pretrained(tmp_path / "model")
+    loaded = Translator.from_pretrained(tmp_path / "model", device="cpu")
+    assert loaded.translate_n_best(SENTENCES, n_best=2) == translator.translate_n_best(SENTENCES, n_best=2)
+    assert (loaded.settings, loaded.source_language, loaded.target_language) == (settings, "el", "en")
+    assert not loaded.model.training
+    state, expected = loaded.model.state_dict(), model.state_dict()
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[name], expected[name]) for name in state)
+    assert (loaded.model.output.weight is loaded.model.target_embedding.weight) == tie
+
+
+def test_tied_weights_are_stored_once(tokenizers: TokenizerPair, tmp_path: Path) -> None:
+    model = tiny_model(tokenizers.source.vocab_size, tie_output=True)
+    Translator(model, tokenizers).save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
+    assert len(model.state_dict()) == len(stored) + 2  # The embedding has three names.
+
+
+def test_loading_in_bfloat16(translator: Translator, tmp_path: Path) -> None:
+    translator.save_pretrained(tmp_path)
+    loaded = Translator.from_pretrained(tmp_path, device="cpu", dtype=torch.bfloat16)
+    assert loaded.model.output.weight.dtype == torch.bfloat16
+    assert len(loaded.translate(SENTENCES)) == len(SENTENCES)
+
+
+def test_saving_keeps_other_files_of_the_folder(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("kept")
+    translator.save_pretrained(tmp_path)
+    translator.save_pretrained(tmp_path)
+    assert (tmp_path / "recipe.yaml").read_text() == "kept"
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.fixture
+def saved(translator: Translator, tmp_path: Path) -> Path:
+    translator.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_missing_folder_and_foreign_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="There is no model folder"):
+        load_model_folder(tmp_path / "none")
+    with pytest.raises(CheckpointError, match="not a Locant model folder"):
+        load_model_folder(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(CheckpointError, match="not a Locant model folder"):
+        load_model_folder(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 1000])
+def test_damaged_weights(saved: Path, keep: int) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load_model_folder(saved)
+
+
+def test_missing_weights(saved: Path) -> None:
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is missing"):
+        load_model_folder(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_ff": 48}, r"feed_forward.inner.bias' should be 48 but is 32"),
+        ({"decoder_layers": 3}, r"should be 48 but is absent|should be .* but is absent"),
+        ({"decoder_layers": 1}, r"should be absent but is"),
+    ],
+)
+def test_weights_that_do_not_fit(saved: Path, change: dict[str, int], message: str) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    config["model"].update(change)
+    (saved / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=message):
+        load_model_folder(saved)
+
+
+def test_unknown_key_in_the_configuration(saved: Path) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    config["model"]["d_modell"] = config["model"].pop("d_model")
+    (saved / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"config\.json: unknown key 'model\.d_modell'\. Did you mean 'd_model'"):
+        load_model_folder(saved)
+
+
+def test_tokenizers_of_another_vocabulary(saved: Path) -> None:
+    pairs = [(" ".join(WORDS), " ".join(WORDS[::-1]))]
+    train_tokenizers(pairs, TokenizerSettings(vocab_size=30)).save(saved)
+    with pytest.raises(CheckpointError, match="source tokenizer has 30 pieces"):
+        load_model_folder(saved)
+
+
+def test_a_full_disk_is_said_plainly(translator: Translator, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    before = (saved / "model.safetensors").read_bytes()
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(CheckpointError, match="The disk is full"):
+        translator.save_pretrained(saved)
+    assert (saved / "model.safetensors").read_bytes() == before
+
+
+def test_loading_draws_no_random_weights(saved: Path) -> None:
+    before = torch.get_rng_state()
+    load_model_folder(saved, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
