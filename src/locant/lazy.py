@@ -23,7 +23,10 @@ class _LazyPackage(ModuleType):
         if name not in self._homes:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         module, original = self._homes[name]
-        found = getattr(import_module(module), original)
+        if module == self.__name__:
+            found: Any = import_module(f"{module}.{original}")  # a package inside this one
+        else:
+            found = getattr(import_module(module), original)
         setattr(self, name, found)
         return found
 
@@ -34,15 +37,18 @@ class _LazyPackage(ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._homes})
+        # What is public, and what every module has; not the modules below, which importing binds here too.
+        return sorted({*self._homes, *(name for name in super().__dir__() if name.startswith("__"))})
 
 
 def lazy_exports(package: str) -> list[str]:
     """Make a package import its exports lazily, and return their names, which are its ``__all__``.
 
+    Packages inside it are imported lazily too, but ``from package import *`` leaves them out.
+
     Args:
         package: Its ``__name__``. The stub ``__init__.pyi`` beside its ``__init__.py`` consists of lines such as
-            ``from package.module import name as name``.
+            ``from package.module import name as name``, or ``from package import inner as inner`` for a package in it.
 
     Example:
         The whole of an ``__init__.py`` below its docstring::
@@ -59,4 +65,4 @@ def lazy_exports(package: str) -> list[str]:
     }
     module.__dict__["_homes"] = homes
     module.__class__ = _LazyPackage
-    return sorted(homes)
+    return sorted(name for name, (module_name, _) in homes.items() if module_name != package)

@@ -1,0 +1,76 @@
+"""The names that ``import locant`` and its rooms offer."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import locant
+
+PACKAGE = Path(locant.__file__).parent
+ROOMS = sorted(".".join(stub.parent.relative_to(PACKAGE.parent).parts) for stub in PACKAGE.rglob("__init__.pyi"))
+HEAVY = {"torch", "numpy", "pydantic", "yaml", "rich", "sentencepiece", "safetensors", "sacrebleu", "transformers"}
+
+
+def run_python(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_importing_locant_or_a_room_imports_nothing_heavy():
+    program = "import sys, {}; print(sorted({{name.partition('.')[0] for name in sys.modules}} & {}))"
+    assert run_python(program.format(", ".join(["locant", "locant.cli", *ROOMS]), HEAVY)) == "[]"
+
+
+def test_rooms_are_attributes_without_an_import_of_their_own():
+    assert run_python("import locant; print(locant.positions.Rotary.__name__, locant.errors.LocantError.__name__)") == (
+        "Rotary LocantError"
+    )
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_exported_name_is_there_and_explained(room):
+    module = importlib.import_module(room)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{room}.{name} has no docstring"
+
+
+def test_dir_lists_what_is_public_and_nothing_else():
+    for room in ["locant", "locant.positions"]:
+        module = importlib.import_module(room)
+        listed = {name for name in dir(module) if not name.startswith("__")}
+        inside = {name for name in listed if inspect.ismodule(getattr(module, name))}
+        assert listed - inside == {name for name in module.__all__ if not name.startswith("__")}
+    assert {"train", "Rotary", "positions", "figures"} <= set(dir(locant))
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'locant' has no attribute 'no_such_name'"):
+        locant.no_such_name  # noqa: B018
+    with pytest.raises(ImportError):
+        importlib.import_module("locant.no_such_room")
+
+
+@pytest.mark.parametrize("room", ["locant", "locant.positions", "locant.models"])
+def test_exports_can_be_pickled(room):
+    module = importlib.import_module(room)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert pickle.loads(pickle.dumps(value)) is value
+
+
+def test_functions_and_classes_of_locant_state_their_types():
+    for name in locant.__all__:
+        value = getattr(locant, name)
+        if inspect.isfunction(value):
+            parameters = inspect.signature(value).parameters.values()
+            assert all(parameter.annotation is not parameter.empty for parameter in parameters), name
