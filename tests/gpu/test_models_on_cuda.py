@@ -1,0 +1,92 @@
+"""Models on CUDA: the same outputs, the same translations, cached decoding, and a training run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from locant.models import LanguageModel, LanguageModelConfig, Transformer, TransformerConfig
+from locant.positions import SCHEMES
+from locant.translation import beam_search, greedy_search
+
+OPTIONS = {"randomised": {"max_positions": 512, "evaluation_length": 64}}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_cached_decoding_equals_the_full_pass(name: str) -> None:
+    torch.manual_seed(0)
+    config = LanguageModelConfig(
+        vocab_size=50, layers=2, d_model=64, d_ff=128, position=name, position_options=OPTIONS.get(name, {})
+    )
+    model = LanguageModel(config).eval()
+    ids = torch.randint(50, (2, 40))
+    with torch.no_grad():
+        expected = model(ids)
+        model = model.cuda()
+        torch.testing.assert_close(model(ids.cuda()).cpu(), expected, atol=2e-4, rtol=2e-4)
+        cache = model.start()
+        steps = [model.step(part, cache) for part in ids.cuda().split([17, 1, 1, 12, 9], dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1).cpu(), expected, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "alibi", "t5"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_searches_find_what_they_find_on_the_cpu(position: str, norm: str) -> None:
+    torch.manual_seed(1)
+    config = TransformerConfig(
+        source_vocab_size=60,
+        target_vocab_size=60,
+        encoder_layers=2,
+        decoder_layers=2,
+        d_model=64,
+        d_ff=128,
+        heads=4,
+        dropout=0.0,
+        norm=norm,
+        position=position,
+    )
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)  # sharper, so that no two hypotheses are as good as each other
+    source, lengths = torch.randint(4, 60, (5, 12)), torch.tensor([12, 9, 12, 3, 7])
+    limits = torch.full((5,), 15)
+    for search in (greedy_search, lambda *given: beam_search(*given, beam=4, n_best=2)):
+        with torch.no_grad():
+            on_cpu = search(model.cpu(), source, lengths, limits)
+            on_cuda = search(model.cuda(), source.cuda(), lengths.cuda(), limits.cuda())
+        assert _tokens(on_cuda) == _tokens(on_cpu)
+
+
+def _tokens(found: list) -> list:
+    return [[one.tokens for one in each] if isinstance(each, list) else each.tokens for each in found]
+
+
+def _locant(*words: str, folder: Path) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "locant", *words], capture_output=True, text=True, cwd=folder, env={**os.environ}
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+def test_a_run_trains_and_translates_on_cuda(tmp_path: Path) -> None:
+    words = [f"{a} {b}" for a in ("one", "two", "three", "four", "five", "six") for b in ("red", "blue", "green")]
+    lines = [" ".join(words[(i * j + j) % len(words)] for j in range(1, 2 + i % 4)) for i in range(300)]
+    (tmp_path / "train.a").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "train.b").write_text("".join(f"{' '.join(reversed(line.split()))}\n" for line in lines))
+    settings = [
+        "tokenizer.vocab_size=30", "model.preset=tiny", "training.steps=60", "training.device=cuda",
+        "training.validate_every=30", "training.log_every=10",
+        "cleaning.duplicates=false",
+    ]  # fmt: skip
+    said = _locant("train", "--source", "train.a", "--target", "train.b", *settings, "--output", "run", folder=tmp_path)
+    assert "cuda" in said
+    assert _locant("translate", "run", "one red two blue", folder=tmp_path).strip()
+    again = _locant("translate", "run", "one red two blue", "--device", "cpu", folder=tmp_path).strip()
+    assert again
