@@ -3,6 +3,7 @@ from locant.positions.scaling.explain import PairExplanation as PairExplanation
 from locant.positions.scaling.explain import explain_frequencies as explain_frequencies
 from locant.positions.scaling.frequency import Extension as Extension
 from locant.positions.scaling.frequency import FrequencyScaling as FrequencyScaling
+from locant.positions.scaling.frequency import register_scaling as register_scaling
 from locant.positions.scaling.linear import Linear as Linear
 from locant.positions.scaling.linear import Unscaled as Unscaled
 from locant.positions.scaling.llama3 import Llama3 as Llama3

@@ -1,13 +1,14 @@
-"""What a frequency scaling is, and what all scalings that extend a context to a multiple of its length share."""
+"""The base class of frequency scalings, and the one of those that extend a context to a multiple of its length."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT
@@ -22,10 +23,20 @@ class FrequencyScaling(ABC):
 
     Scalings are values: frozen, compared and hashed by their fields, validated when they are made. Numbers given as
     ``float`` are taken at their exact binary value.
+
+    A scaling is one file with a dataclass that has the decorator :func:`register_scaling`, and one line in
+    :mod:`locant.positions.scaling.registry`. It must say its :attr:`title`, its :attr:`paper` and
+    :meth:`compute`; everything else has a default.
     """
 
     name: ClassVar[str]
-    """Name in configurations, a key of :data:`~locant.positions.scaling.SCALINGS`."""
+    """Name in configurations, a key of :data:`~locant.positions.scaling.SCALINGS`; set by :func:`register_scaling`."""
+
+    title: ClassVar[str]
+    """Name in tables and figures."""
+
+    paper: ClassVar[str]
+    """Where it was published: "Chen et al. 2023, arXiv:2306.15595"."""
 
     limits_length: ClassVar[bool] = True
     """Whether a model reads no further than ``target_length``, where the scaling has one."""
@@ -45,6 +56,37 @@ class FrequencyScaling(ABC):
         check_rotary_dim(dim)
         check_base(base)
         return _frequencies(self, dim, base, 0 if length is None else self.length_class(length))
+
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the options with which a model reads longer texts than it was trained for.
+
+        Args:
+            rotary_dim: Number of rotated features.
+            trained: Length in tokens that the model was trained for.
+            longest: Length in tokens that it shall read.
+
+        Returns:
+            What :func:`~locant.positions.scaling.scaling_from_options` takes; ``None`` for a scaling that does not
+            follow from lengths.
+        """
+        del rotary_dim, trained, longest
+        return None
+
+    @property
+    def trained(self) -> int | None:
+        """Length in tokens that the model was trained for before the scaling, where the scaling says it."""
+        return None
+
+    @property
+    def reach(self) -> int | None:
+        """Length in tokens that the scaling extends the model to, where it says it."""
+        return None
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether texts of different lengths have different frequencies."""
+        return self.length_class(1) != self.length_class(MOST_TOKENS)
 
     def attention_scale(self, length: int | None = None) -> float:
         """Return the number that multiplies cosine and sine of queries and of keys; scores grow by its square.
@@ -76,14 +118,44 @@ class FrequencyScaling(ABC):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     @abstractmethod
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
-        """Return the frequencies for texts of one length class; runs in the exact decimal context."""
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies for texts of one length class; runs in a decimal context of 50 digits.
+
+        Users call :meth:`frequencies`, which checks its arguments and keeps what it has computed.
+        """
+
+
+REGISTERED: dict[str, type[FrequencyScaling]] = {}
+"""Every registered scaling; read :data:`~locant.positions.scaling.SCALINGS`, which imports those of Locant first."""
+
+_Scaling = TypeVar("_Scaling", bound=type[FrequencyScaling])
+
+
+def register_scaling(name: str) -> Callable[[_Scaling], _Scaling]:
+    """Register a class as the frequency scaling of a name.
+
+    Args:
+        name: Its name in configurations.
+
+    Raises:
+        ConfigError: The name is taken by another class.
+    """
+
+    def register(scaling: _Scaling) -> _Scaling:
+        known = REGISTERED.get(name)
+        if known is not None and known.__qualname__ != scaling.__qualname__:
+            raise ConfigError(f"The frequency scaling '{name}' is registered already, by {known.__module__}.")
+        scaling.name = name
+        REGISTERED[name] = scaling
+        return scaling
+
+    return register
 
 
 @lru_cache(maxsize=256)
 def _frequencies(scaling: FrequencyScaling, dim: int, base: float, length_class: int) -> tuple[Decimal, ...]:
     with localcontext(EXACT):
-        return scaling._compute(dim, Decimal(base), length_class)
+        return scaling.compute(dim, Decimal(base), length_class)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +177,22 @@ class Extension(FrequencyScaling):
 
     original_length_use: ClassVar[str | None] = None
     """What the formula needs the original length for, or ``None`` where it can do without."""
+
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return original and target length."""
+        del rotary_dim
+        return {"original_length": trained, "target_length": longest}
+
+    @property
+    def trained(self) -> int | None:
+        """``original_length``."""
+        return self.original_length
+
+    @property
+    def reach(self) -> int | None:
+        """``target_length``."""
+        return self.target_length
 
     def __post_init__(self) -> None:
         """Check that the three values agree, and fill in the one that follows from the others."""

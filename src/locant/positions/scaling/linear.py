@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import Extension, FrequencyScaling
+from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
 
+@register_scaling("none")
 @dataclass(frozen=True, kw_only=True)
 class Unscaled(FrequencyScaling):
     """The frequencies of Su et al. 2021 ("RoFormer", section 3.2.2), ``base^(-2i/d)``.
@@ -19,13 +20,22 @@ class Unscaled(FrequencyScaling):
         [1.0, 0.01]
     """
 
-    name: ClassVar[str] = "none"
+    title: ClassVar[str] = "no scaling"
+    paper: ClassVar[str] = "Su et al. 2021, arXiv:2104.09864"
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return no options."""
+        del rotary_dim, trained, longest
+        return {}
+
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         return geometric_frequencies(dim // 2, base)
 
 
+@register_scaling("linear")
 @dataclass(frozen=True, kw_only=True)
 class Linear(Extension):
     """Position interpolation: every pair turns ``factor`` times more slowly.
@@ -48,9 +58,11 @@ class Linear(Extension):
         4.0
     """
 
-    name: ClassVar[str] = "linear"
+    title: ClassVar[str] = "PI"
+    paper: ClassVar[str] = "Chen et al. 2023, arXiv:2306.15595"
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         factor = self._exact_factor
         return tuple(frequency / factor for frequency in geometric_frequencies(dim // 2, base))

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_positive
+from locant.positions.scaling.frequency import Extension, check_positive, register_scaling
 
 
+@register_scaling("llama3")
 @dataclass(frozen=True, kw_only=True)
 class Llama3(Extension):
     """Llama 3.1: short wavelengths stay, long ones are interpolated, those between are blended.
@@ -39,7 +40,8 @@ class Llama3(Extension):
         ['1.0000', '1.0000', '1.0000', '0.1250', '0.1250']
     """
 
-    name: ClassVar[str] = "llama3"
+    title: ClassVar[str] = "Llama 3"
+    paper: ClassVar[str] = "Grattafiori et al. 2024, arXiv:2407.21783"
     original_length_use: ClassVar[str | None] = "to compare the wavelengths with it"
     # Llama 3.1 itself was trained on for twice the length that its factor makes of the original one.
     limits_length: ClassVar[bool] = False
@@ -58,7 +60,8 @@ class Llama3(Extension):
                 f"high_frequency_factor {self.high_frequency_factor:g}; the low one must be smaller."
             )
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         low, high = Decimal(self.low_frequency_factor), Decimal(self.high_frequency_factor)
         slowest = 1 / self._exact_factor

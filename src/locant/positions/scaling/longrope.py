@@ -6,13 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_length, check_positive, is_number
+from locant.positions.scaling.frequency import Extension, check_length, check_positive, is_number, register_scaling
+
+# Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended
+# to 131,072; the long factors of its configuration, which lists them in float32.
+PHI3_LONG_FACTORS = (
+    *(1.03, 1.05, 1.05, 1.08, 1.23, 1.23, 1.30, 1.45, 1.60, 1.65, 1.90, 2.86, 3.69, 5.42, 5.49, 5.49),
+    *(9.09, 11.58, 15.66, 15.77, 15.79, 18.36, 21.99, 23.08, 30.01, 32.35, 32.59, 35.56, 39.95, 53.84, 56.20, 57.95),
+    *(59.29, 59.77, 59.92, 61.19, 61.96, 62.50, 63.37, 63.48, 63.48, 63.66, 63.85, 64.08, 64.76, 64.80, 64.81, 64.81),
+)
 
 
+@register_scaling("longrope")
 @dataclass(frozen=True, kw_only=True)
 class LongRoPE(Extension):
     """LongRoPE: every pair is slowed by a factor of its own, from one list for short texts and one for long ones.
@@ -47,7 +56,8 @@ class LongRoPE(Extension):
         1.118034
     """
 
-    name: ClassVar[str] = "longrope"
+    title: ClassVar[str] = "LongRoPE"
+    paper: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753"
     original_length_use: ClassVar[str | None] = "to choose between its two lists of factors"
 
     short_factors: Sequence[float] = ()
@@ -86,6 +96,22 @@ class LongRoPE(Extension):
                 )
         object.__setattr__(self, field, tuple(factors))
 
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the lengths, and the factors of Phi-3-mini spread over the pairs: factors are searched for each model.
+
+        Texts up to the trained length are not scaled.
+        """
+        pairs, last = rotary_dim // 2, len(PHI3_LONG_FACTORS) - 1
+        factors = []
+        for index in range(pairs):
+            place = index * last / max(pairs - 1, 1)
+            low = min(int(place), last - 1)
+            first, second = PHI3_LONG_FACTORS[low : low + 2]
+            factors.append(first + (second - first) * (place - low))
+        lengths = {"original_length": trained, "target_length": longest}
+        return {**lengths, "short_factors": [1.0] * pairs, "long_factors": factors}
+
     def attention_scale(self, length: int | None = None) -> float:
         """Return what multiplies cosine and sine; the same for every length."""
         del length
@@ -97,7 +123,8 @@ class LongRoPE(Extension):
         """Return 1 for texts beyond the original length, unless a final length decides for all."""
         return int(self.final_length is None and length > self.trained_length)
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         if len(self.long_factors) != dim // 2:
             raise ConfigError(
                 f"The scaling '{self.name}' has {len(self.long_factors)} long_factors and short_factors, but "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
@@ -15,6 +15,7 @@ from locant.positions.scaling.frequency import (
     check_number,
     check_target,
     missing_original_length,
+    register_scaling,
 )
 
 
@@ -25,6 +26,7 @@ def _with_larger_base(name: str, dim: int, base: Decimal, scale: Decimal) -> tup
     return geometric_frequencies(dim // 2, base * scale ** (Decimal(dim) / (dim - 2)))
 
 
+@register_scaling("ntk")
 @dataclass(frozen=True, kw_only=True)
 class NTKAware(Extension):
     """NTK-aware interpolation: the base grows, so fast pairs hardly change and the slowest is interpolated fully.
@@ -47,13 +49,16 @@ class NTKAware(Extension):
         [1.0, 0.0025]
     """
 
-    name: ClassVar[str] = "ntk"
+    title: ClassVar[str] = "NTK-aware"
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.1"
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         return _with_larger_base(self.name, dim, base, self._exact_factor)
 
 
+@register_scaling("dynamic")
 @dataclass(frozen=True, kw_only=True)
 class DynamicNTK(FrequencyScaling):
     """Dynamic NTK: NTK-aware interpolation by as much as the text at hand exceeds the trained length.
@@ -84,7 +89,8 @@ class DynamicNTK(FrequencyScaling):
         [1.0, 0.0025]
     """
 
-    name: ClassVar[str] = "dynamic"
+    title: ClassVar[str] = "dynamic NTK"
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.3"
 
     original_length: int | None = None
     factor: float = 1.0
@@ -102,6 +108,22 @@ class DynamicNTK(FrequencyScaling):
             check_length(self.name, "target_length", self.target_length)
             check_target(self.name, self.target_length, self.original_length)
 
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the original length, and a step of at most a quarter of it."""
+        del rotary_dim, longest
+        return {"original_length": trained, "length_step": min(256, max(1, trained // 4))}
+
+    @property
+    def trained(self) -> int | None:
+        """``original_length``."""
+        return self.original_length
+
+    @property
+    def reach(self) -> int | None:
+        """``target_length``."""
+        return self.target_length
+
     def length_class(self, length: int) -> int:
         """Return the length that a text is counted as, 0 where it is not scaled or all are scaled alike."""
         assert self.original_length is not None
@@ -109,7 +131,8 @@ class DynamicNTK(FrequencyScaling):
             return 0
         return -(-length // self.length_step) * self.length_step
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         assert self.original_length is not None
         length = self.target_length or length_class or self.original_length
         factor = Decimal(self.factor)

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import FrequencyScaling, check_number, is_number
+from locant.positions.scaling.frequency import FrequencyScaling, check_number, is_number, register_scaling
 
 
+@register_scaling("proportional")
 @dataclass(frozen=True, kw_only=True)
 class Proportional(FrequencyScaling):
     """p-RoPE: only the fastest pairs turn; the slowest, which carry meaning rather than place, stand still.
@@ -33,7 +34,8 @@ class Proportional(FrequencyScaling):
         [1.0, 0.1, 0.0, 0.0]
     """
 
-    name: ClassVar[str] = "proportional"
+    title: ClassVar[str] = "p-RoPE"
+    paper: ClassVar[str] = "Barbero et al. 2024, arXiv:2410.06205"
 
     rotary_fraction: float
     factor: float = 1.0
@@ -57,7 +59,8 @@ class Proportional(FrequencyScaling):
         """
         return int(self.rotary_fraction * dim // 2)
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         factor, turning = Decimal(self.factor), self.turning_pairs(dim)
         return tuple(

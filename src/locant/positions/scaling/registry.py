@@ -1,24 +1,46 @@
-"""Every frequency scaling by name."""
+"""The registry of frequency scalings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from importlib import import_module
 from typing import Any
 
 from locant.errors import ConfigError, nearest
-from locant.positions.scaling.frequency import FrequencyScaling
-from locant.positions.scaling.linear import Linear, Unscaled
-from locant.positions.scaling.llama3 import Llama3
-from locant.positions.scaling.longrope import LongRoPE
-from locant.positions.scaling.ntk import DynamicNTK, NTKAware
-from locant.positions.scaling.proportional import Proportional
-from locant.positions.scaling.yarn import NTKByParts, YaRN
+from locant.positions.scaling.frequency import REGISTERED, FrequencyScaling
 
-SCALINGS: dict[str, type[FrequencyScaling]] = {
-    scaling.name: scaling
-    for scaling in (Unscaled, Linear, NTKAware, DynamicNTK, NTKByParts, YaRN, LongRoPE, Llama3, Proportional)
-}
+_MODULES = (
+    "locant.positions.scaling.linear",
+    "locant.positions.scaling.ntk",
+    "locant.positions.scaling.yarn",
+    "locant.positions.scaling.longrope",
+    "locant.positions.scaling.llama3",
+    "locant.positions.scaling.proportional",
+)
+
+
+class _Scalings(Mapping[str, type[FrequencyScaling]]):
+    """The registered scalings, Locant's own first; their modules are imported at the first question."""
+
+    def _known(self) -> dict[str, type[FrequencyScaling]]:
+        for module in _MODULES:
+            import_module(module)
+        places = {module: place for place, module in enumerate(_MODULES)}
+        return dict(sorted(REGISTERED.items(), key=lambda entry: places.get(entry[1].__module__, len(places))))
+
+    def __getitem__(self, name: str) -> type[FrequencyScaling]:
+        return self._known()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+
+SCALINGS: Mapping[str, type[FrequencyScaling]] = _Scalings()
+"""Every frequency scaling by name."""
 
 
 def scaling_from_options(name: str, options: Mapping[str, Any] | None = None) -> FrequencyScaling:

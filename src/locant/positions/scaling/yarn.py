@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_positive
+from locant.positions.scaling.frequency import Extension, check_positive, register_scaling
 
 
+@register_scaling("ntk-by-parts")
 @dataclass(frozen=True, kw_only=True)
 class NTKByParts(Extension):
     """NTK-by-parts: a pair is slowed by how many turns it makes within the trained length.
@@ -50,7 +51,8 @@ class NTKByParts(Extension):
         ['1.0000', '1.0000', '1.0000', '0.8125', '0.6250', '0.4375', '0.2500', '0.2500']
     """
 
-    name: ClassVar[str] = "ntk-by-parts"
+    title: ClassVar[str] = "NTK-by-parts"
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.2"
     original_length_use: ClassVar[str | None] = "to count the turns that each pair makes within it"
 
     beta_fast: float = 32.0
@@ -81,7 +83,8 @@ class NTKByParts(Extension):
         last = Decimal(dim - 1)
         return min(max(low, Decimal(0)), last), min(max(high, Decimal(0)), last)
 
-    def _compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
         del length_class
         low, high = self._blended_indices(dim, base)
         width = high - low or Decimal("0.001")
@@ -93,6 +96,7 @@ class NTKByParts(Extension):
         )
 
 
+@register_scaling("yarn")
 @dataclass(frozen=True, kw_only=True)
 class YaRN(NTKByParts):
     """YaRN: NTK-by-parts, and attention sharpened a little.
@@ -127,7 +131,8 @@ class YaRN(NTKByParts):
         1.3465735902799727
     """
 
-    name: ClassVar[str] = "yarn"
+    title: ClassVar[str] = "YaRN"
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071"
 
     attention_factor: float | None = None
     mscale: float | None = None
