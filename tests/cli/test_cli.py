@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locant.cli import COMMANDS, main
+from locant.cli import COMMANDS, command_parser, main
 from locant.version import __version__
 
 
@@ -53,6 +53,26 @@ def test_help_and_version_are_quick_and_complete():
     # Well under a second on a quiet machine; importing torch alone would take longer than this.
     assert seconds < 1.5
     assert run("--version").stdout.decode().strip() == f"locant {__version__}"
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert main(["trian"]) == 2
+    assert "Unknown command 'trian'. Did you mean 'train'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "expected"),
+    [
+        (["translate", "run", "--beam", "2", "one", "two"], "text", ["one", "two"]),
+        (["translate", "run", "one", "--beam", "2", "two"], "text", ["one", "two"]),
+        (["train", "--output", "run", "tiny", "--seed", "1", "seed=3"], "words", ["tiny", "seed=3"]),
+        (["compare", "a=1", "-o", "run", "b=2"], "settings", ["a=1", "b=2"]),
+        (["figures", "-o", "folder", "waves", "--length", "9", "circle"], "names", ["waves", "circle"]),
+    ],
+)
+def test_options_stand_anywhere_between_arguments(arguments, name, expected):
+    options = command_parser(arguments[0]).parse_intermixed_args(arguments[1:])
+    assert getattr(options, name) == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -16,7 +16,7 @@ import locant.extension.evaluate.evaluation as evaluation_module
 from locant.app import render_report
 from locant.app.context_report import context_report, write_figures
 from locant.cli import main
-from locant.cli.evaluate_context import parse_length
+from locant.cli.arguments import parse_length
 from locant.errors import LocantError, UsageError
 from locant.extension.evaluate.documents import LongText
 from locant.extension.evaluate.evaluation import EvaluationSettings, evaluate_context

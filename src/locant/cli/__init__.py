@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from locant.errors import LocantError
+from locant.errors import LocantError, UsageError, nearest
 from locant.version import __version__
 
 COMMANDS = {
@@ -29,22 +29,20 @@ COMMANDS = {
     "positions": "list the positional schemes and what they can do, or describe one",
 }
 
-# What the commands call their positional arguments of any number.
-_LISTS = ("text", "names", "settings", "words")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 failed, 2 wrong usage."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        parser = _parser(arguments)
-        options, rest = parser.parse_known_args(arguments)
-        if rest and not _take_rest(options, rest):
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        if not options.command:
-            _parser([]).print_help()
-            return 2
-        return _command(options.command).run(options) or 0
+        name = arguments[0] if arguments else ""
+        if name in COMMANDS:
+            options = command_parser(name).parse_intermixed_args(arguments[1:])
+            return _command(name).run(options) or 0
+        if name and not name.startswith("-"):
+            raise UsageError(f"Unknown command '{name}'.{nearest(name, COMMANDS)} `locant --help` lists the commands.")
+        _all_commands().parse_args(arguments)  # shows help or version, or refuses
+        _all_commands().print_help()
+        return 2
     except LocantError as error:
         print(f"locant: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -57,25 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _take_rest(options: argparse.Namespace, rest: list[str]) -> bool:
-    """Give arguments that stand after options to the command's list of them; argparse takes only those before."""
-    lists = [getattr(options, name) for name in _LISTS if isinstance(getattr(options, name, None), list)]
-    if not lists or any(argument.startswith("-") for argument in rest):
-        return False
-    lists[0].extend(rest)
-    return True
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one command's arguments, which may stand before, between and after its options."""
+    parser = argparse.ArgumentParser(
+        prog=f"locant {name}",
+        description=f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # examples keep their lines
+    )
+    _command(name).add_arguments(parser)
+    return parser
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def _all_commands() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="locant", description="Word order for Transformers: train, evaluate and translate."
     )
     parser.add_argument("--version", action="version", version=f"locant {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-        if name in arguments:
-            _command(name).add_arguments(command)
+        commands.add_parser(name, help=summary)
     return parser
 
 

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a comparison and write what came of it."""
-    from locant.cli.progress import TrialBars
+    from locant.cli.progress import ComparisonProgress
     from locant.lab import load_records, run_comparison
     from locant.lab.tables import result_tables
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.at_once is not None and options.at_once < 1:
         raise UsageError(f"--at-once must be at least 1; got {options.at_once}.")
     comparison = _comparison(options)
-    with TrialBars() as bars:
+    with ComparisonProgress() as bars:
         failures = run_comparison(
             options.output, comparison, device=options.device, at_once=options.at_once, watcher=bars
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locant.cli.arguments import parse_length, parse_lengths, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from locant.extension.evaluate.evaluation import EvaluationSettings
 
 _EPILOG = """examples:
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from locant.runtime import choose_device, keep_freed_memory
 
     device = choose_device(options.device)
-    lengths = _lengths(options.lengths) if options.lengths else ()
+    lengths = parse_lengths(options.lengths) if options.lengths else ()
     target = parse_length(options.to) if options.to else None
     path = resolve_model(options.model)
     settings = _settings(options, lengths or _default_lengths(load_config(path), target), target)
@@ -74,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if device.type == "cpu":
         keep_freed_memory()
 
-    from locant.cli.evaluation_progress import EvaluationProgress, show_results
+    from locant.cli.progress import EvaluationProgress
 
     with EvaluationProgress() as progress:
         results = evaluate_context(path, settings, texts, folder, name=options.model, device=device, monitor=progress)
@@ -83,25 +85,9 @@ def run(options: argparse.Namespace) -> int:
 
         print(json.dumps(results, indent=2))
     else:
-        show_results(results)
+        _show_results(results)
     _write_pages(results, folder, quiet=options.json)
     return 0
-
-
-def parse_length(text: str) -> int:
-    """Return a length in tokens; ``8k`` is 8192.
-
-    Raises:
-        UsageError: It is none.
-    """
-    found = re.fullmatch(r"(\d{1,9})(k?)", text.strip().lower())
-    if not found or int(found[1]) < 1:
-        raise UsageError(f"'{text}' is no length in tokens. Write 8192 or 8k, for instance.")
-    return int(found[1]) * (1024 if found[2] else 1)
-
-
-def _lengths(text: str) -> tuple[int, ...]:
-    return tuple(sorted({parse_length(part) for part in text.split(",")}))
 
 
 def _default_lengths(config: dict[str, Any], target: int | None) -> tuple[int, ...]:
@@ -125,21 +111,17 @@ def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int
         raise UsageError("A needle of your own needs all three: --needle, --question and --expect.")
     return EvaluationSettings(
         lengths=lengths,
-        tests=_names(options.tests),
+        tests=parse_names(options.tests),
         perplexity=PerplexitySettings(
-            metrics=_names(options.metrics), stride=options.stride, windows=options.windows, last=options.last
+            metrics=parse_names(options.metrics), stride=options.stride, windows=options.windows, last=options.last
         ),
         documents=options.documents,
         depths=options.depths,
         tries=options.tries,
         needle=Needle(options.needle, options.question, tuple(options.expect)) if options.needle else Needle(),
-        methods=_names(options.method),
+        methods=parse_names(options.method),
         target_length=target,
     )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
@@ -159,3 +141,49 @@ def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
         print(f"locant: no pictures and no page: {error}", file=sys.stderr)
     if not quiet:
         print("Wrote " + ", ".join(map(str, written)) + ".")
+
+
+def _show_results(results: dict[str, Any]) -> None:
+    """Print the tables."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    lengths = results["settings"]["lengths"]
+    for metric in dict.fromkeys(row["metric"] for row in results["perplexity"]):
+        rows = [row for row in results["perplexity"] if row["metric"] == metric]
+        console.print(f"\n[bold]Perplexity, {metric}[/bold]")
+        console.print(results["definitions"]["perplexity"][metric])
+        _show_table(console, lengths, {(row["method"], row["length"]): _number(row["perplexity"]) for row in rows})
+    for test in dict.fromkeys(row["test"] for row in results["retrieval"]):
+        for method in results["settings"]["methods"]:
+            rows = [row for row in results["retrieval"] if row["test"] == test and row["method"] == method]
+            console.print(f"\n[bold]{test}[/bold], {method}: found")
+            cells = {(_depth(row["depth"]), row["length"]): f"{row['score']:.0%}" for row in rows}
+            _show_table(console, lengths, cells, first="depth")
+    for row in results["ruler"]:
+        length = row["effective_length"]
+        reached = f"{length:,} tokens" if length else "none of the lengths"
+        threshold = results["definitions"]["ruler_threshold"]
+        console.print(f"\nEffective length, {row['method']}: {reached} (mean of the tasks at least {threshold:.1%}).")
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3f}"
+
+
+def _depth(depth: float | None) -> str:
+    return "any" if depth is None else f"{depth:.0%}"
+
+
+def _show_table(
+    console: Console, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
+) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(first, *(f"{length:,}" for length in lengths), box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in dict.fromkeys(name for name, _ in cells):
+        table.add_row(name, *(cells.get((name, length), "") for length in lengths))
+    console.print(table)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from locant.cli.arguments import parse_length
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
-    parser.add_argument("--to", required=True, type=_length, metavar="N", help="tokens to read; 32k is 32768")
+    parser.add_argument("--to", required=True, type=parse_length, metavar="N", help="tokens to read; 32k is 32768")
     parser.add_argument("--method", default="yarn", choices=_METHODS, help="how (default: yarn)")
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training on long texts")
     training.add_argument("--finetune", type=Path, nargs="+", metavar="TEXT", help="files of text to train on")
     training.add_argument("--steps", type=int, metavar="N", help="updates, each from one piece of text")
-    training.add_argument("--length", type=_length, metavar="N", help="tokens of a piece (default: --to)")
+    training.add_argument("--length", type=parse_length, metavar="N", help="tokens of a piece (default: --to)")
     training.add_argument("--full", action="store_true", default=None, help="train all weights instead of LoRA")
     training.add_argument("--rank", type=int, metavar="N", help="of LoRA (default: 16)")
     training.add_argument("--learning-rate", type=float, metavar="X", help="(default: 2e-4, with --full 2e-5)")
@@ -73,13 +73,6 @@ def run(options: argparse.Namespace) -> int:
         )
     _print(extended)
     return 0
-
-
-def _length(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(k?)", text.strip().lower())
-    if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of tokens; 32768 and 32k are")
-    return int(found[1]) * (1024 if found[2] else 1)
 
 
 def _finetuning(options: argparse.Namespace) -> FineTuning | None:

@@ -1,4 +1,4 @@
-"""Progress on the terminal: bars and tables of training, extension and comparison."""
+"""Progress bars of the commands that take long; where there is no terminal, a line now and then."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import Measurement
 from locant.lab.comparison import Job
-from locant.training import RunSummary, StepReport, ValidationReport
+from locant.training import StepReport, ValidationReport
 
-_PARTS = 10_000  # of the bar
+_PARTS = 10_000  # of a bar
+_LINES = 20  # of a whole bar, where there is no terminal
 
 
 class WorkBar:
@@ -27,8 +27,9 @@ class WorkBar:
 
     def __init__(self, after: str, before: str = "") -> None:
         self.console = Console(stderr=True, highlight=False)
+        columns = [TextColumn(before)] if before else []
         self._bar = Progress(
-            *([TextColumn(before)] if before else []),
+            *columns,
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn(after),
@@ -62,11 +63,37 @@ class WorkBar:
             self._bar.update(self._task, completed=_PARTS * done, **fields)
 
 
-_LINES = 20  # where there is no terminal for a bar
+class TrainingProgress(WorkBar):
+    """Progress of ``locant train``."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
+        self._step = 0
+        self._numbers = ""
+
+    def on_start(self, done: float, device: str) -> None:
+        """Show the bar."""
+        self.console.print(f"Training on {device}.")
+        self.show(done, step=self._step, numbers="")
+
+    def on_step(self, done: float, report: StepReport | None) -> None:
+        """Move the bar; every ``log_every`` steps renew its numbers."""
+        self._step += 1
+        if report:
+            self._step, self._numbers = report.step, _training_numbers(report)
+            if not self.console.is_terminal:
+                self.console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
+        self.show(done, step=self._step, numbers=self._numbers)
+
+    def on_validation(self, report: ValidationReport) -> None:
+        """Write a line that stays."""
+        scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
+        best = "   best so far" if report.best else ""
+        self.console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
 
 
 class ExtensionProgress(WorkBar):
-    """Draws a progress bar on a terminal, and writes plain lines elsewhere.
+    """Progress of ``locant extend``: candidates of ``auto``, and training.
 
     Args:
         length: Tokens that the model shall read.
@@ -93,8 +120,41 @@ class ExtensionProgress(WorkBar):
             self.console.print(f"step {step.step:>6} {numbers}", soft_wrap=True)
 
 
-class TrialBars:
-    """Draws a bar for every trial that runs on a terminal, and writes plain lines elsewhere."""
+class EvaluationProgress(WorkBar):
+    """Progress of ``locant evaluate-context``."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.fields[what]}")
+        self._line = 0
+
+    def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
+        """Say what is to come, and show the bar."""
+        if kept == measurements:
+            self.console.print(f"All {measurements:,} measurements are there already.")
+            return
+        from_before = f", of which {kept:,} are there already" if kept else ""
+        self.console.print(
+            f"{measurements:,} measurements{from_before}; about {_duration(seconds)}. Ctrl-C loses nothing."
+        )
+        self.show(0.0, what="")
+
+    def on_progress(self, done: float, what: str) -> None:
+        """Move the bar."""
+        self.show(done, what=what)
+        if not self.console.is_terminal and int(done * _LINES) > self._line:
+            self._line = int(done * _LINES)
+            self.console.print(f"{100 * done:>3.0f}%  {what}", soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as people say it."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+class ComparisonProgress:
+    """Progress of ``locant compare``: a bar for every trial that runs."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -109,7 +169,7 @@ class TrialBars:
         self._shown: dict[Job, TaskID] = {}
         self._done, self._all = 0, 0
 
-    def __enter__(self) -> TrialBars:
+    def __enter__(self) -> Self:
         self._bars.start()
         return self
 
@@ -139,65 +199,5 @@ class TrialBars:
         self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True, markup=False)
 
 
-_console = Console(stderr=True, highlight=False)
-
-
-class ProgressCallback(WorkBar):
-    """Draws a progress bar on a terminal, and writes plain lines elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
-        self._step = 0
-        self._numbers = ""
-
-    def on_start(self, done: float, device: str) -> None:
-        """Show the bar."""
-        self.console.print(f"Training on {device}.")
-        self.show(done, step=self._step, numbers="")
-
-    def on_step(self, done: float, report: StepReport | None) -> None:
-        """Move the bar; every ``log_every`` steps renew its numbers."""
-        self._step += 1
-        if report:
-            self._step, self._numbers = report.step, _numbers(report)
-            if not self.console.is_terminal:
-                self.console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
-        self.show(done, step=self._step, numbers=self._numbers)
-
-    def on_validation(self, report: ValidationReport) -> None:
-        """Write a line that stays."""
-        scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
-        best = "   best so far" if report.best else ""
-        self.console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
-
-
-def show_prepared(data: dict[str, Any]) -> None:
-    """Show what will be trained on what."""
-    _console.print(f"[bold]{data['corpus']}[/bold]: {data['description']}", soft_wrap=True)
-    cleaning = data["cleaning"]
-    table = Table("training pairs", "count", box=None, padding=(0, 2))
-    table.columns[1].justify = "right"
-    for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
-        table.add_row(label, f"{count:,}")
-    _console.print(table)
-    vocabulary, waste = data["vocabulary"], data["padding_waste"]
-    _console.print(
-        f"validation {data['valid_pairs']:,} pairs, test {data['test_pairs']:,} pairs\n"
-        f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target pieces\n"
-        f"{data['batches_per_epoch']:,} batches an epoch, padding {waste['source']:.1%} of source and "
-        f"{waste['target']:.1%} of target cells\n"
-        f"model {data['parameters'] / 1e6:.1f} million parameters"
-    )
-
-
-def show_summary(summary: RunSummary) -> None:
-    """Show how the run ended and what can be done with it."""
-    _console.print(
-        f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
-        f'  locant translate {summary.folder} "..."\n'
-        f"  locant evaluate {summary.folder}"
-    )
-
-
-def _numbers(report: StepReport) -> str:
+def _training_numbers(report: StepReport) -> str:
     return f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  learning rate {report.learning_rate:.2e}"

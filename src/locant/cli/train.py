@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from locant.errors import UsageError
+
+if TYPE_CHECKING:
+    from locant.training import RunSummary
 
 _EPILOG = """examples:
   locant train --source train.en --target train.de --output runs/en-de
@@ -58,17 +62,17 @@ def run(options: argparse.Namespace) -> int:
     elif not recipes and not (options.source or options.tsv):
         raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
 
-    from locant.cli.progress import ProgressCallback, show_prepared, show_summary
+    from locant.cli.progress import TrainingProgress
     from locant.training import load_recipe, resume_run, start_run
 
-    with ProgressCallback() as monitor:
+    with TrainingProgress() as monitor:
         if options.resume:
-            summary = resume_run(options.resume, overrides, monitor=monitor, on_prepared=show_prepared)
+            summary = resume_run(options.resume, overrides, monitor=monitor, on_prepared=_show_prepared)
         else:
             recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
-            summary = start_run(recipe, options.output, monitor=monitor, on_prepared=show_prepared)
+            summary = start_run(recipe, options.output, monitor=monitor, on_prepared=_show_prepared)
     if os.environ.get("RANK", "0") == "0":
-        show_summary(summary)
+        _show_summary(summary)
     return 0
 
 
@@ -93,3 +97,38 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "training.device": options.device,
     }
     return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
+
+
+def _show_prepared(data: dict[str, Any]) -> None:
+    """Show what will be trained on what."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[bold]{data['corpus']}[/bold]: {data['description']}", soft_wrap=True)
+    cleaning = data["cleaning"]
+    table = Table("training pairs", "count", box=None, padding=(0, 2))
+    table.columns[1].justify = "right"
+    for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
+        table.add_row(label, f"{count:,}")
+    console.print(table)
+    vocabulary, waste = data["vocabulary"], data["padding_waste"]
+    console.print(
+        f"validation {data['valid_pairs']:,} pairs, test {data['test_pairs']:,} pairs\n"
+        f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target pieces\n"
+        f"{data['batches_per_epoch']:,} batches an epoch, padding {waste['source']:.1%} of source and "
+        f"{waste['target']:.1%} of target cells\n"
+        f"model {data['parameters'] / 1e6:.1f} million parameters"
+    )
+
+
+def _show_summary(summary: RunSummary) -> None:
+    """Show how the run ended and what can be done with it."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    console.print(
+        f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
+        f'  locant translate {summary.folder} "..."\n'
+        f"  locant evaluate {summary.folder}"
+    )
