@@ -62,19 +62,10 @@ def _describe(name: str) -> dict[str, Any]:
     return {
         "places": list(Probe(name, DEFAULT_SHAPE).places),
         "wishes": check_scheme(name),
-        "paper": _paper(documentation),
+        "paper": SCHEMES[name].paper,
         "options": option_defaults(SCHEMES[name]),
         "documentation": documentation,
     }
-
-
-def _paper(documentation: str) -> str:
-    """Return the paper that a docstring gives as its source, or the first it names, as in "Vaswani et al. 2017"."""
-    import re
-
-    source = documentation[max(documentation.find("Source:"), 0) :]
-    found = re.search(r"([A-Z][\w'-]+(?: et al\.| and [A-Z][\w'-]+)?),? \(?((?:19|20)\d\d)\b", source)
-    return f"{found[1]} {found[2]}" if found else ""
 
 
 def _as_data(description: dict[str, Any]) -> dict[str, Any]:

@@ -68,9 +68,7 @@ class _Positions(nn.Module):
             elif hook == "rotate" and isinstance(scheme, Rotary) and not scheme.caches_unrotated_keys:
                 sine, cosine = scheme.sine_cosine(positions)
                 self.interleaved = scheme.config.layout == "interleaved"
-            elif (
-                hook == "score_bias" and isinstance(scheme, RelativeBias) and (row := scheme.row(positions, positions))
-            ):
+            elif hook == "score_bias" and (row := scheme.distance_bias(positions, positions)):
                 biases = row[0].float()  # relative position r stands in column r + N - 1
             else:
                 raise ConfigError(_refusal(scheme, name, hook, rows))

@@ -142,18 +142,10 @@ def position_fields(contender: str, *, head_dim: int, trained: int, longest: int
         longest: Longest test text, in tokens.
     """
     name, given = split_contender(contender)
+    scheme = VARIANTS.get(name, name)
     options: dict[str, Any] = {}
-    match name:
-        case "rotary-25":
-            options["rotary_dim"] = max(2, head_dim // 8 * 2)
-        case "learned" | "normalised-index":
-            options["max_positions"] = max(2, trained)
-        case "randomised":
-            options |= {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
-        case "rerope":
-            options["window"] = trained
-        case "self-extend":
-            # Near distances as they are; the farthest one of the longest test becomes one that was trained.
-            window = max(1, trained // 2)
-            options |= {"window": window, "group": max(1, -(-(longest - window) // max(1, trained - window)))}
-    return {"position": VARIANTS.get(name, name), "position_options": {**options, **given}}
+    if scheme in SCHEMES:  # another is refused, with the known ones, by the configuration it goes to
+        options = SCHEMES[scheme].options_for_lengths(head_dim=head_dim, trained=trained, longest=longest)
+    if name == "rotary-25":
+        options["rotary_dim"] = max(2, head_dim // 8 * 2)
+    return {"position": scheme, "position_options": {**options, **given}}

@@ -15,7 +15,9 @@ from locant.positions.none import NoPositions as NoPositions
 from locant.positions.randomised import Randomised as Randomised
 from locant.positions.registry import SCHEMES as SCHEMES
 from locant.positions.registry import build_scheme as build_scheme
+from locant.positions.registry import check_options as check_options
 from locant.positions.registry import option_names as option_names
+from locant.positions.registry import register_scheme as register_scheme
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend

@@ -1,4 +1,4 @@
-"""Which keys a query may see."""
+"""Attention: which keys a query may see, and a scheme that tells queries, keys and scores where they stand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from locant.positions import short_attention
-from locant.positions.relative import RelativeBias
 from locant.positions.scheme import PositionScheme
 
 
@@ -109,7 +108,7 @@ def attend_with_positions(
         features = scheme.score_features(q, k, k_positions)
         if features is not None:
             return _attend_with_features(q, k, v, features, dropout)
-    if q.is_cuda and isinstance(scheme, RelativeBias) and q.shape[2] > 1 and mask.keys is None and dropout == 0:
+    if q.is_cuda and "scores" in scheme.acts_on and q.shape[2] > 1 and mask.keys is None and dropout == 0:
         from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
 
         found = flex_attend(q, k, v, scheme, q_positions, k_positions, mask)

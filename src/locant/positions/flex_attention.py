@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from locant.positions.attention import Mask
-from locant.positions.relative import RelativeBias
+from locant.positions.scheme import PositionScheme
 
 
 def flex_attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    scheme: RelativeBias,
+    scheme: PositionScheme,
     q_positions: Tensor,
     k_positions: Tensor,
     mask: Mask,
@@ -35,7 +35,7 @@ def flex_attend(
         q: Queries ``[B, H, Q, D]``, on CUDA unless ``attention`` is given.
         k: Keys ``[B, H, K, D]``.
         v: Values ``[B, H, K, D]``.
-        scheme: A scheme whose bias depends on the relative position alone.
+        scheme: A scheme that adds a bias.
         q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
         k_positions: Integer positions ``[K]`` or ``[B, K]``.
         mask: Causal or not; without padding.
@@ -43,9 +43,9 @@ def flex_attend(
 
     Returns:
         ``[B, H, Q, D]`` of the dtype of ``q``, or ``None`` where the scheme's bias depends on more than the relative
-        position (FIRE beyond its threshold).
+        position (as FIRE's does beyond its threshold).
     """
-    found = scheme.row(q_positions, k_positions)
+    found = scheme.distance_bias(q_positions, k_positions)
     if found is None:
         return None
     row, lowest = found

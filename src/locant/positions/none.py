@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from locant.positions.registry import register_scheme
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("none")
 class NoPositions(PositionScheme):
     """Leaves all three places alone.
 
@@ -14,6 +16,9 @@ class NoPositions(PositionScheme):
     still infer order from its mask (Haviv et al. 2022, "Transformer Language Models without Positional Encodings
     Still Learn Positional Information"; Kazemnejad et al. 2023, NoPE).
     """
+
+    title = "No positions"
+    paper = "Haviv et al. 2022"
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:

@@ -11,9 +11,11 @@ from torch import Tensor
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
+from locant.positions.registry import build_scheme, register_scheme
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("randomised")
 class Randomised(PositionScheme):
     """Replaces positions by a random increasing choice from a longer range, and gives them to another scheme.
 
@@ -48,6 +50,9 @@ class Randomised(PositionScheme):
         True
     """
 
+    title = "Randomised"
+    paper = "Ruoss et al. 2023"
+
     def __init__(
         self, scheme: PositionScheme, *, max_positions: int = 2048, evaluation_length: int = 512, seed: int = 0
     ) -> None:
@@ -63,6 +68,7 @@ class Randomised(PositionScheme):
                 "Give both the same number."
             )
         self.scheme = scheme
+        self.acts_on = scheme.acts_on
         self._range = max_positions
         self._evaluation_length = evaluation_length
         self.seed = seed
@@ -78,9 +84,18 @@ class Randomised(PositionScheme):
         **options: Any,
     ) -> Self:
         """Build the scheme around another that is given by its name and options."""
-        from locant.positions.registry import build_scheme  # the registry lists this class
-
         return cls(build_scheme(scheme, shape, scheme_options), **options)
+
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return a range that covers the longest test, and its length for evaluation."""
+        del head_dim
+        return {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
+
+    @property
+    def bias_reads_keys(self) -> bool:
+        """Whether the wrapped scheme's bias looks at the keys."""
+        return self.scheme.bias_reads_keys
 
     @property
     def caches_unrotated_keys(self) -> bool:

@@ -1,56 +1,176 @@
-"""Every positional scheme by name."""
+"""Every positional scheme by name: Locant's own, registered ones and those of installed packages."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
 
 from locant.errors import ConfigError, nearest
-from locant.positions.embeddings.index import Binary, Index, NormalisedIndex
-from locant.positions.embeddings.learned import Learned
-from locant.positions.embeddings.sinusoidal import Sinusoidal
-from locant.positions.none import NoPositions
-from locant.positions.randomised import Randomised
-from locant.positions.rotary.distant import RectifiedRotary, SelfExtend
-from locant.positions.rotary.multiaxis import AxialRotary, MultimodalRotary
-from locant.positions.rotary.rotary import Rotary
-from locant.positions.rotary.xpos import XPos
 from locant.positions.scheme import AttentionShape, PositionScheme
-from locant.positions.scores.alibi import ALiBi
-from locant.positions.scores.cope import CoPE
-from locant.positions.scores.deberta import DeBERTa
-from locant.positions.scores.fire import FIRE
-from locant.positions.scores.kerple import KERPLE
-from locant.positions.scores.sandwich import Sandwich
-from locant.positions.scores.shaw import Shaw
-from locant.positions.scores.t5 import T5
-from locant.positions.scores.transformer_xl import TransformerXL
 
-SCHEMES: dict[str, type[PositionScheme]] = {
-    "none": NoPositions,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "index": Index,
-    "normalised-index": NormalisedIndex,
-    "binary": Binary,
-    "rotary": Rotary,
-    "xpos": XPos,
-    "axial-rotary": AxialRotary,
-    "multimodal-rotary": MultimodalRotary,
-    "self-extend": SelfExtend,
-    "rerope": RectifiedRotary,
-    "shaw": Shaw,
-    "transformer-xl": TransformerXL,
-    "t5": T5,
-    "alibi": ALiBi,
-    "kerple": KERPLE,
-    "fire": FIRE,
-    "sandwich": Sandwich,
-    "cope": CoPE,
-    "deberta": DeBERTa,
-    "randomised": Randomised,
-}
+_MODULES = (
+    "locant.positions.none",
+    "locant.positions.embeddings.sinusoidal",
+    "locant.positions.embeddings.learned",
+    "locant.positions.embeddings.index",
+    "locant.positions.rotary.rotary",
+    "locant.positions.rotary.xpos",
+    "locant.positions.rotary.multiaxis",
+    "locant.positions.rotary.distant",
+    "locant.positions.scores.shaw",
+    "locant.positions.scores.transformer_xl",
+    "locant.positions.scores.t5",
+    "locant.positions.scores.alibi",
+    "locant.positions.scores.kerple",
+    "locant.positions.scores.fire",
+    "locant.positions.scores.sandwich",
+    "locant.positions.scores.cope",
+    "locant.positions.scores.deberta",
+    "locant.positions.randomised",
+)
+"""The modules of Locant's own schemes, in the order of every table."""
+
+ENTRY_POINTS = "locant.schemes"
+"""The entry-point group in which installed packages name their schemes."""
+
+_Scheme = TypeVar("_Scheme", bound=type[PositionScheme])
+
+
+class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
+    """Scheme classes by name. Modules and entry points are imported when it is first asked for anything."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[PositionScheme]] = {}
+        self._own_loaded = self._loading = self._complete = False
+        self._lock = threading.RLock()
+
+    def register(self, name: str, scheme: type[PositionScheme]) -> None:
+        """Add a class under a name; as :func:`register_scheme`, which says what is refused."""
+        if not (isinstance(scheme, type) and issubclass(scheme, PositionScheme)):
+            raise ConfigError(f"The scheme '{name}' must be a class derived from PositionScheme; got {scheme!r}.")
+        if not name or not set(name) <= _NAME_CHARACTERS:
+            raise ConfigError(
+                f"'{name}' is no name for a positional scheme. Use lower-case letters, digits, '-', '_' and '.', so "
+                "that recipes and command lines can say it."
+            )
+        with self._lock:
+            if scheme.__module__ not in _MODULES:
+                self._load_own()  # so that a name that is taken is noticed
+            known = self._classes.get(name)
+            if known is not None and _place(known) != _place(scheme):
+                raise ConfigError(
+                    f"There is a positional scheme '{name}' already: {'.'.join(_place(known))}. Give "
+                    f"{scheme.__qualname__} another name."
+                )
+            scheme.name = name
+            scheme.title = scheme.__dict__.get("title") or name
+            scheme.paper = scheme.__dict__.get("paper", "")
+            self._classes[name] = scheme
+
+    def __getitem__(self, name: str) -> type[PositionScheme]:
+        return self._loaded()[name]
+
+    def __setitem__(self, name: str, scheme: type[PositionScheme]) -> None:
+        self._loaded()[name] = scheme
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._loaded()))
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def __repr__(self) -> str:
+        return f"SchemeRegistry({', '.join(self)})"
+
+    def _loaded(self) -> dict[str, type[PositionScheme]]:
+        if not self._complete:
+            with self._lock:
+                if not (self._complete or self._loading):  # what is imported may ask for schemes itself
+                    self._loading = True
+                    try:
+                        self._load_own()
+                        self._load_entry_points()
+                        self._complete = True
+                    finally:
+                        self._loading = False
+        return self._classes
+
+    def _load_own(self) -> None:
+        if self._own_loaded:
+            return
+        for module in _MODULES:
+            import_module(module)
+        self._own_loaded = True
+        order = {module: number for number, module in enumerate(_MODULES)}
+        # A scheme that was imported before, alone, stands where the others expect it.
+        entries = sorted(self._classes.items(), key=lambda entry: order.get(entry[1].__module__, len(order)))
+        self._classes = dict(entries)
+
+    def _load_entry_points(self) -> None:
+        for entry in metadata.entry_points(group=ENTRY_POINTS):
+            try:
+                found = entry.load()
+                if not isinstance(found, ModuleType) and self._classes.get(entry.name) is not found:
+                    self.register(entry.name, found)
+            except Exception as error:
+                package = f" of the package {entry.dist.name}" if entry.dist else ""
+                warnings.warn(
+                    f"The positional scheme '{entry.name}'{package} cannot be used: its entry point "
+                    f"{entry.value} failed with {type(error).__name__}: {error}",
+                    stacklevel=2,
+                )
+
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+SCHEMES = SchemeRegistry()
+"""Every positional scheme by name."""
+
+
+def _place(scheme: type[PositionScheme]) -> tuple[str, str]:
+    return scheme.__module__, scheme.__qualname__
+
+
+def register_scheme(name: str) -> Callable[[_Scheme], _Scheme]:
+    """Register a scheme class under a name, as a decorator.
+
+    From then on the scheme is known wherever schemes are chosen by name: in recipes, on the command line, in
+    comparisons, figures and the explorer. A package that others install names its schemes in the entry-point group
+    ``locant.schemes`` besides, so that they are found without an import. A class that is defined once more, as in a
+    notebook, takes the place of its predecessor.
+
+    Args:
+        name: Lower-case letters, digits, ``-``, ``_`` and ``.``; becomes the class's ``name``.
+
+    Raises:
+        ConfigError: The name is taken or cannot be written on a command line, or the class is no PositionScheme.
+
+    Example:
+        >>> from locant.positions import ALiBi
+        >>> @register_scheme("half-alibi")
+        ... class HalfALiBi(ALiBi):
+        ...     def bias(self, offsets):
+        ...         return super().bias(offsets) / 2
+        >>> SCHEMES["half-alibi"].name
+        'half-alibi'
+        >>> del SCHEMES["half-alibi"]
+    """
+
+    def register(scheme: _Scheme) -> _Scheme:
+        SCHEMES.register(name, scheme)
+        return scheme
+
+    return register
 
 
 def option_defaults(scheme: type[PositionScheme]) -> dict[str, Any]:
@@ -108,3 +228,12 @@ def build_scheme(name: str, shape: AttentionShape, options: Mapping[str, Any] | 
         if defaults[option] not in (None, inspect.Parameter.empty):
             _check_type(name, option, value, defaults[option])
     return scheme.for_model(shape, **(options or {}))
+
+
+def check_options(name: str, shape: AttentionShape, options: Mapping[str, Any] | None = None) -> None:
+    """Check a scheme's name and options without using memory or random numbers.
+
+    Arguments and errors are those of :func:`build_scheme`.
+    """
+    with torch.device("meta"):
+        build_scheme(name, shape, options)

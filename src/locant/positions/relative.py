@@ -106,17 +106,13 @@ class RelativeBias(PositionScheme, ABC):
             ``[H, n]``, in float32 or float64.
         """
 
-    def row(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
-        """Return the bias of every relative position from the lowest to the highest that occurs.
+    @property
+    def bias_reads_keys(self) -> bool:
+        """The bias depends on positions alone."""
+        return False
 
-        Args:
-            q_positions: Integer positions ``[Q]`` or ``[B, Q]``, at least one.
-            k_positions: Integer positions ``[K]`` or ``[B, K]``, at least one.
-
-        Returns:
-            The biases ``[H, n]`` and the relative position of the first, or ``None`` where the bias depends on more
-            than the relative position.
-        """
+    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+        """Return the bias of every relative position; as :meth:`PositionScheme.distance_bias`."""
         queries, keys = position_range(q_positions), position_range(k_positions)
         lowest, highest = keys.low - queries.high, keys.high - queries.low
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest

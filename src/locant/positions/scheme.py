@@ -1,4 +1,4 @@
-"""What a positional scheme is: the three places where a Transformer can be told where a token stands.
+"""The base class of positional schemes, with the three places where a Transformer can be told where a token stands.
 
 Notation used throughout the room:
     B batch, H heads, L sequence length, Q and K numbers of queries and keys, D features of a head, E model width.
@@ -9,11 +9,20 @@ Positions are integer tensors, counted in tokens from 0, of shape ``[L]`` (the s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from torch import Tensor, nn
 
 from locant.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
+
+Place = Literal["embedding", "queries+keys", "scores"]
+"""Where a scheme can act: ``embed``, ``rotate`` and ``score_bias`` are the hooks."""
+
+_HOOKS: dict[Place, str] = {"embedding": "embed", "queries+keys": "rotate", "scores": "score_bias"}
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True)
@@ -40,16 +49,54 @@ class PositionScheme(nn.Module):
     """A positional scheme: overrides the places where it acts and leaves the others alone.
 
     A constructor takes the dimensions as positional arguments and its options as keyword-only arguments; the
-    registry reads the option names from there.
+    registry reads the option names from there. What tables, figures, exporters and comparisons have to know about a
+    scheme it says itself, in the facts below and in :meth:`options_for_lengths`, :meth:`code`, :meth:`distance_bias`
+    and :attr:`rotary_config`.
+
+    A scheme is called like any torch module, with what it acts on (:meth:`forward`)::
+
+        x = sinusoidal(x, positions)                         # acts on the embedding
+        q, k = rope(q, k, positions)                         # acts on queries and keys
+        bias = alibi(q, k, positions)                        # acts on the scores
+        q, k, bias = deberta(q, k, positions)                # acts on both
     """
+
+    name: ClassVar[str] = ""
+    """The name that it is registered under; :func:`~locant.positions.register_scheme` sets it."""
+
+    title: ClassVar[str] = ""
+    """Its name in tables and figures, as its paper writes it; the registered name where a class says nothing."""
+
+    paper: ClassVar[str] = ""
+    """The paper it comes from, as in ``Press et al. 2022``."""
 
     per_layer: ClassVar[bool] = False
     """Whether every layer has an instance (and parameters) of its own; otherwise a stack's layers share one."""
+
+    acts_on: frozenset[Place] = frozenset()
+    """The places where it acts; of a class, unless it says otherwise, those whose hooks it overrides."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Note the places whose hooks a class overrides."""
+        super().__init_subclass__(**arguments)
+        if "acts_on" not in cls.__dict__:
+            cls.acts_on = frozenset(
+                place for place, hook in _HOOKS.items() if getattr(cls, hook) is not getattr(PositionScheme, hook)
+            )
 
     @property
     def caches_unrotated_keys(self) -> bool:
         """Whether a key's rotation depends on the query that sees it, so that a cache must keep keys unrotated."""
         return False
+
+    @property
+    def bias_reads_keys(self) -> bool:
+        """Whether :meth:`score_bias` looks at the keys, or at their positions alone.
+
+        A scheme that rotates keys as well and whose bias looks at positions alone may say so: then decoding with a
+        cache need not rotate the keys of earlier tokens once more at every step.
+        """
+        return "scores" in self.acts_on
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
@@ -65,6 +112,18 @@ class PositionScheme(nn.Module):
         del shape
         return cls(**options)
 
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return the options that follow from the lengths of a comparison, so that no scheme is at an advantage.
+
+        Args:
+            head_dim: Features of one head, ``D``.
+            trained: Longest training text, in tokens.
+            longest: Longest test text, in tokens.
+        """
+        del head_dim, trained, longest
+        return {}
+
     def reset_parameters(self) -> None:
         """Draw the scheme's parameters anew; a scheme without parameters has nothing to do."""
 
@@ -72,6 +131,68 @@ class PositionScheme(nn.Module):
     def max_positions(self) -> int | None:
         """Number of positions the scheme knows (0 up to one less), or ``None`` when there is no limit."""
         return None
+
+    @property
+    def rotary_config(self) -> RotaryConfig | None:
+        """The configuration of a scheme that is rotary embedding (scaled or not) and nothing else, or ``None``."""
+        return None
+
+    def code(self, positions: Tensor) -> Tensor | None:
+        """Return the codes ``[..., E]`` that are added to the embeddings at integer positions ``[...]``.
+
+        ``None`` where the scheme does not add a code to all features of the embeddings, which is the rule.
+        """
+        del positions
+        return None
+
+    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+        """Return the bias of every relative position from the lowest to the highest that occurs.
+
+        A relative position is ``k_position - q_position`` in tokens: negative for keys before the query.
+
+        Args:
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``, at least one.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``, at least one.
+
+        Returns:
+            The biases ``[H, n]`` and the relative position of the first; ``None``, which is the rule, where
+            :meth:`score_bias` depends on more than the relative position.
+        """
+        del q_positions, k_positions
+        return None
+
+    def forward(
+        self, x: Tensor, k: Tensor, positions: Tensor | None = None, k_positions: Tensor | None = None
+    ) -> Tensor | tuple[Tensor | None, ...] | None:
+        """Apply the scheme to what it acts on.
+
+        Two tensors are embeddings and their positions, three or four are queries, keys and positions:
+
+        * ``scheme(x, positions)`` returns the embeddings, as :meth:`embed`.
+        * ``scheme(q, k, positions, k_positions=None)`` returns rotated queries and keys ``(q, k)`` (:meth:`rotate`), a
+          bias (:meth:`score_bias`) or, of a scheme that does both, ``(q, k, bias)``.
+
+        A scheme that acts nowhere returns what it was given.
+
+        Args:
+            x: Embeddings ``[B, L, E]``, or queries ``[B, H, Q, D]``.
+            k: Keys ``[B, H, K, D]``; for embeddings, their integer positions ``[L]`` or ``[B, L]``.
+            positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``.
+            k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``; those of the queries unless given.
+
+        Raises:
+            ConfigError: The scheme acts somewhere else.
+        """
+        if positions is None:
+            _require_place(self, not self.acts_on or "embedding" in self.acts_on, "queries, keys and positions")
+            return self.embed(x, k)
+        _require_place(self, self.acts_on != {"embedding"}, "embeddings and positions")
+        k_positions = positions if k_positions is None else k_positions
+        rotates, biases = "queries+keys" in self.acts_on, "scores" in self.acts_on
+        if biases and not rotates:
+            return self.score_bias(x, k, positions, k_positions)
+        rotated = self.rotate(x, k, positions, k_positions)
+        return (*rotated, self.score_bias(x, k, positions, k_positions)) if biases else rotated
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Tell the input embeddings where they stand.
@@ -146,6 +267,12 @@ class PositionScheme(nn.Module):
         """
         del q, k, k_positions
         return None
+
+
+def _require_place(scheme: PositionScheme, right: bool, expected: str) -> None:
+    if not right:
+        places = " and ".join(place for place in PLACES if place in scheme.acts_on)
+        raise ConfigError(f"{type(scheme).__name__} acts on {places}: call it with {expected}.")
 
 
 def require_choice(option: str, value: str, known: tuple[str, ...]) -> None:

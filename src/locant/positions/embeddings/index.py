@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
 from locant.positions.embeddings.position_code import Combination, PositionCode, require_positions
+from locant.positions.registry import register_scheme
 
 
+@register_scheme("index")
 class Index(PositionCode):
     """Adds the number of the position to the first feature of the input embeddings.
 
@@ -32,6 +36,9 @@ class Index(PositionCode):
         [[[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]]
     """
 
+    title = "Index"
+    paper = "Gehring et al. 2017"
+
     def __init__(self, dim: int, *, combine: Combination = "add", features: int = 1) -> None:
         super().__init__(dim, combine, features)
 
@@ -41,6 +48,7 @@ class Index(PositionCode):
         return positions.to(torch.float32).unsqueeze(-1).expand(*positions.shape, self.features)
 
 
+@register_scheme("normalised-index")
 class NormalisedIndex(Index):
     """Adds the position as a share of a declared length, 0 to 1, to the first feature of the input embeddings.
 
@@ -67,11 +75,20 @@ class NormalisedIndex(Index):
         [0.0, 0.25, 1.0]
     """
 
+    title = "Normalised index"
+    paper = "Gehring et al. 2017"
+
     def __init__(self, dim: int, *, max_positions: int = 1024, combine: Combination = "add", features: int = 1) -> None:
         super().__init__(dim, combine=combine, features=features)
         if max_positions < 2:
             raise ConfigError(f"max_positions of a normalised index must be at least 2; got {max_positions}.")
         self._max_positions = max_positions
+
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return the trained length as the declared one."""
+        del head_dim, longest
+        return {"max_positions": max(2, trained)}
 
     @property
     def max_positions(self) -> int:
@@ -88,6 +105,7 @@ class NormalisedIndex(Index):
         return super().encode(positions) / (self._max_positions - 1)
 
 
+@register_scheme("binary")
 class Binary(PositionCode):
     """Adds the binary digits of the position, the lowest first, to the input embeddings.
 
@@ -109,6 +127,9 @@ class Binary(PositionCode):
         >>> Binary(4).encode(torch.tensor([6])).tolist()
         [[0.0, 1.0, 1.0, 0.0]]
     """
+
+    title = "Binary"
+    paper = "Vaswani et al. 2017"
 
     def __init__(self, dim: int, *, combine: Combination = "add", features: int | None = None) -> None:
         super().__init__(dim, combine, features)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.positions.embeddings.position_code import Combination, PositionCode, require_positions
+from locant.positions.registry import register_scheme
 
 
+@register_scheme("learned")
 class Learned(PositionCode):
     """Adds a trained vector for every position to the input embeddings.
 
@@ -34,6 +38,9 @@ class Learned(PositionCode):
         torch.Size([1, 3, 8])
     """
 
+    title = "Learned"
+    paper = "Gehring et al. 2017"
+
     def __init__(
         self, dim: int, *, max_positions: int = 1024, combine: Combination = "add", features: int | None = None
     ) -> None:
@@ -42,6 +49,12 @@ class Learned(PositionCode):
             raise ConfigError(f"max_positions of learned positions must be at least 1; got {max_positions}.")
         self.weight = nn.Parameter(torch.empty(max_positions, self.features))
         self.reset_parameters()
+
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return a table that ends at the trained length."""
+        del head_dim, longest
+        return {"max_positions": max(2, trained)}
 
     def reset_parameters(self) -> None:
         """Draw the table from a normal distribution of standard deviation ``E^-0.5``, like token embeddings."""

@@ -1,4 +1,4 @@
-"""What the schemes at the input embedding share: a code of every position, added or concatenated."""
+"""The base class of schemes at the input embedding: a code of every position, added or concatenated."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ class PositionCode(PositionScheme):
             ConfigError: The positions are not integers.
             DataError: A position is outside what the scheme knows.
         """
+
+    def code(self, positions: Tensor) -> Tensor | None:
+        """Return the codes ``[..., E]`` where they are added to all features of the embeddings, else ``None``."""
+        return self.encode(positions) if self.combine == "add" and self.features == self.dim else None
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Combine ``x [B, L, E]`` with the codes of ``positions``; shapes as in :meth:`PositionScheme.embed`.

@@ -11,6 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.angles import Frequencies, PositionTable
 from locant.positions.embeddings.position_code import Combination, PositionCode
 from locant.positions.exact import geometric_frequencies
+from locant.positions.registry import register_scheme
 from locant.positions.scheme import require_choice
 
 SinusoidDialect = Literal["paper", "concatenated", "tensor2tensor"]
@@ -60,6 +61,7 @@ def _arrange(frequencies: Frequencies, positions: Tensor, dialect: SinusoidDiale
     return torch.cat((sine, cosine), dim=-1)
 
 
+@register_scheme("sinusoidal")
 class Sinusoidal(PositionCode):
     """Adds sines and cosines of geometrically spaced wavelengths to the input embeddings.
 
@@ -97,6 +99,9 @@ class Sinusoidal(PositionCode):
         >>> scheme.embed(torch.zeros(1, 2, 4), torch.arange(2))[0, 1].tolist()  # doctest: +ELLIPSIS
         [0.84147..., 0.54030..., 0.00999..., 0.99994...]
     """
+
+    title = "Sinusoidal"
+    paper = "Vaswani et al. 2017"
 
     def __init__(
         self,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
+from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotary import Rotary
 
@@ -29,6 +31,11 @@ class _NearAndFar(Rotary):
     def caches_unrotated_keys(self) -> bool:
         """Keys are needed as they were before rotation."""
         return True
+
+    @property
+    def rotary_config(self) -> None:
+        """Far keys are seen in another way."""
+        return None
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return one run: no rotation depends on the length."""
@@ -59,6 +66,7 @@ class _NearAndFar(Rotary):
         return q @ k.mT * q.shape[-1] ** -0.5
 
 
+@register_scheme("self-extend")
 class SelfExtend(_NearAndFar):
     """Groups the positions of far keys, so that no distance exceeds those the model was trained on.
 
@@ -90,6 +98,9 @@ class SelfExtend(_NearAndFar):
         True
     """
 
+    title = "Self-Extend"
+    paper = "Jin et al. 2024"
+
     def __init__(
         self,
         head_dim: int,
@@ -105,6 +116,13 @@ class SelfExtend(_NearAndFar):
             raise ConfigError(f"group must be at least 1 token; got {group}.")
         self.group = group
 
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return near distances as they are; the farthest one of the longest test becomes one that was trained."""
+        del head_dim
+        window = max(1, trained // 2)
+        return {"window": window, "group": max(1, -(-(longest - window) // max(1, trained - window)))}
+
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return grouped positions, the queries' shifted so that the distances join those of the window."""
         shift = self.window - self.window // self.group
@@ -112,6 +130,7 @@ class SelfExtend(_NearAndFar):
         return queries, torch.div(k_positions.long(), self.group, rounding_mode="floor")
 
 
+@register_scheme("rerope")
 class RectifiedRotary(_NearAndFar):
     """ReRoPE: all keys farther than a window are seen at the distance of the window.
 
@@ -139,6 +158,9 @@ class RectifiedRotary(_NearAndFar):
         torch.Size([1, 1, 1, 2])
     """
 
+    title = "ReRoPE"
+    paper = "Su 2023"
+
     def __init__(
         self,
         head_dim: int,
@@ -149,6 +171,12 @@ class RectifiedRotary(_NearAndFar):
         layout: RotaryLayout = "half",
     ) -> None:
         super().__init__(head_dim, window, base, rotary_dim, layout)
+
+    @classmethod
+    def options_for_lengths(cls, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+        """Return the trained length as the largest distance."""
+        del head_dim, longest
+        return {"window": trained}
 
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return a constant distance: all queries at the window, all keys at 0."""

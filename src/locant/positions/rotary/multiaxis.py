@@ -13,6 +13,7 @@ from torch import Tensor
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
+from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.rotary.rotation import rotate_pairs
 from locant.positions.scheme import AttentionShape, PositionScheme, require_choice
@@ -76,6 +77,7 @@ class _MultiAxisRotary(PositionScheme):
         return rotate_pairs(x, sine, cosine, self.layout)
 
 
+@register_scheme("axial-rotary")
 class AxialRotary(_MultiAxisRotary):
     """RoPE on a grid: the pairs are shared out between the axes, each with frequencies of its own.
 
@@ -104,6 +106,9 @@ class AxialRotary(_MultiAxisRotary):
         >>> AxialRotary(8, grid=[4, 16]).coordinates(torch.tensor([0, 17, 33])).tolist()
         [[0, 0], [1, 1], [2, 1]]
     """
+
+    title = "Axial RoPE"
+    paper = "Heo et al. 2024"
 
     def __init__(
         self,
@@ -134,6 +139,7 @@ class AxialRotary(_MultiAxisRotary):
         return torch.stack([steps[0], *(s % size for s, size in zip(steps[1:], self.grid[1:], strict=True))], dim=-1)
 
 
+@register_scheme("multimodal-rotary")
 class MultimodalRotary(_MultiAxisRotary):
     """M-RoPE: the pairs of one head are shared between time, height and width.
 
@@ -162,6 +168,9 @@ class MultimodalRotary(_MultiAxisRotary):
         >>> MultimodalRotary(16).axis_of_pair
         (0, 0, 1, 1, 1, 2, 2, 2)
     """
+
+    title = "M-RoPE"
+    paper = "Wang et al. 2024"
 
     def __init__(
         self,

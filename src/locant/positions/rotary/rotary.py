@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from locant.positions.angles import Frequencies, PositionTable, require_integer
+from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotation import RotaryAngles
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
@@ -19,6 +20,7 @@ from locant.positions.scheme import AttentionShape, PositionScheme
 _LONGEST = 1 << 31
 
 
+@register_scheme("rotary")
 class Rotary(PositionScheme):
     """Rotates pairs of features of queries and keys by angles proportional to their positions.
 
@@ -58,6 +60,9 @@ class Rotary(PositionScheme):
         True
     """
 
+    title = "RoPE"
+    paper = "Su et al. 2021"
+
     def __init__(
         self,
         head_dim: int,
@@ -93,6 +98,11 @@ class Rotary(PositionScheme):
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
         """Build the scheme for the heads of a model."""
         return cls(shape.head_dim, **options)
+
+    @property
+    def rotary_config(self) -> RotaryConfig | None:
+        """The configuration of the rotation."""
+        return self.config
 
     @property
     def caches_unrotated_keys(self) -> bool:

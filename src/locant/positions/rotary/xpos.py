@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.positions.rotary.config import RotaryLayout
+from locant.positions.registry import register_scheme
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotary import Rotary
 from locant.positions.scheme import AttentionShape
 
@@ -16,6 +17,7 @@ from locant.positions.scheme import AttentionShape
 _BLOCK = 1024
 
 
+@register_scheme("xpos")
 class XPos(Rotary):
     """RoPE whose pairs also fade with distance, the fast ones sooner.
 
@@ -52,6 +54,9 @@ class XPos(Rotary):
         0.285714
     """
 
+    title = "xPos"
+    paper = "Sun et al. 2022"
+
     def __init__(
         self,
         head_dim: int,
@@ -74,6 +79,11 @@ class XPos(Rotary):
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
         """Build the scheme for the heads of a model."""
         return cls(shape.head_dim, **{"causal": shape.causal, **options})
+
+    @property
+    def rotary_config(self) -> RotaryConfig | None:
+        """The configuration of the rotation where there is no decay."""
+        return None if self.causal else self.config
 
     @property
     def caches_unrotated_keys(self) -> bool:

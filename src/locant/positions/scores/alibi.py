@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
 from locant.positions.scheme import AttentionShape
 
@@ -34,6 +35,7 @@ def alibi_slopes(num_heads: int) -> tuple[float, ...]:
     return tuple((slopes + between)[:num_heads])
 
 
+@register_scheme("alibi")
 class ALiBi(RelativeBias):
     """Lowers scores in proportion to the distance, with a fixed slope for each head; nothing is trained.
 
@@ -68,6 +70,9 @@ class ALiBi(RelativeBias):
                 [-0.0625, -0.0000, -0.0625],
                 [-0.1250, -0.0625, -0.0000]])
     """
+
+    title = "ALiBi"
+    paper = "Press et al. 2022"
 
     def __init__(self, num_heads: int) -> None:
         super().__init__(num_heads)

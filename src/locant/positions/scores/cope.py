@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
+from locant.positions.registry import register_scheme
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("cope")
 class CoPE(PositionScheme):
     """Counts, between query and key, the tokens that the query finds worth counting.
 
@@ -60,6 +62,8 @@ class CoPE(PositionScheme):
         [[[[2.0, 2.0, 1.0]]]]
     """
 
+    title = "CoPE"
+    paper = "Golovneva et al. 2024"
     per_layer: ClassVar[bool] = True
 
     def __init__(self, head_dim: int, causal: bool, *, positions: int = 64) -> None:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
+from locant.positions.registry import register_scheme
 from locant.positions.relative import distinct, place, relative_positions
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("deberta")
 class DeBERTa(PositionScheme):
     """Compares queries with embeddings of relative positions, and keys with other projections of the same embeddings.
 
@@ -61,6 +63,8 @@ class DeBERTa(PositionScheme):
         0.57735...
     """
 
+    title = "DeBERTa"
+    paper = "He et al. 2021"
     per_layer: ClassVar[bool] = True
 
     def __init__(self, model_dim: int, num_heads: int, *, max_distance: int = 512, buckets: int = 0) -> None:

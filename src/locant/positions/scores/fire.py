@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from locant.errors import ConfigError
 from locant.positions.position_range import position_range
+from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
 from locant.positions.scheme import AttentionShape
 
@@ -18,6 +19,7 @@ from locant.positions.scheme import AttentionShape
 _PAIRS_AT_A_TIME = 1 << 17
 
 
+@register_scheme("fire")
 class FIRE(RelativeBias):
     """Adds a small trained network's function of the distance, relative to how far into the text the pair stands.
 
@@ -57,6 +59,8 @@ class FIRE(RelativeBias):
         torch.Size([1, 4, 3, 3])
     """
 
+    title = "FIRE"
+    paper = "Li et al. 2024"
     per_layer: ClassVar[bool] = True
 
     def __init__(self, num_heads: int, *, hidden: int = 32, threshold: float = 512.0, log_scale: float = 0.1) -> None:
@@ -100,9 +104,9 @@ class FIRE(RelativeBias):
         farthest = [position_range(positions).high for positions in (q_positions, k_positions) if positions.numel()]
         return bool(max(farthest, default=0) <= self.threshold)
 
-    def row(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
-        """Return the bias of every relative position, or ``None`` beyond ``L``; as in :meth:`RelativeBias.row`."""
-        return super().row(q_positions, k_positions) if self._is_relative(q_positions, k_positions) else None
+    def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
+        """Return the bias of every relative position, or ``None`` beyond ``L``."""
+        return super().distance_bias(q_positions, k_positions) if self._is_relative(q_positions, k_positions) else None
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias of every pair; as in :meth:`RelativeBias.score_bias`."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32
 from locant.positions.scheme import AttentionShape, require_choice
 
@@ -16,6 +17,7 @@ KERPLEKind = Literal["logarithmic", "power"]
 _SMALLEST = 0.01
 
 
+@register_scheme("kerple")
 class KERPLE(RelativeBias):
     """Lowers scores by a trained, conditionally positive definite kernel of the distance.
 
@@ -51,6 +53,9 @@ class KERPLE(RelativeBias):
         tensor([[-1.0986, -0.6931, -0.0000],
                 [-2.1972, -1.3863, -0.0000]])
     """
+
+    title = "KERPLE"
+    paper = "Chi et al. 2022"
 
     def __init__(self, num_heads: int, *, kind: KERPLEKind = "logarithmic") -> None:
         super().__init__(num_heads)

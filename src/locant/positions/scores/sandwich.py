@@ -10,6 +10,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
+from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
 from locant.positions.scheme import AttentionShape
 
@@ -17,6 +18,7 @@ from locant.positions.scheme import AttentionShape
 _OFFSETS_AT_A_TIME = 1 << 14
 
 
+@register_scheme("sandwich")
 class Sandwich(RelativeBias):
     """Adds the inner product of two positions' sinusoidal embeddings, compressed by another ratio in each head.
 
@@ -46,6 +48,9 @@ class Sandwich(RelativeBias):
         >>> Sandwich(1, sinusoid_dim=4).score_bias(q, q, torch.arange(3), torch.arange(3))[0, 0, 0]
         tensor([0.2500, 0.1925, 0.0730])
     """
+
+    title = "Sandwich"
+    paper = "Chi et al. 2023"
 
     def __init__(self, num_heads: int, *, sinusoid_dim: int = 128) -> None:
         super().__init__(num_heads)

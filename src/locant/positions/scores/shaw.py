@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
+from locant.positions.registry import register_scheme
 from locant.positions.relative import place, relative_positions
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("shaw")
 class Shaw(PositionScheme):
     """Adds to the scores the product of the query with a trained vector for the clipped relative position.
 
@@ -45,6 +47,8 @@ class Shaw(PositionScheme):
         torch.Size([2, 4, 3, 3])
     """
 
+    title = "Shaw"
+    paper = "Shaw et al. 2018"
     per_layer: ClassVar[bool] = True
 
     def __init__(self, head_dim: int, *, max_distance: int = 16) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError
+from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32
 from locant.positions.scheme import AttentionShape
 
@@ -38,6 +39,7 @@ def bucket_borders(num_buckets: int, max_distance: int) -> list[int]:
     ]
 
 
+@register_scheme("t5")
 class T5(RelativeBias):
     """Adds a trained number for each head and each bucket of relative positions.
 
@@ -74,6 +76,9 @@ class T5(RelativeBias):
         >>> scheme.buckets(torch.tensor([-1000, -127, -16, -15, -1, 0, 1])).tolist()
         [31, 31, 16, 15, 1, 0, 0]
     """
+
+    title = "T5"
+    paper = "Raffel et al. 2020"
 
     def __init__(
         self, model_dim: int, num_heads: int, causal: bool, *, num_buckets: int = 32, max_distance: int = 128

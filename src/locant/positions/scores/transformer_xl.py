@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from locant.positions.embeddings.sinusoidal import sinusoid_frequencies
+from locant.positions.registry import register_scheme
 from locant.positions.relative import distinct, place, relative_positions
 from locant.positions.scheme import AttentionShape, PositionScheme
 
 
+@register_scheme("transformer-xl")
 class TransformerXL(PositionScheme):
     """Compares queries with projected sinusoids of relative positions, and adds two learned biases.
 
@@ -54,6 +56,8 @@ class TransformerXL(PositionScheme):
         torch.Size([1, 2, 1, 5])
     """
 
+    title = "Transformer-XL"
+    paper = "Dai et al. 2019"
     per_layer: ClassVar[bool] = True
 
     def __init__(self, model_dim: int, num_heads: int) -> None:
