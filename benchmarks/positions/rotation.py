@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from locant.positions import Frequencies, Rotary, compile_rotations
+from locant import kernels
+from locant.positions import Frequencies, Rotary
 from locant.runtime import keep_freed_memory
 from measure import machine, median_ratio, median_seconds, warn_when_busy
 
@@ -25,7 +26,7 @@ def engines(length: int, dim: int, dtype: torch.dtype) -> Iterator[tuple[str, Ro
     for layout in ("half", "interleaved"):
         rope = Rotary(dim, layout=layout)
         for compiled in (False, True):
-            compile_rotations(compiled)
+            kernels.enabled(compiled)
             name = f"Locant, {layout}{', compiled' if compiled else ''}"
             yield name, lambda q, k, rope=rope: rope.rotate(q, k, positions, positions)
     angles = torch.outer(positions.double(), 10000.0 ** (-torch.arange(0, dim, 2).double() / dim))

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from models import locant_model, marian_model
 from shapes import Shape
 from torch import Tensor, nn
 
-from locant.runtime import has_fast_bfloat16, limit_onednn_cache, keep_freed_memory
+from locant.runtime import has_fast_bfloat16, keep_freed_memory, limit_onednn_cache
 from locant.text import BOS, EOS, PAD, UNK
+from models import locant_model, marian_model
 
 PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
 
@@ -74,13 +74,11 @@ def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Train
 
 def locant(shape: Shape, padded: bool) -> Trainee:
     """Locant's own step, as in `locant train`."""
-    from locant.positions.kernels import use_compiled_kernels
     from locant.text import Batch
     from locant.training.trainer import TrainingStep
 
     keep_freed_memory()
     limit_onednn_cache()
-    use_compiled_kernels("cpu")
     model = locant_model(shape, dropout=0.1)
 
     def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:

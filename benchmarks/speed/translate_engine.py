@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 
 import torch
-from models import locant_model, marian_model
 from shapes import LENGTH, SHAPES, Shape
 
 from locant.runtime import has_fast_bfloat16, keep_freed_memory
 from locant.text import BOS, EOS, PAD
+from models import locant_model, marian_model
 
 Translate = Callable[[list[list[int]]], list[list[int]]]
 
@@ -33,8 +33,7 @@ def _model(shape: Shape) -> torch.nn.Module:
 
 def locant(shape: Shape, beam: int, variant: str) -> Translate:
     """Locant's search; variants: pytorch (float32), and its compiled kernels in float32, bfloat16 and int8."""
-    from locant.translation import beam_search, greedy_search
-    from locant.translation import CompiledTransformer
+    from locant.translation import CompiledTransformer, beam_search, greedy_search
 
     keep_freed_memory()
     found = _model(shape)

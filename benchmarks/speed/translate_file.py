@@ -55,8 +55,8 @@ def ctranslate2(run: Path, source: Path, beam: int, compute_type: str, share: st
     """Translate by CTranslate2's own loop over a file of pieces; cutting and joining text counts as for Locant."""
     import ctranslate2 as engine
 
-    from locant.models import load_model_folder
     from locant.interop import export_ctranslate2
+    from locant.models import load_model_folder
 
     found = load_model_folder(run, device="cpu")
     tokenizers, settings = found.tokenizers, found.decoding

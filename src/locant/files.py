@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.errors import CheckpointError
+from locant.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,8 +64,17 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for what Locant can make again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "locant"
+    """Return the user's folder for what Locant can make again.
+
+    Raises:
+        ConfigError: The user has no home folder, and the environment names no other place.
+    """
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "locant"
+    except RuntimeError:
+        raise ConfigError(
+            "There is no home folder to hold the cache. Set XDG_CACHE_HOME to a folder that can be written."
+        ) from None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -7,18 +7,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
+from with_kernels import kernels
 
+from locant.kernels.library import find_compiler
 from locant.training import objective, projected_cross_entropy
 
 
 @pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
-def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run everything with the C++ kernel, and as on machines without a compiler."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "torch":
-            patch.setattr(objective, "_library", lambda: None)
-        elif objective._library() is None:
-            pytest.skip("needs a C++ compiler")
+    if request.param == "compiled" and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    with kernels(request.param == "compiled"):
         yield
 
 

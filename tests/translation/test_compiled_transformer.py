@@ -1,8 +1,6 @@
 """The C++ kernels against the PyTorch model, whose own tests pin it to the formulas."""
 
 import itertools
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,25 +10,14 @@ from hypothesis import strategies as st
 from tiny_models import tiny_model
 from torch import Tensor, nn
 from torch.nn import functional
+from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError, LocantError
-from locant.kernels.library import load_library
 from locant.models import Transformer, TransformerConfig
 from locant.text import BOS, PAD
 from locant.translation import PRECISIONS, CompiledTransformer, beam_search, greedy_search, supports
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler, as the kernels do"
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        load_library.cache_clear()
-        yield
-        load_library.cache_clear()
+pytestmark = needs_compiler
 
 
 def model_of(seed: int = 0, **changes: Any) -> Transformer:
@@ -248,3 +235,8 @@ def test_what_cannot_be_compiled_is_said() -> None:
         CompiledTransformer(model_of(position="rotary", d_model=24, heads=3))
     with pytest.raises(ConfigError, match=r"Unknown precision 'int9'\. Did you mean 'int8'"):
         CompiledTransformer(model_of(), "int9")
+
+
+def test_kernels_that_are_switched_off_are_said() -> None:
+    with kernels(False), pytest.raises(ConfigError, match=r"switched off, by LOCANT_KERNELS=0"):
+        CompiledTransformer(model_of())

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from locant.cli.messages import messages_on_stderr
 from locant.errors import LocantError, UsageError, nearest
 from locant.version import __version__
 
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = arguments[0] if arguments else ""
         if name in COMMANDS:
             options = command_parser(name).parse_intermixed_args(arguments[1:])
-            return _command(name).run(options) or 0
+            with messages_on_stderr():
+                return _command(name).run(options) or 0
         if name and not name.startswith("-"):
             raise UsageError(f"Unknown command '{name}'.{nearest(name, COMMANDS)} `locant --help` lists the commands.")
         _all_commands().parse_args(arguments)  # shows help or version, or refuses

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from locant.errors import ConfigError, MissingExtraError, UsageError
+from locant.kernels.translation import PRECISIONS
 from locant.runtime import choose_device
-from locant.translation.compiled import PRECISIONS
 from locant.translation.translator import Translator
 
 Engine = Literal["pytorch", "compiled", "ctranslate2", "auto"]

@@ -1,1 +1,9 @@
-"""C++ kernels for the CPU: their sources, the loader, and the switch that turns them on and off."""
+"""C++ kernels for the CPU, each beside its source; what builds and loads them, and the switch that turns them off.
+
+A kernel serves by itself where PyTorch's operations are slower: it is built at its first use, for the processor at
+hand, and kept in the user's cache folder. :func:`enabled` switches all of them off or on.
+"""
+
+from locant.kernels.library import enabled
+
+__all__ = ["enabled"]

@@ -19,7 +19,6 @@ from locant.errors import ConfigError, DataError, LocantError
 from locant.lab.comparison import Job, load_comparison
 from locant.lab.record import Record, prepared_path, save_record
 from locant.lab.task import Outcome, Trial
-from locant.positions.kernels import use_compiled_kernels
 from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
 
 
@@ -35,7 +34,6 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
     comparison, device = load_comparison(folder), choose_device(device_name)
     task = comparison.build(job.task)
     prepared = prepared_path(folder, job.task, job.seed)
-    use_compiled_kernels(device)
     trial = Trial(job.contender, job.seed, comparison.budget, device, prepared, _say)
     if not job.contender:
         task.prepare(trial)

@@ -24,8 +24,10 @@ from locant.positions.rotary.distant import SelfExtend as SelfExtend
 from locant.positions.rotary.multiaxis import AxialRotary as AxialRotary
 from locant.positions.rotary.multiaxis import MultimodalRotary as MultimodalRotary
 from locant.positions.rotary.rotary import Rotary as Rotary
-from locant.positions.rotary.rotation import compile_rotations as compile_rotations
+from locant.positions.rotary.rotation import RotaryAngles as RotaryAngles
+from locant.positions.rotary.rotation import apply_rotation as apply_rotation
 from locant.positions.rotary.rotation import convert_projection as convert_projection
+from locant.positions.rotary.rotation import fuse_rotations as fuse_rotations
 from locant.positions.rotary.rotation import layout_order as layout_order
 from locant.positions.rotary.rotation import rotate_pairs as rotate_pairs
 from locant.positions.rotary.xpos import XPos as XPos
@@ -57,4 +59,3 @@ from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
 from locant.positions.scores.transformer_xl import TransformerXL as TransformerXL
-from locant.positions.short_attention import compile_short_attention as compile_short_attention

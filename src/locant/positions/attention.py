@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from locant.positions import short_attention
+from locant.kernels import attention as kernel
 from locant.positions.scheme import PositionScheme
 
 
@@ -58,8 +58,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = No
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
     """
-    if bias is None and dropout == 0 and short_attention.serves(q, k, v, mask):
-        return short_attention.short_attention(q, k, v, mask)
+    if bias is None and dropout == 0 and kernel.serves(q, k, v, mask.keys):
+        return kernel.attend(q, k, v, key_mask=mask.keys, causal=mask.causal)
     queries, keys = q.shape[2], k.shape[2]
     # A single query is the newest: it sees every key, so being causal asks for nothing.
     causal = mask.causal and queries > 1

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from locant.kernels.library import find_library
+from locant.kernels import cross_entropy as kernel
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
 _CHUNK_BYTES = 32 << 20
-_COMPILED = (torch.float32, torch.bfloat16)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -68,10 +65,8 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
         total.addmm_(one, other)
         return
     product = one @ other
-    library = _library() if total.device.type == "cpu" and (total.dtype, one.dtype) == _COMPILED else None
-    if library and total.is_contiguous() and product.is_contiguous():
-        # PyTorch would make a copy of the product in the higher precision.
-        library.locant_accumulate(product.data_ptr(), total.data_ptr(), total.numel(), torch.get_num_threads())
+    if kernel.accumulates(total, product):
+        kernel.accumulate(total, product)
     else:
         total += product
 
@@ -81,13 +76,8 @@ def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: boo
 
     The logits ``[R, V]``, float32 or bfloat16, are used up: the gradient, of the same dtype, may lie in their place.
     """
-    library = _library() if logits.device.type == "cpu" and logits.dtype in _COMPILED else None
-    if library:
-        sums = torch.zeros(2, dtype=torch.float64)
-        labels = labels.contiguous()
-        small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
-        places = logits.data_ptr(), small, labels.data_ptr()
-        library.locant_cross_entropy(*places, *logits.shape, smoothing, trains, sums.data_ptr(), threads)
+    if kernel.serves(logits):
+        sums = kernel.cross_entropy(logits, labels, smoothing=smoothing, gradient=trains)
         return sums, logits if trains else None
     dtype, logits = logits.dtype, logits.float()
     y, vocabulary = labels.unsqueeze(1), logits.shape[1]
@@ -101,20 +91,6 @@ def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: boo
     gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
     gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
     return torch.stack((loss, nll)), gradient.to(dtype)
-
-
-@cache
-def _library() -> Any:
-    library = find_library("cross_entropy.cpp")
-    if library is None:
-        return None
-    address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-    library.locant_cross_entropy.argtypes = [
-        address, number, address, count, count, ctypes.c_float, number, address, number
-    ]  # fmt: skip
-    library.locant_accumulate.argtypes = [address, address, count, number]
-    library.locant_cross_entropy.restype = library.locant_accumulate.restype = None
-    return library
 
 
 def projected_cross_entropy(

@@ -30,7 +30,6 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
-from locant.positions.kernels import use_compiled_kernels
 from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
 from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
@@ -133,7 +132,6 @@ def _train(
     keep_freed_memory()
     limit_onednn_cache()
     device = choose_device(recipe.training.device)
-    use_compiled_kernels(device)
     with parallel.process_group(device):
         corpus = load_corpus(recipe.corpus)
         data = _prepare(recipe, corpus, folder, resume=resume)

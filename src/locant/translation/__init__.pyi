@@ -1,6 +1,6 @@
-from locant.translation.compiled import PRECISIONS as PRECISIONS
+from locant.kernels.translation import PRECISIONS as PRECISIONS
+from locant.kernels.translation import supports as supports
 from locant.translation.compiled import CompiledTransformer as CompiledTransformer
-from locant.translation.compiled import supports as supports
 from locant.translation.search import Hypothesis as Hypothesis
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search

@@ -1,4 +1,4 @@
-"""Builds, loads and calls the C++ kernels of ``translation.cpp``."""
+"""A trained Transformer run by the C++ kernel ``translation``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError, nearest
-from locant.kernels.library import load_library
+from locant.kernels.translation import KERNEL, PRECISIONS, supports
 from locant.models.blocks import Decoder, Encoder
 from locant.models.transformer import Transformer
 from locant.positions.embeddings.position_code import PositionCode
 from locant.positions.none import NoPositions
 from locant.text.tokenizer import BOS, PAD
-
-PRECISIONS = ("float32", "bfloat16", "int8")
-"""Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
-Sums and all other arithmetic are float32."""
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16", "int8": "AVX-512 VNNI"}
@@ -35,29 +31,6 @@ _ACTIVATIONS = {
     "geglu": (1, True),
     "swiglu": (2, True),
 }
-
-
-def _library() -> Any:
-    library = load_library("translation.cpp")
-    if library.locant_engine.restype is not ctypes.c_void_p:
-        address, count = ctypes.c_void_p, ctypes.c_int64
-        library.locant_engine.restype = library.locant_batch.restype = address
-        library.locant_supports.argtypes = [count]
-        library.locant_engine.argtypes = [address] * 6
-        library.locant_engine_free.argtypes = library.locant_batch_free.argtypes = [address]
-        library.locant_batch.argtypes = [address, ctypes.c_int, count, address, address, address]
-        library.locant_batch_select.argtypes = [address, count, address]
-        library.locant_batch_step.argtypes = [address, address, address, count, address, address]
-    return library
-
-
-def supports(precision: str) -> bool:
-    """Whether this processor multiplies one of :data:`PRECISIONS` fast: bfloat16 and int8 need AVX-512 BF16 and VNNI.
-
-    Raises:
-        ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
-    """
-    return bool(_library().locant_supports(PRECISIONS.index(precision)))
 
 
 class CompiledTransformer:
@@ -77,7 +50,7 @@ class CompiledTransformer:
 
     Raises:
         ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
-            instructions for the precision; there is no C++ compiler, or it fails.
+            instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
@@ -88,7 +61,7 @@ class CompiledTransformer:
         self.precision = precision
         config = model.config
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
-        self._library = _library()
+        self._library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(
                 f"This processor has no fast {precision} arithmetic ({_INSTRUCTIONS[precision]}). Use float32."

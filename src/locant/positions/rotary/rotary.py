@@ -12,7 +12,7 @@ from torch import Tensor
 from locant.positions.angles import Frequencies, PositionTable, require_integer
 from locant.positions.registry import register_scheme
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.positions.rotary.rotation import RotaryAngles
+from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme
 
@@ -124,11 +124,11 @@ class Rotary(PositionScheme):
         Where frequencies depend on the length, they are those of each row's last query.
         """
         lengths = self._lengths(q_positions)
-        turn_queries = self._turn(q_positions, lengths)
+        angles = self._angles(q_positions, lengths)
         if k_positions is q_positions:
-            q, k = turn_queries(q, k)
+            q, k = apply_rotation((q, k), angles)
             return q, k
-        return turn_queries(q)[0], self._turn(k_positions, lengths)(k)[0]
+        return apply_rotation((q,), angles)[0], apply_rotation((k,), self._angles(k_positions, lengths))[0]
 
     def sine_cosine(self, positions: Tensor, *, length: int = 1) -> tuple[Tensor, Tensor]:
         """Return sine and cosine of the angles, times the attention scale, for a text of the given length.
@@ -159,8 +159,8 @@ class Rotary(PositionScheme):
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1
         return lengths[:1] if same else lengths
 
-    def _turn(self, positions: Tensor, lengths: list[int]) -> RotaryAngles:
-        """Return the rotation of positions in texts of the given lengths, which broadcasts over heads.
+    def _angles(self, positions: Tensor, lengths: list[int]) -> RotaryAngles:
+        """Return the angles of positions in texts of the given lengths, which broadcasts over heads.
 
         The latest one is kept: the layers of a model ask for the same tensor of positions one after the other.
         """
@@ -177,10 +177,10 @@ class Rotary(PositionScheme):
             sine, cosine = (torch.stack(part) for part in zip(*rows, strict=True))
         if sine.dim() == 3:
             sine, cosine = sine.unsqueeze(1), cosine.unsqueeze(1)
-        turn = RotaryAngles(cosine, sine, self.config.layout)
+        angles = RotaryAngles(cosine, sine, self.config.layout)
         if remembers:
-            self._latest = positions, positions._version, lengths, turn
-        return turn
+            self._latest = positions, positions._version, lengths, angles
+        return angles
 
 
 class _Rows:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,53 +18,51 @@ from locant.positions.scheme import require_choice
 # Elements that are rotated at a time without a compiler, few enough to stay in the caches between the steps.
 _ELEMENTS_AT_ONCE = 1 << 18
 
-_compiles = False
+_fuses = False
 
 
-def compile_rotations(enabled: bool = True) -> None:
-    """Let rotations run through a compiled kernel of their own from now on, or no longer.
+def fuse_rotations(enabled: bool = True) -> None:
+    """Let rotations of the layout ``half`` on CUDA go through ``torch.compile`` from now on, or no longer.
 
-    On a CPU that is a small C++ kernel for float32 and bfloat16, built once in the user's cache folder (about a
-    second): one pass over the memory instead of several. On other devices it is ``torch.compile``, whose first call
-    takes some seconds. A model that is compiled as a whole has no use for either.
+    One pass over the memory instead of several; the first call takes some seconds. A model that is compiled as a whole
+    fuses them by itself. On the CPU this changes nothing: there a C++ kernel serves (:mod:`locant.kernels`).
 
     Args:
-        enabled: Whether to use compiled kernels, in this process.
-
-    Raises:
-        ConfigError: There is no C++ compiler, or it fails.
+        enabled: Whether to, in this process.
     """
-    global _compiles
-    if enabled:
-        kernel.load_kernel()
-    _compiles = enabled
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return torch.compile(_fused)
+    global _fuses
+    _fuses = enabled
 
 
 @dataclass(frozen=True)
 class RotaryAngles:
-    """Angles to rotate by; the layers of a model share them.
+    """Sines and cosines to rotate by; the layers of a model share them.
 
     Attributes:
-        cosine: Cosines ``[..., L, n]``, float32 or float64.
+        cosine: Cosines, float32 or float64, ``[..., L, n]``, to broadcast with the pairs of ``[B, H, L, D]``.
         sine: Sines, likewise.
-        layout: Which features form a pair.
+        layout: Which features form a pair, see :func:`rotate_pairs`.
     """
 
     cosine: Tensor
     sine: Tensor
     layout: RotaryLayout
 
-    def __call__(self, *features: Tensor) -> tuple[Tensor, ...]:
-        """Rotate each ``[B, H, L, D]`` as :func:`rotate_pairs` does."""
-        if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and any(x.requires_grad for x in features)):
-            return _rotate_features(features, self)
-        rotated: tuple[Tensor, ...] = _Rotation.apply(self, *features)  # type: ignore[no-untyped-call]
-        return rotated
+
+def apply_rotation(features: Sequence[Tensor], angles: RotaryAngles, *, backwards: bool = False) -> tuple[Tensor, ...]:
+    """Rotate the pairs of the leading features of tensors by the same angles; the other features pass.
+
+    Args:
+        features: Each ``[B, H, L, D]`` with ``D >= 2n``, of any floating dtype.
+        angles: What to rotate by.
+        backwards: Whether to rotate by the opposite angles.
+
+    Returns:
+        The rotated features in their shapes and dtypes; the arithmetic is float32 (float64 for float64).
+    """
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and any(x.requires_grad for x in features):
+        return _Rotation.apply(angles, backwards, *features)  # type: ignore[no-untyped-call]
+    return _rotate(features, angles, backwards)
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -85,47 +83,50 @@ def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) 
     Returns:
         The rotated features in the shape and dtype of ``x``; the arithmetic is float32 (float64 for float64).
     """
-    return RotaryAngles(cosine.float(), sine.float(), layout)(x)[0]
+    return apply_rotation((x,), RotaryAngles(cosine.float(), sine.float(), layout))[0]
 
 
 class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(ctx: Any, turn: RotaryAngles, *features: Tensor) -> tuple[Tensor, ...]:
-        ctx.turn = turn
-        return _rotate_features(features, turn)
+    def forward(ctx: Any, angles: RotaryAngles, backwards: bool, *features: Tensor) -> tuple[Tensor, ...]:
+        ctx.angles, ctx.backwards = angles, backwards
+        return _rotate(features, angles, backwards)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_rotate_features(gradients, ctx.turn, backwards=True)
+        return None, None, *apply_rotation(gradients, ctx.angles, backwards=not ctx.backwards)
 
 
-def _rotate_features(
-    features: tuple[Tensor, ...], turn: RotaryAngles, *, backwards: bool = False
-) -> tuple[Tensor, ...]:
-    if _compiles and kernel.serves(features) and not torch.compiler.is_compiling():
-        interleaved = turn.layout == "interleaved"
-        return kernel.rotate(features, turn.cosine, turn.sine, interleaved=interleaved, backwards=backwards)
-    if backwards:
-        turn = RotaryAngles(turn.cosine, -turn.sine, turn.layout)
-    return tuple(_rotate_one(x, turn) for x in features)
+def _rotate(features: Sequence[Tensor], angles: RotaryAngles, backwards: bool) -> tuple[Tensor, ...]:
+    cosine, sine = angles.cosine, angles.sine
+    interleaved = angles.layout == "interleaved"
+    if kernel.serves(features, cosine, sine):
+        return kernel.rotate(features, cosine, sine, interleaved=interleaved, backwards=backwards)
+    return tuple(_rotate_one(x, cosine, -sine if backwards else sine, interleaved) for x in features)
 
 
-def _rotate_one(x: Tensor, turn: RotaryAngles) -> Tensor:
-    pairs = turn.cosine.shape[-1]
+def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
+    pairs = cosine.shape[-1]
     if 2 * pairs < x.shape[-1]:
-        return torch.cat((_rotate_one(x[..., : 2 * pairs], turn), x[..., 2 * pairs :]), dim=-1)
+        rotated = _rotate_one(x[..., : 2 * pairs], cosine, sine, interleaved)
+        return torch.cat((rotated, x[..., 2 * pairs :]), dim=-1)
     if x.dtype == torch.float64:
-        turn = RotaryAngles(turn.cosine.double(), turn.sine.double(), turn.layout)
-    if turn.layout == "interleaved":
-        numbers = torch.view_as_complex(x.to(turn.cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
-        return torch.view_as_real(numbers * torch.complex(turn.cosine, turn.sine)).flatten(-2).to(x.dtype)
+        cosine, sine = cosine.double(), sine.double()
+    if interleaved:
+        numbers = torch.view_as_complex(x.to(cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
+        return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
     if torch.compiler.is_compiling():
-        return _fused(x, turn.cosine, turn.sine)
-    if _compiles and x.device.type != "cpu":
-        return _compiled()(x, turn.cosine, turn.sine)
-    return _in_blocks(x, turn.cosine, turn.sine)
+        return _fused(x, cosine, sine)
+    if _fuses and x.device.type != "cpu":
+        return _compiled_fused()(x, cosine, sine)
+    return _in_blocks(x, cosine, sine)
+
+
+@cache
+def _compiled_fused() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    return torch.compile(_fused)
 
 
 def _fused(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

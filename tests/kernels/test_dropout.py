@@ -2,19 +2,18 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from with_kernels import kernels
 
-from locant.models import dropout as module
+from locant.kernels.library import find_compiler
 from locant.models.dropout import Dropout
 
 
 @pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
-def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run everything with the C++ kernel, and as on machines without a compiler."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "torch":
-            patch.setattr(module, "_kernel", lambda: None)
-        elif module._kernel() is None:
-            pytest.skip("needs a C++ compiler")
+    if request.param == "compiled" and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    with kernels(request.param == "compiled"):
         yield
 
 
@@ -98,3 +97,11 @@ def test_a_residual_is_added_whole(dtype: torch.dtype, residual_dtype: torch.dty
     assert [part.dtype for part in found] == [dtype, residual_dtype]
     torch.testing.assert_close(found, (expected, direction.to(residual_dtype)))
     torch.testing.assert_close(dropout.eval()(x, residual), x + residual)
+
+
+def test_second_derivatives_use_the_same_mask() -> None:
+    x = torch.randn(50, requires_grad=True)
+    y = Dropout(0.5)(x.pow(2))
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, 2 * (y != 0) * 2.0)

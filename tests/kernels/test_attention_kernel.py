@@ -7,15 +7,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from with_kernels import kernels, needs_compiler
 
-from locant.positions import Mask, attend, compile_short_attention, short_attention
+from locant.kernels import attention as kernel
+from locant.positions import Mask, attend
+
+pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _enabled() -> Iterator[None]:
-    compile_short_attention()
-    yield
-    compile_short_attention(False)
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
+        yield
 
 
 def _inputs(seed: int, shape: tuple[int, int, int, int, int], *, fused: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,14 +66,14 @@ def test_it_is_attention(
     dtype: torch.dtype,
     seed: int,
 ) -> None:
-    longest = short_attention.LONGEST[dtype]
+    longest = kernel.LONGEST[dtype]
     queries, keys = min(queries, longest), min(keys, longest)
     keys = max(keys, queries) if causal else keys
     inputs = tuple(x.to(dtype) for x in _inputs(seed, (batch, heads, queries, keys, features), fused=fused))
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, keys + 1, (batch,), generator=generator)
     mask = Mask(causal, Mask.from_lengths(lengths, keys).keys if masked else None)
-    assert short_attention.serves(*inputs, mask)
+    assert kernel.serves(*inputs, mask.keys)
     outer = torch.randn(inputs[0].shape, generator=generator).to(dtype)
     found = _with_gradients(inputs, mask, outer)
     expected = _with_gradients(tuple(x.double() for x in inputs), mask, outer)
@@ -86,9 +89,8 @@ def test_it_agrees_with_pytorch_to_float32_on_a_training_batch() -> None:
     mask = Mask.from_lengths(torch.arange(40) % 25 + 1, 25)
     outer = torch.randn(inputs[0].shape)
     found = _with_gradients(inputs, mask, outer)
-    compile_short_attention(False)
-    expected = _with_gradients(inputs, mask, outer)
-    compile_short_attention()
+    with kernels(False):
+        expected = _with_gradients(inputs, mask, outer)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -135,7 +137,7 @@ def test_gradients_of_any_layout_are_read() -> None:
 def test_it_leaves_the_rest_to_pytorch() -> None:
     inputs = _inputs(6, (2, 2, 6, 6, 16), fused=False)
     q, k, v = inputs
-    assert short_attention.serves(q, k, v, Mask())
+    assert kernel.serves(q, k, v, None)
     several_texts = Mask(keys=torch.ones(2, 1, 6, 6, dtype=torch.bool))
     narrow = _inputs(6, (2, 2, 6, 6, 8), fused=False)
     long = _inputs(6, (1, 1, 65, 65, 16), fused=False)
@@ -151,7 +153,16 @@ def test_it_leaves_the_rest_to_pytorch() -> None:
         ((q, k[:, :, :0], v[:, :, :0]), Mask()),
         ((q.mT.contiguous().mT, k, v), Mask()),
     ):
-        assert not short_attention.serves(*others, mask)
-    compile_short_attention(False)
-    assert not short_attention.serves(q, k, v, Mask())
-    compile_short_attention()
+        assert not kernel.serves(*others, mask.keys)
+    with kernels(False):
+        assert not kernel.serves(q, k, v, None)
+    with kernels(True, smallest=q.numel() + 1):
+        assert not kernel.serves(q, k, v, None)
+
+
+def test_switching_off_between_a_pass_and_its_gradients_changes_nothing() -> None:
+    inputs = [x.requires_grad_() for x in _inputs(7, (2, 2, 6, 6, 16), fused=False)]
+    expected = torch.autograd.grad(attend(*inputs, Mask()).pow(2).sum(), inputs)
+    loss = attend(*inputs, Mask()).pow(2).sum()
+    with kernels(False):
+        assert all(map(torch.equal, torch.autograd.grad(loss, inputs), expected))

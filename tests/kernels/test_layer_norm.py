@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from with_kernels import kernels, needs_compiler
 
-from locant.models import layer_norm as module
+from locant.kernels import layer_norm as kernel
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, layer_norm
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-7}
 
 
+pytestmark = needs_compiler
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _compiled() -> None:
-    if module._library() is None:
-        pytest.skip("needs a C++ compiler")
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
+        yield
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count what the kernel does."""
     made: list[object] = []
-    apply = module._LayerNorm.apply
-    monkeypatch.setattr(module._LayerNorm, "apply", lambda *given: (made.append(given), apply(*given))[1])
+    original = kernel.layer_norm
+    monkeypatch.setattr(kernel, "layer_norm", lambda *given, **more: (made.append(given), original(*given, **more))[1])
     return made
 
 
@@ -136,3 +142,12 @@ def test_the_rest_is_left_to_pytorch(kind: str, calls: list[object]) -> None:
         if kind != "mixed":
             torch.testing.assert_close(layer_norm(x, norm), norm(x))
     assert not calls
+
+
+def test_switched_off_it_is_left_to_pytorch(calls: list[object]) -> None:
+    norm, x = _norm(64, 0), torch.randn(3, 64, requires_grad=True)
+    found = layer_norm(x, norm)
+    assert calls
+    with kernels(False):
+        torch.testing.assert_close(layer_norm(x, norm), found)
+    assert len(calls) == 1

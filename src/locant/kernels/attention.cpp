@@ -290,12 +290,12 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
 }  // namespace
 
 // `small` says whether the elements are bfloat16; else they are float32.
-extern "C" void locant_short_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+extern "C" void locant_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
                                        const Heads* out, int small, float scale, int threads) {
   (small ? forward<BFloat16> : forward<float>)(*work, *q, *k, *v, *out, scale, threads);
 }
 
-extern "C" void locant_short_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+extern "C" void locant_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
                                                 const Heads* outer, const Heads* q_out, const Heads* k_out,
                                                 const Heads* v_out, int small, float scale, int threads) {
   (small ? backward<BFloat16> : backward<float>)(*work, *q, *k, *v, *outer, *q_out, *k_out, *v_out, scale, threads);

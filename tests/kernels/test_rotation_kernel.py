@@ -1,40 +1,30 @@
 """The compiled rotation, against the formula in float64."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from with_kernels import kernels, needs_compiler
 
-from locant.errors import ConfigError
-from locant.kernels import library as compiler
 from locant.kernels import rotation as kernel
-from locant.kernels.library import load_library
-from locant.positions import MultimodalRotary, Rotary, compile_rotations
+from locant.positions import MultimodalRotary, Rotary, rotate_pairs
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler, as the kernel does"
-)
+pytestmark = needs_compiler
 LAYOUTS = ["half", "interleaved"]
 
 
-def forget() -> None:
-    load_library.cache_clear()
-    kernel.load_kernel.cache_clear()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        forget()
-        compile_rotations()
+@pytest.fixture(autouse=True, scope="module")
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
         yield
-        compile_rotations(False)
-        forget()
+
+
+def served(x: Tensor, length: int, pairs: int) -> bool:
+    """Whether the kernel rotates these features by a plain table of angles."""
+    return kernel.serves((x,), torch.ones(length, pairs), torch.zeros(length, pairs))
 
 
 def heads(*shape: int, seed: int = 0) -> Tensor:
@@ -67,7 +57,7 @@ def test_the_formula(layout: Any, rotated: int, dtype: torch.dtype) -> None:
     for x in (dense, transposed, part_of_more, dense[:, :, :1], dense[:0]):
         for positions in (torch.arange(x.shape[2]) + 70, torch.stack([torch.arange(x.shape[2]) + i for i in (0, 9)])):
             positions = positions[: x.shape[0]] if positions.dim() == 2 else positions
-            assert kernel.serves((x,))
+            assert served(x, x.shape[2], rotated // 2)
             found, _ = rope.rotate(x, x, positions, positions)
             expected = formula(x, positions, rotated, layout)
             assert (found.shape, found.dtype) == (x.shape, dtype)
@@ -106,9 +96,8 @@ def test_gradients(layout: Any) -> None:
         return out.detach(), torch.autograd.grad(out.pow(3).sum(), leaf)[0]
 
     compiled = both()
-    compile_rotations(False)
-    eager = both()
-    compile_rotations()
+    with kernels(False):
+        eager = both()
     for a, b in zip(compiled, eager, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -118,52 +107,57 @@ def test_other_schemes_and_dtypes() -> None:
     coordinates = torch.stack([torch.arange(6) * i for i in (1, 2, 3)], dim=-1).unsqueeze(0)
     compiled = MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0]
     half = x.half()
-    assert not kernel.serves((half,))
+    assert not served(half, 6, 8)
     assert Rotary(16).rotate(half, half, torch.arange(6), torch.arange(6))[0].dtype == torch.float16
-    compile_rotations(False)
-    torch.testing.assert_close(compiled, MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0])
-    compile_rotations()
+    with kernels(False):
+        torch.testing.assert_close(compiled, MultimodalRotary(16).rotate(x, x, coordinates, coordinates)[0])
 
 
-def test_it_goes_on_when_libraries_are_loaded_anew() -> None:
-    """Addresses are wider than what C takes an integer for unless it is told."""
-    x = heads(1, 2, 6, 16)
-    first = Rotary(16).rotate(x, x, torch.arange(6), torch.arange(6))[0]
-    load_library.cache_clear()
-    again = Rotary(16).rotate(x, x, torch.arange(6), torch.arange(6))[0]
-    assert torch.equal(first, again)
+def test_second_derivatives() -> None:
+    rope, positions = Rotary(8), torch.arange(5)
+
+    def second() -> Tensor:
+        leaf = heads(1, 2, 5, 8).requires_grad_()
+        out = rope.rotate(leaf, leaf, positions, positions)[0]
+        (first,) = torch.autograd.grad(out.pow(3).sum(), leaf, create_graph=True)
+        return torch.autograd.grad(first.pow(2).sum(), leaf)[0]
+
+    compiled = second()
+    with kernels(False):
+        torch.testing.assert_close(compiled, second())
 
 
-def test_a_build_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    forget()
-    kernel.load_kernel()
-    (library,) = (tmp_path / "locant").iterdir()
-    monkeypatch.setattr(compiler, "_build", None)
-    forget()
-    kernel.load_kernel()
-    assert library.name.startswith("rotation-")
+@pytest.mark.parametrize("shape", [(2, 3, 6, 4), (1, 3, 6, 4), (1, 1, 1, 4), (1, 4), (3, 6, 4)])
+def test_angles_that_broadcast(shape: tuple[int, ...]) -> None:
+    """Angles of a head of their own, or the same for all positions."""
+    x, angles = heads(2, 3, 6, 8), heads(*shape, seed=1)
+    found = rotate_pairs(x, angles.sin(), angles.cos(), "half")
+    with kernels(False):
+        torch.testing.assert_close(found, rotate_pairs(x, angles.sin(), angles.cos(), "half"))
 
 
-def test_no_compiler_or_one_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    broken = tmp_path / "c++"
-    broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
-    broken.chmod(0o755)
-    forget()
-    monkeypatch.setenv("CXX", str(broken))
-    with pytest.raises(ConfigError, match=r"could not build rotation.cpp\. It said: out of order"):
-        compile_rotations()
-    monkeypatch.delenv("CXX")
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):
-        compile_rotations()
-    assert not list((tmp_path / "locant").glob("*.so"))
+def test_angles_in_any_memory_and_with_gradients() -> None:
+    x, angles = heads(2, 3, 6, 8), heads(4, 6, seed=1).T
+    found = rotate_pairs(x, angles.sin(), angles.cos(), "half")
+    with kernels(False):
+        torch.testing.assert_close(found, rotate_pairs(x, angles.sin(), angles.cos(), "half"))
+    learned = angles.detach().requires_grad_()
+    rotate_pairs(x, learned.sin(), learned.cos(), "half").sum().backward()
+    assert learned.grad is not None
 
 
-def test_a_cache_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    forget()
-    with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
-        compile_rotations()
+def test_transforms_and_tracing_see_pytorch() -> None:
+    rope, positions = Rotary(8), torch.arange(6)
+
+    def rotate(x: Tensor) -> Tensor:
+        return rope.rotate(x, x, positions, positions)[0]
+
+    x, tangent = heads(2, 3, 6, 8), heads(2, 3, 6, 8, seed=1)
+    expected, turned = rotate(x), rotate(tangent)  # a rotation is linear: it is its own derivative
+    torch.testing.assert_close(torch.func.vmap(rotate)(x.unsqueeze(0))[0], expected)
+    torch.testing.assert_close(torch.func.jvp(rotate, (x,), (tangent,)), (expected, turned))
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(rotate(forward_ad.make_dual(x, tangent)))
+    torch.testing.assert_close((dual.primal, dual.tangent), (expected, turned))
+    traced = torch.jit.trace(rotate, x, check_trace=False)
+    torch.testing.assert_close(traced(tangent), turned)

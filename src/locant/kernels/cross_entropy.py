@@ -1,0 +1,60 @@
+"""Label-smoothed cross-entropy of logits, with their gradient in the logits' own place."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from locant.kernels.library import Kernel
+from locant.kernels.tensors import suits_kernels
+
+_ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+KERNEL = Kernel(
+    "cross_entropy",
+    {
+        "locant_cross_entropy": (
+            [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, _FLOAT, _NUMBER, _ADDRESS, _NUMBER],
+            None,
+        ),
+        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], None),
+    },
+)
+
+
+def serves(logits: Tensor) -> bool:
+    """Return whether the kernel computes the loss of logits ``[R, V]``."""
+    return suits_kernels(logits) and logits.is_contiguous() and KERNEL.usable()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
+    """Return the summed label-smoothed cross-entropy and the negative log-likelihood, ``[2]`` in float64.
+
+    Args:
+        logits: ``[R, V]``, as :func:`serves` asks for, though of any size.
+        labels: Right ids ``[R]``, int64.
+        smoothing: Probability mass spread evenly over the vocabulary.
+        gradient: Whether to put the gradient of the former in the place of the logits.
+    """
+    sums, labels = torch.zeros(2, dtype=torch.float64), labels.contiguous()
+    small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+    places = logits.data_ptr(), small, labels.data_ptr()
+    KERNEL.library.locant_cross_entropy(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads)
+    return sums
+
+
+def accumulates(total: Tensor, product: Tensor) -> bool:
+    """Return whether the kernel adds a tensor to a total: bfloat16 to float32, of the same shape and layout."""
+    return (
+        (total.dtype, product.dtype) == (torch.float32, torch.bfloat16)
+        and suits_kernels(total, product)
+        and total.is_contiguous()
+        and product.is_contiguous()
+        and KERNEL.usable()
+    )
+
+
+def accumulate(total: Tensor, product: Tensor) -> None:
+    """Add a bfloat16 tensor to a float32 total, of which PyTorch would first make a float32 copy."""
+    KERNEL.library.locant_accumulate(product.data_ptr(), total.data_ptr(), total.numel(), torch.get_num_threads())

@@ -1,0 +1,37 @@
+"""Tensors that kernels work on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""What kernels read and write; their arithmetic is float32."""
+
+SMALLEST = 1 << 14
+"""Elements from which a kernel can gain time; below, the call costs more than the arithmetic."""
+
+
+def suits_kernels(*tensors: Tensor) -> bool:
+    """Return whether tensors are such as kernels read: of :data:`DTYPES`, on the CPU, in plain memory.
+
+    The first one has at least :data:`SMALLEST` elements. Never under ``torch.compile``, export, tracing, the transforms
+    of ``torch.func`` or forward-mode differentiation, which see only PyTorch's own operations.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._is_tracing()
+        and tensors[0].numel() >= SMALLEST
+        and all(x.device.type == "cpu" and x.dtype in DTYPES and type(x) in _PLAIN for x in tensors)
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
+
+
+def address(x: Tensor | None) -> int | None:
+    """Return where a tensor's elements begin in memory, for a pointer of C; ``None`` is its null."""
+    return None if x is None else x.data_ptr()
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)

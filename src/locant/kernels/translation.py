@@ -1,0 +1,35 @@
+"""Encoder and decoder of a trained Transformer, for the search of translations."""
+
+from __future__ import annotations
+
+import ctypes
+
+from locant.kernels.library import Kernel
+
+PRECISIONS = ("float32", "bfloat16", "int8")
+"""Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
+Sums and all other arithmetic are float32."""
+
+_ADDRESS, _COUNT, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+KERNEL = Kernel(
+    "translation",
+    {
+        "locant_supports": ([_COUNT], _NUMBER),
+        "locant_engine": ([_ADDRESS] * 6, _ADDRESS),
+        "locant_engine_free": ([_ADDRESS], None),
+        "locant_batch": ([_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _ADDRESS], _ADDRESS),
+        "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], None),
+        "locant_batch_step": ([_ADDRESS, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _ADDRESS], _NUMBER),
+        "locant_batch_free": ([_ADDRESS], None),
+    },
+)
+
+
+def supports(precision: str) -> bool:
+    """Whether this processor multiplies one of :data:`PRECISIONS` fast: bfloat16 and int8 need AVX-512 BF16 and VNNI.
+
+    Raises:
+        ConfigError: Kernels are switched off, there is no C++ compiler, it fails, or the cache folder cannot be
+            written.
+    """
+    return bool(KERNEL.require().locant_supports(PRECISIONS.index(precision)))

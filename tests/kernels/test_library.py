@@ -1,0 +1,161 @@
+"""Building, loading and switching kernels."""
+
+import logging
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from with_kernels import kernels, needs_compiler
+
+import locant.kernels
+from locant.cli.messages import messages_on_stderr
+from locant.errors import ConfigError
+from locant.kernels import rotation
+from locant.kernels.library import Kernel
+from locant.positions import Rotary
+
+
+def build(name: str = "dropout") -> Kernel:
+    """Return a kernel that was not loaded before in this process."""
+    return Kernel(name, {})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, in a process that has said nothing yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("locant.kernels.library._said", set())
+    return tmp_path / "locant"
+
+
+@needs_compiler
+def test_a_build_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build().usable()
+    (library,) = cache.glob("*.so")
+    assert library == build().path()
+    assert library.name.startswith("dropout-")
+    built = library.stat().st_mtime_ns
+    monkeypatch.setenv("CXX", "no-compiler")
+    monkeypatch.setenv("PATH", "")
+    assert build().usable()
+    assert library.stat().st_mtime_ns == built
+
+
+@needs_compiler
+def test_a_damaged_build_is_made_again(cache: Path) -> None:
+    cache.mkdir()
+    build().path().write_bytes(b"half of a libra")
+    assert build().usable()
+
+
+@needs_compiler
+def test_a_build_is_announced_once(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "locant")
+    for _ in range(2):
+        assert all(build(name).usable() for name in ("dropout", "cross_entropy"))
+    (record,) = caplog.records
+    assert record.name == "locant"
+    assert record.levelno == logging.INFO
+    assert str(cache) in record.message
+    assert "LOCANT_KERNELS=0" in record.message
+
+
+@needs_compiler
+def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = tmp_path / "c++"
+    counting.write_text(
+        f'#!/bin/sh\necho x >> {tmp_path}/calls\nexec "{locant.kernels.library.find_compiler()}" "$@"\n'
+    )
+    counting.chmod(0o755)
+    monkeypatch.setenv("CXX", str(counting))
+    kernel, others = build(), [build() for _ in range(3)]
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(Kernel.usable, [kernel] * 5 + others))
+    assert (tmp_path / "calls").read_text().count("x") == 1
+
+
+@needs_compiler
+def test_processes_build_at_once(cache: Path) -> None:
+    code = "from locant.kernels.library import Kernel; assert Kernel('dropout', {}).usable()"
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert len(list(cache.glob("*.so"))) == 1
+    assert {path.suffix for path in cache.iterdir()} == {".so", ".lock"}, "no folder is left behind"
+
+
+def test_no_compiler_or_one_that_fails(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "c++"
+    broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(ConfigError, match=r"could not build dropout.cpp\. It said: out of order"):
+        build().require()
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):
+        build().require()
+    assert not list(cache.glob("*.so"))
+    with kernels(True):
+        assert not any(build(name).usable() for name in ("dropout", "rotation"))
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "neither c++, g++ nor clang++ was found. PyTorch's own operations" in record.message
+
+
+def test_a_cache_folder_that_cannot_be_written(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
+        build().require()
+
+
+def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigError, match=r"no home folder.*Set XDG_CACHE_HOME"):
+        build().require()
+    with kernels(True):
+        assert not build().usable()
+
+
+def test_the_switch() -> None:
+    with kernels(True):
+        assert locant.kernels.enabled()
+        assert locant.kernels.enabled(False) is False
+        assert not locant.kernels.enabled()
+        assert not build().usable()
+        with pytest.raises(ConfigError, match="switched off"):
+            build().require()
+        assert locant.kernels.enabled(True)
+
+
+@pytest.mark.parametrize(("value", "on"), [("0", False), ("off", False), ("False", False), ("1", True), ("", True)])
+def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> None:
+    code = "import locant.kernels, sys; sys.exit(locant.kernels.enabled())"
+    environment = {**os.environ, "LOCANT_KERNELS": value}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == on
+
+
+def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(rotation, "KERNEL", build("rotation"))
+    x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
+    with kernels(True, smallest=1 << 14):
+        Rotary(16).rotate(x, x, positions, positions)
+    assert not cache.exists()
+
+
+@needs_compiler
+def test_the_command_line_says_that_it_builds(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with messages_on_stderr():
+        assert build().usable()
+    assert capsys.readouterr().err.startswith("locant: Building C++ kernels for this processor")
+    assert not logging.getLogger("locant").handlers
