@@ -100,7 +100,7 @@ class Kernel:
         """
         if not _on:
             raise ConfigError(
-                f"C++ kernels are switched off, by {SWITCH} in the environment or by locant.kernels.enabled(False)."
+                f"C++ kernels are switched off, by {SWITCH}=0 in the environment or by locant.kernels.enabled(False)."
             )
         return self.library
 
