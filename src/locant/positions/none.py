@@ -15,6 +15,12 @@ class NoPositions(PositionScheme):
     An encoder without positions sees a bag of words: permuting its input permutes its output. A causal decoder can
     still infer order from its mask (Haviv et al. 2022, "Transformer Language Models without Positional Encodings
     Still Learn Positional Information"; Kazemnejad et al. 2023, NoPE).
+
+    Example:
+        >>> import torch
+        >>> embeddings = torch.randn(1, 3, 8)
+        >>> torch.equal(NoPositions().embed(embeddings, torch.arange(3)), embeddings)
+        True
     """
 
     title = "No positions"

@@ -63,7 +63,7 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
         ConfigError: llama.cpp cannot compute it, or the architecture is unknown.
 
     Example:
-        >>> from locant.positions.scaling import Llama3
+        >>> from locant.positions import Llama3
         >>> llama = RotaryConfig(head_dim=128, base=5e5, scaling=Llama3(factor=8, original_length=8192))
         >>> written = write_gguf(llama, "llama")
         >>> written.layout, len(written.tensors["rope_freqs.weight"]), max(written.tensors["rope_freqs.weight"])

@@ -260,7 +260,7 @@ def write_huggingface(
         ConfigError: transformers cannot say a configuration.
 
     Example:
-        >>> from locant.positions.scaling import Linear
+        >>> from locant.positions import Linear
         >>> written = write_huggingface(RotaryConfig(head_dim=128, scaling=Linear(factor=8, original_length=4096)))
         >>> written["rope_parameters"]
         {'rope_type': 'linear', 'factor': 8, 'rope_theta': 10000.0}

@@ -182,7 +182,7 @@ def write_vllm(
         ConfigError: vLLM cannot say it.
 
     Example:
-        >>> from locant.positions.scaling import YaRN
+        >>> from locant.positions import YaRN
         >>> yarn = YaRN(factor=4, original_length=32768)
         >>> print(write_vllm(RotaryConfig(head_dim=128, base=1e6, scaling=yarn)))  # doctest: +NORMALIZE_WHITESPACE
         {"rope_parameters": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768,

@@ -158,7 +158,7 @@ def explain_frequencies(
         ConfigError: ``dim`` or ``base`` is out of range, or contradicts the scaling.
 
     Example:
-        >>> from locant.positions.scaling import Llama3
+        >>> from locant.positions import Llama3
         >>> print(explain_frequencies(Llama3(original_length=8192, factor=8), 128, 500000.0))
         scaling llama3, base 500000, 64 pairs: 29 kept, 6 blended, 29 interpolated
         trained length 8192 tokens, effective length 65536 tokens
