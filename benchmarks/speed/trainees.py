@@ -75,7 +75,7 @@ def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Train
 def locant(shape: Shape, padded: bool) -> Trainee:
     """Locant's own step, as in `locant train`."""
     from locant.text import Batch
-    from locant.training.trainer import TrainingStep
+    from locant.training import TranslatorLoss
 
     keep_freed_memory()
     limit_onednn_cache()
@@ -86,7 +86,7 @@ def locant(shape: Shape, padded: bool) -> Trainee:
         lengths = (source != PAD).sum(1), (wanted != PAD).sum(1)
         tokens = (int(lengths[0].sum()), int(lengths[1].sum()))
         batch = Batch(source, lengths[0], given, wanted, lengths[1], source_tokens=tokens[0], target_tokens=tokens[1])
-        return TrainingStep(model, smoothing, PRECISION)(batch)[0]
+        return TranslatorLoss(model, smoothing, PRECISION)(batch)[0]
 
     return Trainee(model, loss, clips=True)
 

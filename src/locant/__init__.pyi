@@ -29,10 +29,10 @@ from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.scheme import PositionScheme as PositionScheme
 from locant.positions.scores.alibi import ALiBi as ALiBi
-from locant.training.evaluation import evaluate_run as evaluate
+from locant.training.evaluation import evaluate as evaluate
 from locant.training.recipe import Recipe as Recipe
 from locant.training.recipe import load_recipe as load_recipe
-from locant.training.run import resume_run as resume
-from locant.training.run import start_run as train
+from locant.training.run import resume_training as resume
+from locant.training.run import train as train
 from locant.translation.translator import Translator as Translator
 from locant.version import __version__ as __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -75,6 +76,12 @@ def cache_folder() -> Path:
         raise ConfigError(
             "There is no home folder to hold the cache. Set XDG_CACHE_HOME to a folder that can be written."
         ) from None
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, get_args
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,6 +16,9 @@ class Settings(BaseModel):
     Building one with keyword arguments raises pydantic's ``ValidationError``; :meth:`parse` takes plain data (from
     YAML, JSON or the command line) and raises :class:`~locant.errors.ConfigError` with a readable message.
     """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Keys of earlier versions and what they are called now; see :meth:`parse_saved`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
 
@@ -37,6 +41,15 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise ConfigError(explain(error, cls, where)) from None
 
+    @classmethod
+    def parse_saved(cls, data: Any, where: str = "configuration") -> Self:
+        """Validate plain data that Locant has saved, perhaps an earlier version with other names of keys.
+
+        Raises:
+            ConfigError: As :meth:`parse`.
+        """
+        return cls.parse(_with_new_names(data, [cls]), where)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain data that :meth:`parse` accepts, defaults included."""
         return self.model_dump(mode="json")
@@ -50,7 +63,11 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
         key = ".".join(path)
         if item["type"] == "extra_forbidden":
             known = _fields_at(settings, path[:-1])
-            hint = nearest(path[-1], known) or f" Known keys: {', '.join(sorted(known))}."
+            new = {old: new for one in _classes_at(settings, path[:-1]) for old, new in _renamed(one).items()}
+            if path[-1] in new:
+                hint = f" It is called '{new[path[-1]]}' now."
+            else:
+                hint = nearest(path[-1], known) or f" Known keys: {', '.join(sorted(known))}."
             sentences.append(f"{where}: unknown key '{key}'.{hint}")
         elif item["type"] == "missing":
             sentences.append(f"{where}: the key '{key}' is missing.")
@@ -95,3 +112,21 @@ def _settings_classes(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for part in getattr(annotation, "__args__", ()) for found in _settings_classes(part)]
+
+
+def _renamed(settings: type[BaseModel]) -> Mapping[str, str]:
+    return settings.renamed if issubclass(settings, Settings) else {}
+
+
+def _with_new_names(data: Any, classes: list[type[BaseModel]]) -> Any:
+    """Return plain data for one of the settings classes with the keys of earlier versions renamed."""
+    if not isinstance(data, dict):
+        return data
+    new = {old: new for one in classes for old, new in _renamed(one).items()}
+    found = {}
+    for key, value in data.items():
+        name = new.get(key, key)
+        annotations = [one.model_fields[name].annotation for one in classes if name in one.model_fields]
+        inner = [found for annotation in annotations for found in _settings_classes(annotation)]
+        found[name] = _with_new_names(value, inner) if inner else value
+    return found

@@ -24,11 +24,11 @@ from locant.lab.worker import main as work
 def finished(tmp_path: Path) -> Path:
     """A folder in which every trial has been run."""
     options = {"model": TINY, "train_length": 2, "test_examples": 4}
-    names: dict[str, Any] = {"tasks": ["copy", "reverse"], "contenders": ["none", "learned"]}
+    names: dict[str, Any] = {"tasks": ["copy", "reverse"], "variants": ["none", "learned"]}
     comparison = Comparison.parse({**names, "seeds": 2, "budget": {"steps": 2}, "options": options})
     save_comparison(tmp_path, comparison)
     for job in comparison.jobs():
-        assert work([str(tmp_path), job.task, job.contender, str(job.seed), "cpu"]) == 0
+        assert work([str(tmp_path), job.task, job.variant, str(job.seed), "cpu"]) == 0
     return tmp_path
 
 
@@ -47,9 +47,7 @@ def test_everything_is_made_of_records(finished: Path, capsys: pytest.CaptureFix
     data = json.loads((finished / "results.json").read_text(encoding="utf-8"))
     mean = data["tables"][0]["rows"][0]["cells"]["at 1"]["mean"]
     values = [
-        r.outcome.measurements[0].value or 0
-        for r in load_records(finished)
-        if (r.task, r.contender) == ("copy", "none")
+        r.outcome.measurements[0].value or 0 for r in load_records(finished) if (r.task, r.variant) == ("copy", "none")
     ]
     assert mean == pytest.approx(sum(values) / 2)
 

@@ -10,20 +10,20 @@ from lab_records import TINY
 from safetensors.torch import load_file
 
 from locant.errors import ConfigError, DataError, LocantError
-from locant.lab import Budget, Measurement, Task, Trial, build_task
+from locant.lab import Budget, ComparisonTask, MetricValue, Trial, build_task
 
 
-def trial(contender: str, folder: Path, steps: int = 20) -> Trial:
-    return Trial(contender, 1, Budget(steps=steps), torch.device("cpu"), folder / "prepared", lambda _: None)
+def trial(variant: str, folder: Path, steps: int = 20) -> Trial:
+    return Trial(variant, 1, Budget(steps=steps), torch.device("cpu"), folder / "prepared", lambda _: None)
 
 
-def task(name: str, path: Path, **options: Any) -> Task:
+def task(name: str, path: Path, **options: Any) -> ComparisonTask:
     sizes = {"model": TINY, "train_length": 8, "batch": 16, "test_characters": 640}
     return build_task(name, {"text": str(path), **sizes, **options})
 
 
 def by_length(
-    measurements: tuple[Measurement, ...], metric: str, condition: str = ""
+    measurements: tuple[MetricValue, ...], metric: str, condition: str = ""
 ) -> dict[int | None, float | None]:
     return {m.length: m.value for m in measurements if m.metric == metric and m.condition == condition}
 
@@ -59,7 +59,7 @@ def test_extension_of_one_model(text: Path, tmp_path: Path) -> None:
     extension = task("context-extension", text, factors=[2, 4], fine_tune_steps=5)
     extension.prepare(trial("", tmp_path, steps=100))
     kept = load_file(tmp_path / "prepared" / "model.safetensors")
-    results = {name: extension.run(trial(name, tmp_path)) for name in extension.default_contenders()}
+    results = {name: extension.run(trial(name, tmp_path)) for name in extension.default_variants()}
     for outcome in results.values():
         conditions = list(dict.fromkeys(m.condition for m in outcome.measurements))
         tuned = ["2x, fine-tuned", "4x, fine-tuned"]
@@ -105,4 +105,4 @@ def test_the_definition_names_windows_and_stride(text: Path) -> None:
 
 def test_only_frequency_scalings_extend(text: Path) -> None:
     with pytest.raises(ConfigError, match=r"Unknown frequency scaling 'yarm'\. Did you mean 'yarn'"):
-        task("context-extension", text).check_contender("yarm")
+        task("context-extension", text).check_variant("yarm")

@@ -13,7 +13,7 @@ from locant.lab.variants import (
     check_scheme,
     initial_facts,
     position_fields,
-    split_contender,
+    split_variant,
     weights_outside_schemes,
 )
 from locant.models import LanguageModel
@@ -22,23 +22,23 @@ from locant.positions import SCHEMES
 SETTINGS = ModelSettings(layers=2, d_model=32, d_ff=48, heads=2)
 
 
-def build(contender: str, seed: int = 1, trained: int = 24) -> LanguageModel:
-    return build_fairly(SETTINGS.config(contender, 20, trained=trained, longest=48), seed)
+def build(variant: str, seed: int = 1, trained: int = 24) -> LanguageModel:
+    return build_fairly(SETTINGS.config(variant, 20, trained=trained, longest=48), seed)
 
 
-@pytest.mark.parametrize("contender", [*all_schemes(), "sinusoidal:combine=concatenate"])
-def test_initial_weights_are_the_same_wherever_shapes_allow(contender: str) -> None:
-    plain, model = build("none"), build(contender)
+@pytest.mark.parametrize("variant", [*all_schemes(), "sinusoidal:combine=concatenate"])
+def test_initial_weights_are_the_same_wherever_shapes_allow(variant: str) -> None:
+    plain, model = build("none"), build(variant)
     shared, own = plain.state_dict(), weights_outside_schemes(model)
     assert set(own) == set(weights_outside_schemes(plain))
     for name, weight in own.items():
         assert torch.equal(weight, shared[name]), name
     assert initial_facts(model)["initial_weights"] == initial_facts(plain)["initial_weights"]
-    assert initial_facts(model)["initial_weights"] != initial_facts(build(contender, seed=2))["initial_weights"]
+    assert initial_facts(model)["initial_weights"] != initial_facts(build(variant, seed=2))["initial_weights"]
 
 
 @pytest.mark.parametrize(
-    ("contender", "parameters"),
+    ("variant", "parameters"),
     [
         ("none", 0),
         ("rotary", 0),
@@ -47,8 +47,8 @@ def test_initial_weights_are_the_same_wherever_shapes_allow(contender: str) -> N
         ("kerple", 2 * 2),  # two numbers a head
     ],
 )
-def test_parameters_of_the_scheme(contender: str, parameters: int) -> None:
-    assert initial_facts(build(contender))["scheme_parameters"] == parameters
+def test_parameters_of_the_scheme(variant: str, parameters: int) -> None:
+    assert initial_facts(build(variant))["scheme_parameters"] == parameters
 
 
 def test_a_quarter_of_the_head_is_rotated() -> None:
@@ -69,14 +69,14 @@ def test_lengths_that_schemes_must_know() -> None:
     assert own["position_options"] == {"max_positions": 99}
 
 
-def test_options_of_contenders() -> None:
-    assert split_contender("rotary:base=500000.0:layout=half") == ("rotary", {"base": 500000.0, "layout": "half"})
-    for contender in SCHEMES:
-        check_scheme(contender)
+def test_options_of_variants() -> None:
+    assert split_variant("rotary:base=500000.0:layout=half") == ("rotary", {"base": 500000.0, "layout": "half"})
+    for variant in SCHEMES:
+        check_scheme(variant)
 
 
 @pytest.mark.parametrize(
-    ("contender", "said"),
+    ("variant", "said"),
     [
         ("rotery", "Unknown scheme 'rotery'. Did you mean 'rotary'"),
         ("rotary:bas=3", "has no option 'bas'. Did you mean 'base'"),
@@ -86,6 +86,6 @@ def test_options_of_contenders() -> None:
         ("rotary:base=hello", "must be a number"),
     ],
 )
-def test_contenders_that_cannot_be(contender: str, said: str) -> None:
+def test_variants_that_cannot_be(variant: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        check_scheme(contender)
+        check_scheme(variant)

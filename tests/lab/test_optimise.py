@@ -1,62 +1,93 @@
 """The optimiser of the lab, against the formulas of the setting that its defaults repeat."""
 
 import math
-from typing import Any, ClassVar
 
 import pytest
 import torch
 
+from locant.errors import TrainingError
 from locant.lab import Budget, build_task
 from locant.lab.language_modelling import CharacterTask
-from locant.lab.optimise import Batch, Optimiser, train
+from locant.lab.optimise import OptimiserSettings, train_language_model
 from locant.models import LanguageModel, LanguageModelConfig
+from locant.training import LanguageModelBatch
 
-MODEL = LanguageModelConfig(vocab_size=9, layers=1, d_model=8, d_ff=8, heads=2, position="learned",
-                            position_options={"max_positions": 6})  # fmt: skip
-
-
-class Watched(torch.optim.AdamW):
-    """Remembers its groups and every learning rate."""
-
-    made: ClassVar[list["Watched"]] = []
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.rates: list[set[float]] = []
-        Watched.made.append(self)
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        self.rates.append({group["lr"] for group in self.param_groups})
-        super().step(closure)
+MODEL = LanguageModelConfig(
+    vocab_size=9,
+    layers=1,
+    d_model=8,
+    d_ff=8,
+    heads=2,
+    position="learned",
+    position_options={"max_positions": 6},
+)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, optimiser: Optimiser, steps: int) -> tuple[LanguageModel, Watched]:
-    Watched.made.clear()
-    monkeypatch.setattr(torch.optim, "AdamW", Watched)
-    torch.manual_seed(1)
-    model, batch = LanguageModel(MODEL), Batch(torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5).long(), 10)
-    train(model, iter([batch] * steps), Budget(steps=steps), optimiser, lambda _: None)
-    return model, Watched.made[0]
-
-
-def test_the_learning_rate_is_that_of_nanogpt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_learning_rate_is_that_of_nanogpt() -> None:
     """``min_lr + coefficient * (learning_rate - min_lr)`` with a cosine, after the warm-up."""
-    _, adam = run(monkeypatch, Optimiser(learning_rate=1e-3, warmup_steps=4, lowest_share=0.1), 20)
-    assert all(len(rates) == 1 for rates in adam.rates)
-    for step, (rate,) in enumerate(adam.rates[3:], start=4):
+    optimiser = OptimiserSettings(learning_rate=1e-3, warmup_steps=4, lowest_share=0.1)
+    rate = optimiser.rate(Budget(steps=20), d_model=8)
+    for step in range(4, 21):
         coefficient = 0.5 * (1 + math.cos(math.pi * (step - 4) / (20 - 4)))
-        assert rate == pytest.approx(1e-4 + coefficient * (1e-3 - 1e-4), rel=1e-6)
-    assert max(adam.rates[-1]) == pytest.approx(1e-4)
+        assert rate(step, 20) == pytest.approx(1e-4 + coefficient * (1e-3 - 1e-4), rel=1e-6)
+    assert rate(20, 20) == pytest.approx(1e-4)
 
 
-def test_weight_decay_leaves_biases_and_gains_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, adam = run(monkeypatch, Optimiser(weight_decay=0.1), 1)
+def test_weight_decay_leaves_biases_and_gains_alone() -> None:
+    model = LanguageModel(MODEL)
+    adam = OptimiserSettings(weight_decay=0.1).build(model)
     decays = {id(one): group["weight_decay"] for group in adam.param_groups for one in group["params"]}
     named = {name: decays[id(one)] for name, one in model.named_parameters()}
     assert {name for name, decay in named.items() if decay == 0} == {
         name for name in named if name.endswith("bias") or "norm" in name
     }
     assert set(named.values()) == {0.0, 0.1}
+
+
+def test_updates_are_those_of_a_loop_written_by_hand() -> None:
+    """Weights after some updates, and the loss of the last one, against the same formulas in plain PyTorch."""
+    torch.manual_seed(1)
+    ids = torch.randint(1, 9, (3, 2, 6))
+    ids[1, :, 4:] = 0  # padding
+    optimiser = OptimiserSettings(learning_rate=0.01, warmup_steps=0, max_grad_norm=0.1, weight_decay=0.1)
+    model, plain = LanguageModel(MODEL), LanguageModel(MODEL)
+    plain.load_state_dict(model.state_dict())
+    batches = [LanguageModelBatch(rows[:, :-1], rows[:, 1:], int((rows[:, :-1] != 0).sum())) for rows in ids]
+    result = train_language_model(model, iter(batches), Budget(steps=3), optimiser, lambda _: None)
+
+    decayed = [one for one in plain.parameters() if one.dim() > 1]
+    others = [one for one in plain.parameters() if one.dim() <= 1]
+    adam = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], betas=(0.9, 0.98)
+    )
+    for step, rows in enumerate(ids, start=1):
+        for group in adam.param_groups:
+            group["lr"] = 0.01 * 0.5 * (1 + math.cos(math.pi * step / 3))
+        loss = torch.nn.functional.cross_entropy(
+            plain(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten(), ignore_index=0
+        )
+        adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+        adam.step()
+    for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
+        if name.endswith("query_key_value.bias"):
+            continue  # a bias of the keys changes no attention: its gradient is nothing but rounding
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, msg=name)
+    assert result.training_loss == pytest.approx(loss.item(), rel=1e-5)
+    assert (result.steps, result.tokens) == (3, 10 + 8 + 10)
+
+
+def test_a_loss_that_is_no_number_stops_training_before_the_weights_change() -> None:
+    torch.manual_seed(1)
+    model = LanguageModel(MODEL)
+    with torch.no_grad():
+        model.embedding.weight[3] = torch.inf
+    before = {name: one.clone() for name, one in model.named_parameters()}
+    batch = LanguageModelBatch(torch.full((1, 3), 3), torch.full((1, 3), 3), 3)
+    with pytest.raises(TrainingError, match=r"the loss was (nan|inf) and .* at step 1"):
+        train_language_model(model, iter([batch]), Budget(steps=1), OptimiserSettings(), lambda _: None)
+    assert all(torch.equal(one, before[name]) for name, one in model.named_parameters())
 
 
 def test_the_defaults_are_nanogpts_small_setting() -> None:
@@ -67,5 +98,5 @@ def test_the_defaults_are_nanogpts_small_setting() -> None:
     assert (model.layers, model.heads, model.d_model, model.d_ff, model.dropout) == (4, 4, 128, 4 * 128, 0.0)
     assert (task.train_length, task.batch) == (64, 12)
     assert (optimiser.learning_rate, optimiser.warmup_steps, optimiser.schedule) == (1e-3, 100, "cosine")
-    assert (optimiser.beta2, optimiser.weight_decay, optimiser.clip_norm) == (0.99, 0.1, 1.0)
+    assert (optimiser.beta2, optimiser.weight_decay, optimiser.max_grad_norm) == (0.99, 0.1, 1.0)
     assert optimiser.lowest_share * optimiser.learning_rate == pytest.approx(1e-4)

@@ -8,7 +8,7 @@ import pytest
 from lab_records import TINY, make_record
 
 from locant.errors import CheckpointError, ConfigError, DataError
-from locant.lab import Budget, Comparison, SilentComparisonCallback, expand_tasks, load_records, run_comparison
+from locant.lab import Budget, Comparison, ComparisonCallback, expand_tasks, load_records, run_comparison
 from locant.lab.comparison import Job, save_comparison
 from locant.lab.record import load_record, record_path, save_record
 from locant.lab.worker import main
@@ -18,11 +18,11 @@ OPTIONS = {"model": TINY, "train_length": 2, "test_examples": 5}
 
 def comparison(**changes: Any) -> Comparison:
     return Comparison.parse(
-        {"tasks": ["copy"], "contenders": ["none"], "seeds": 1, "budget": {"steps": 2}, "options": OPTIONS, **changes}
+        {"tasks": ["copy"], "variants": ["none"], "seeds": 1, "budget": {"steps": 2}, "options": OPTIONS, **changes}
     )
 
 
-class Notes(SilentComparisonCallback):
+class Notes(ComparisonCallback):
     def __init__(self) -> None:
         self.started: tuple[int, int, int] = (-1, -1, -1)
         self.ended: list[tuple[str, str]] = []
@@ -36,8 +36,8 @@ class Notes(SilentComparisonCallback):
 
 def test_a_finished_record_never_runs_again(tmp_path: Path) -> None:
     notes = Notes()
-    both = comparison(contenders=["none", "learned"])
-    assert run_comparison(tmp_path, both, at_once=2, device="cpu", watcher=notes) == []
+    both = comparison(variants=["none", "learned"])
+    assert run_comparison(tmp_path, both, at_once=2, device="cpu", callback=notes) == []
     assert notes.started == (2, 0, 2)
     assert sorted(notes.ended) == [("copy, learned, seed 1", ""), ("copy, none, seed 1", "")]
     first = {path: path.read_bytes() for path in tmp_path.rglob("seed-1.json")}
@@ -47,7 +47,7 @@ def test_a_finished_record_never_runs_again(tmp_path: Path) -> None:
     before = load_record(lost)
     lost.unlink()
     again = Notes()
-    assert run_comparison(tmp_path, both, at_once=2, device="cpu", watcher=again) == []
+    assert run_comparison(tmp_path, both, at_once=2, device="cpu", callback=again) == []
     assert again.started == (1, 1, 1)
     assert [job for job, _ in again.ended] == ["copy, none, seed 1"]
     after = load_record(lost)
@@ -73,18 +73,23 @@ def test_a_trial_that_fails_leaves_no_record_and_stops_no_other(tmp_path: Path) 
 
 def test_a_scheme_that_cannot_be_built_is_recorded_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = {**OPTIONS, "model": {**TINY, "d_model": 18, "heads": 6}}  # heads of three features cannot be rotated
-    save_comparison(tmp_path, comparison(contenders=["rotary"], options=odd))
+    save_comparison(tmp_path, comparison(variants=["rotary"], options=odd))
     assert main([str(tmp_path), "copy", "rotary", "1", "cpu"]) == 0
     (record,) = load_records(tmp_path)
     assert "3" in record.outcome.cannot
     assert main([str(tmp_path), "copy", "none", "1", "cpu"]) == 0
     assert len(load_records(tmp_path)) == 2
-    assert {float(line) <= 1 for line in capsys.readouterr().out.split()} <= {True}
+    # A trial of two updates says nothing on the way; one of forty does, every twenty updates.
+    assert capsys.readouterr().out == ""
+    (tmp_path / "longer").mkdir()
+    save_comparison(tmp_path / "longer", comparison(budget={"steps": 40}))
+    assert main([str(tmp_path / "longer"), "copy", "none", "1", "cpu"]) == 0
+    assert [float(line) for line in capsys.readouterr().out.split()] == [0.5, 1.0]
 
 
 def test_a_folder_keeps_to_one_way_of_training(tmp_path: Path) -> None:
     save_comparison(tmp_path, comparison())
-    save_comparison(tmp_path, comparison(contenders=["none", "rotary"], seeds=2, tasks=["copy", "reverse"]))
+    save_comparison(tmp_path, comparison(variants=["none", "rotary"], seeds=2, tasks=["copy", "reverse"]))
     with pytest.raises(ConfigError, match=r"has budget.steps 2, but 3 is asked for"):
         save_comparison(tmp_path, comparison(budget={"steps": 3}))
     with pytest.raises(ConfigError, match=r"has options.train_length 2, but the default is asked for"):
@@ -123,7 +128,7 @@ def test_the_text_is_needed_by_trials_that_have_to_run_alone(tmp_path: Path) -> 
     ("changes", "said"),
     [
         ({"tasks": ["copi"]}, "Unknown task 'copi'. Did you mean 'copy'"),
-        ({"contenders": ["rotari"]}, "Unknown scheme 'rotari'. Did you mean 'rotary'"),
+        ({"variants": ["rotari"]}, "Unknown scheme 'rotari'. Did you mean 'rotary'"),
         ({"options": {"train_lenght": 3}}, "unknown key 'train_lenght'. Did you mean 'train_length'"),
         ({"budget": {"steps": 2, "minutes": 1}}, "either steps or minutes"),
         ({"seeds": 0}, "seeds"),

@@ -8,7 +8,7 @@ import re
 import pytest
 from lab_records import make_record
 
-from locant.lab import Budget, Comparison, Measurement, Record
+from locant.lab import Budget, Comparison, MetricValue, Record
 from locant.lab.fairness import check_fairness
 from locant.lab.language_modelling import TINY_SHAKESPEARE
 from locant.lab.ranks import PAPER, agreement, mean_ranks
@@ -27,7 +27,7 @@ from locant.lab.tables import Cell, _some, result_tables
 
 COMPARISON = Comparison(
     tasks=("copy", "reverse"),
-    contenders=("none", "learned"),
+    variants=("none", "learned"),
     seeds=2,
     budget=Budget(steps=5),
     options={"train_length": 2},
@@ -44,7 +44,7 @@ def test_means_and_spread_over_seeds() -> None:
     (table,) = result_tables(COMPARISON, RECORDS)
     assert list(table.columns) == ["seen", "unseen", "at 1", "at 2", "at 3", "at 4"]
     first, second = table.rows
-    assert (first.contender, first.seeds, first.tokens_per_second) == ("none", 2, 300.0)
+    assert (first.variant, first.seeds, first.tokens_per_second) == ("none", 2, 300.0)
     assert first.cells["seen"].mean == pytest.approx(90.0)  # of 95 and 85
     assert first.cells["seen"].spread == pytest.approx(50**0.5)  # of the sample: ((5^2 + 5^2) / 1)^0.5
     assert first.cells["at 3"].mean == pytest.approx(40.0)
@@ -63,7 +63,7 @@ def test_one_seed_has_no_spread() -> None:
     assert row_texts(table, table.rows[0])[1] == "95.0"
 
 
-def test_a_contender_that_cannot_at_all() -> None:
+def test_a_variant_that_cannot_at_all() -> None:
     broken = RECORDS[2].model_copy(
         update={"outcome": RECORDS[2].outcome.model_copy(update={"cannot": "no", "measurements": ()})}
     )
@@ -91,7 +91,7 @@ def test_mean_reciprocal_ranks_by_hand() -> None:
         make_record("parity", "learned", 1, {3: None}),
         make_record("reverse", "none", 1, {3: 100.0}),  # not all have run: does not count
     ]
-    ranks = {rank.contender: rank.all for rank in mean_ranks(records)}
+    ranks = {rank.variant: rank.all for rank in mean_ranks(records)}
     # Ranks of none: 1, 2 and 2 (three share the ranks 1 to 3); of learned: 3, 3 and 2.
     assert ranks["none"] == ranks["rotary"] == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
     assert ranks["learned"] == pytest.approx((1 / 3 + 1 / 3 + 1 / 2) / 3)
@@ -106,7 +106,7 @@ def test_agreement_with_the_paper() -> None:
     assert said.startswith("Of the 10 pairs of the paper's five schemes, 6 stand in its order; the other way round: ")
     assert said.endswith("t5 above none, alibi above none, rotary-25 above none, sinusoidal above none.")
     best = mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})])[0]
-    assert (best.contender, best.all, best.among_paper, best.paper) == ("rotary", 1.0, None, None)
+    assert (best.variant, best.all, best.among_paper, best.paper) == ("rotary", 1.0, None, None)
 
 
 def test_fairness() -> None:
@@ -141,14 +141,14 @@ def test_files_say_what_the_tables_say() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_text(RECORDS))))
     assert len(rows) == 16
     assert rows[1] == {
-        "task": "copy", "contender": "none", "seed": "1", "condition": "", "metric": "exact", "length": "2",
+        "task": "copy", "variant": "none", "seed": "1", "condition": "", "metric": "exact", "length": "2",
         "split": "seen", "value": "90.0", "reason": "",
     }  # fmt: skip
     data = json.loads(json.dumps(as_data(tables, RECORDS)))
     assert data["tables"][0]["rows"][0]["cells"]["seen"]["mean"] == pytest.approx(90.0)
     ranks = data["mean_reciprocal_ranks"]
-    assert ranks["unseen"][0] == {"contender": "none", "all": 1.0, "among_paper": None, "paper": 0.687}
-    assert [rank["contender"] for rank in ranks["seen"]] == ["learned", "none"], "learned is right at 100 and 99 %"
+    assert ranks["unseen"][0] == {"variant": "none", "all": 1.0, "among_paper": None, "paper": 0.687}
+    assert [rank["variant"] for rank in ranks["seen"]] == ["learned", "none"], "learned is right at 100 and 99 %"
 
 
 def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
@@ -166,11 +166,11 @@ def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
     assert by_name["sinusoidal"] == ["0.200", "1.000", "0.200", "0.215"]
 
 
-def measured(task: str, contender: str, values: dict[str, dict[int | None, float | None]], text: str = "") -> Record:
+def measured(task: str, variant: str, values: dict[str, dict[int | None, float | None]], text: str = "") -> Record:
     """A record of several metrics by length."""
-    plain = make_record(task, contender, 1, {})
+    plain = make_record(task, variant, 1, {})
     measurements = tuple(
-        Measurement(metric=metric, value=value, length=length, split="seen" if length else None)
+        MetricValue(metric=metric, value=value, length=length, split="seen" if length else None)
         for metric, of_one in values.items()
         for length, value in of_one.items()
     )

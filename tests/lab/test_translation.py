@@ -11,9 +11,9 @@ import torch
 import yaml
 
 from locant.errors import ConfigError, DataError
-from locant.lab import Budget, Measurement, Outcome, Record, Trial, build_task
+from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
 from locant.lab.fairness import check_fairness
-from locant.lab.translation_measures import TestPair, by_length, order_accuracy, swapped, test_pairs
+from locant.lab.translation_measures import HeldOutPair, by_length, held_out_pairs, order_accuracy, swapped
 from locant.lab.translation_training import build_translator, check_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters
 from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
@@ -56,27 +56,27 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """A few updates of several contenders."""
+    """A few updates of several variants."""
     task = build_task("translation", {"recipe": str(recipe), "train_length": 12, "changes": ["model.dropout=0.1"]})
     task.check()
     prepared = tmp_path_factory.mktemp("lab") / "prepared" / "seed-1"
 
-    def trial(contender: str) -> Trial:
-        return Trial(contender, 1, Budget(steps=16), torch.device("cpu"), prepared, lambda _: None)
+    def trial(variant: str) -> Trial:
+        return Trial(variant, 1, Budget(steps=16), torch.device("cpu"), prepared, lambda _: None)
 
     task.prepare(trial(""))
     return {name: task.run(trial(name)) for name in ("none", "learned", "rnn:cell=lstm")}
 
 
-def value_of(outcome: Outcome, metric: str, length: int | None = None) -> Measurement:
+def value_of(outcome: Outcome, metric: str, length: int | None = None) -> MetricValue:
     (found,) = [m for m in outcome.measurements if m.metric == metric and m.length == length]
     return found
 
 
-def test_everything_but_the_contender_is_the_same(outcomes: dict[str, Outcome]) -> None:
+def test_everything_but_the_variant_is_the_same(outcomes: dict[str, Outcome]) -> None:
     rest: dict[str, Any] = {"configuration": {}, "wall_seconds": 1, "peak_memory": 1, "device": "cpu"}
     records = [
-        Record(task="translation", contender=name, seed=1, outcome=outcome, environment={}, finished="", **rest)
+        Record(task="translation", variant=name, seed=1, outcome=outcome, environment={}, finished="", **rest)
         for name, outcome in outcomes.items()
     ]
     checks = {check.what: check for check in check_fairness(records)}
@@ -116,7 +116,7 @@ def test_without_positions_words_have_no_order(outcomes: dict[str, Outcome]) -> 
     assert value_of(outcomes["none"], "order").value == 50
 
 
-def test_contenders_share_their_weights() -> None:
+def test_variants_share_their_weights() -> None:
     models = {
         name: build_translator(name, BASE, 3, **LENGTHS)
         for name in ("none", "sinusoidal:combine=concatenate", "shaw", "fire", "learned")
@@ -133,10 +133,10 @@ def test_contenders_share_their_weights() -> None:
     assert not torch.equal(other.target_embedding.weight, models["none"].target_embedding.weight)
 
 
-@pytest.mark.parametrize("contender", ["rnn", "rnn:cell=lstm", "rnn:encoder_layers=2:decoder_layers=2"])
-def test_the_recurrent_model_is_as_large_as_the_transformer(contender: str) -> None:
+@pytest.mark.parametrize("variant", ["rnn", "rnn:cell=lstm", "rnn:encoder_layers=2:decoder_layers=2"])
+def test_the_recurrent_model_is_as_large_as_the_transformer(variant: str) -> None:
     wanted = count_parameters(build_translator("none", BASE, 1, **LENGTHS))
-    model = build_translator(contender, BASE, 1, **LENGTHS)
+    model = build_translator(variant, BASE, 1, **LENGTHS)
     assert isinstance(model, RNN)
     larger = model.config.model_copy(update={"hidden_size": model.config.hidden_size + 1})
     assert count_parameters(model) <= wanted < count_parameters(RNN(larger))
@@ -144,7 +144,7 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(contender: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("contender", "message"),
+    ("variant", "message"),
     [
         ("rotry", "Unknown scheme 'rotry'. Did you mean 'rotary'"),
         ("rnn:cel=gru", "no option 'cel'. Did you mean 'cell'"),
@@ -152,9 +152,9 @@ def test_the_recurrent_model_is_as_large_as_the_transformer(contender: str) -> N
         ("rnn:hidden_size=0", "'hidden_size'"),
     ],
 )
-def test_wrong_contenders(contender: str, message: str) -> None:
+def test_wrong_variants(variant: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_translator(contender)
+        check_translator(variant)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_mistakes_surface_before_any_work(
 
 
 def test_lengths() -> None:
-    pairs = [TestPair("", "", length) for length in (10, 1, 4, 5, 9, 8)]
+    pairs = [HeldOutPair("", "", length) for length in (10, 1, 4, 5, 9, 8)]
     grouped = {limit: [pair.length for pair in group] for limit, group in by_length(pairs, 4).items()}
     assert grouped == {4: [1, 4], 8: [5, 8], 12: [9, 10]}
 
@@ -184,10 +184,10 @@ def tokenizers() -> TokenizerPair:
     return train_tokenizers(toy_pairs(200, 1, 8), TokenizerSettings(algorithm="bpe", vocab_size=60))
 
 
-def test_test_pairs_are_evenly_spaced_and_have_the_length_of_the_longer_side(tokenizers: TokenizerPair) -> None:
+def test_held_out_pairs_are_evenly_spaced_and_have_the_length_of_the_longer_side(tokenizers: TokenizerPair) -> None:
     pairs = [(" ".join(["one"] * number), "eins") for number in range(1, 11)]
-    assert [len(pair.source.split()) for pair in test_pairs(pairs, tokenizers, 5)] == [1, 3, 5, 7, 9]
-    (only,) = test_pairs([("", "eins"), ("one", "eins zwei drei")], tokenizers, 9)
+    assert [len(pair.source.split()) for pair in held_out_pairs(pairs, tokenizers, 5)] == [1, 3, 5, 7, 9]
+    (only,) = held_out_pairs([("", "eins"), ("one", "eins zwei drei")], tokenizers, 9)
     assert only.length == 1 + len(tokenizers.target.encode(["eins zwei drei"])[0]) > 3
 
 
@@ -220,7 +220,7 @@ class Listens:
 
 def test_word_order_is_counted(tokenizers: TokenizerPair) -> None:
     translator = Translator(Transformer(BASE), tokenizers, DecodingSettings())
-    pairs = [TestPair("one two", "eins", 3), TestPair("two one", "eins", 3), TestPair("one one", "eins", 3)]
+    pairs = [HeldOutPair("one two", "eins", 3), HeldOutPair("two one", "eins", 3), HeldOutPair("one one", "eins", 3)]
     translator.model = Listens(tokenizers.source.encode(["one"])[0][0])  # type: ignore[assignment]
     assert order_accuracy(translator, pairs[:1]) == 1
     assert order_accuracy(translator, pairs[1:2]) == 0

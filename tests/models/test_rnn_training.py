@@ -11,7 +11,7 @@ import yaml
 
 from locant.cli import main
 from locant.errors import ConfigError
-from locant.training import Recipe, evaluate_run, read_metrics, resume_run, start_run
+from locant.training import Recipe, evaluate, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders
 from locant.translation import Translator
 
@@ -61,24 +61,24 @@ def losses(run: Path) -> list[float]:
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_toy_language_is_learned_without_a_mistake(recipe_data: dict[str, Any], tmp_path: Path, cell: str) -> None:
     recipe = with_changes(recipe_data, model={"cell": cell}, training={"steps": 200, "validate_every": 200})
-    start_run(recipe, tmp_path / "run")
-    assert evaluate_run(tmp_path / "run", "test").scores.bleu == pytest.approx(100)
+    train(recipe, tmp_path / "run")
+    assert evaluate(tmp_path / "run", "test").scores.bleu == pytest.approx(100)
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not(recipe_data: dict[str, Any], tmp_path: Path) -> None:
     changes = {"schedule": "inverse_sqrt"}  # does not depend on the number of steps
     model = {"dropout": 0.2, "decoder_layers": 2, "encoder_layers": 2}
-    start_run(with_changes(recipe_data, training=changes, model=model), tmp_path / "whole")
-    start_run(with_changes(recipe_data, training={**changes, "steps": 10}, model=model), tmp_path / "run")
+    train(with_changes(recipe_data, training=changes, model=model), tmp_path / "whole")
+    train(with_changes(recipe_data, training={**changes, "steps": 10}, model=model), tmp_path / "run")
     assert len(checkpoint_folders(tmp_path / "run")) == 1
-    resume_run(tmp_path / "run", ["training.steps=20"])
+    resume_training(tmp_path / "run", ["training.steps=20"])
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
 
 
 def test_bfloat16_stays_close_to_float32(recipe_data: dict[str, Any], tmp_path: Path) -> None:
     for precision in ("float32", "bfloat16"):
         changes = {"steps": 5, "precision": precision, "validation_sentences": 0}
-        start_run(with_changes(recipe_data, training=changes), tmp_path / precision)
+        train(with_changes(recipe_data, training=changes), tmp_path / precision)
     assert losses(tmp_path / "bfloat16") == pytest.approx(losses(tmp_path / "float32"), rel=0.02)
 
 
@@ -97,7 +97,7 @@ def test_the_commands(recipe_data: dict[str, Any], tmp_path: Path, capsys: pytes
 
 
 def test_a_saved_model_is_the_same(recipe_data: dict[str, Any], tmp_path: Path) -> None:
-    start_run(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
+    train(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
     first = Translator.from_pretrained(tmp_path / "run", device="cpu")
     first.save_pretrained(tmp_path / "copy")
     second = Translator.from_pretrained(tmp_path / "copy", device="cpu")
@@ -111,7 +111,7 @@ def test_exports_refuse_it(
     recipe_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, name: str
 ) -> None:
     pytest.importorskip("ctranslate2" if to == "ctranslate2" else "transformers")
-    start_run(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
+    train(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--to", to, "--output", str(tmp_path / "out")]) == 2
     assert "needs a Transformer, but this model's architecture is rnn" in (error := capsys.readouterr().err)
     assert name in error

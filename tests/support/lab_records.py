@@ -1,14 +1,14 @@
 """Small settings and records with known numbers."""
 
-from locant.lab import Measurement, Outcome, Record
+from locant.lab import MetricValue, Outcome, Record
 
 TINY = {"layers": 1, "d_model": 16, "d_ff": 16, "heads": 2}
 
 
-def make_record(task: str, contender: str, seed: int, values: dict[int, float | None], trained: int = 2) -> Record:
+def make_record(task: str, variant: str, seed: int, values: dict[int, float | None], trained: int = 2) -> Record:
     """A record of right answers by length."""
     measurements = tuple(
-        Measurement(
+        MetricValue(
             metric="exact",
             value=value,
             length=length,
@@ -29,7 +29,7 @@ def make_record(task: str, contender: str, seed: int, values: dict[int, float | 
     )
     return Record(
         task=task,
-        contender=contender,
+        variant=variant,
         seed=seed,
         configuration={},
         outcome=outcome,

@@ -20,12 +20,11 @@ from locant.errors import CheckpointError, ConfigError, TrainingError
 from locant.text import TokenCache, plan_batches
 from locant.training import (
     Recipe,
-    evaluate_files,
-    evaluate_run,
+    evaluate,
     load_run_evaluation,
     read_metrics,
-    resume_run,
-    start_run,
+    resume_training,
+    train,
 )
 from locant.training.checkpoint import Snapshot, checkpoint_folders, snapshot_path
 from locant.training.recipe import apply_overrides
@@ -44,7 +43,7 @@ def validations(run: Path) -> list[tuple]:
 @pytest.fixture(scope="module")
 def finished(recipe_data, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "finished"
-    start_run(Recipe.parse(recipe_data), run)
+    train(Recipe.parse(recipe_data), run)
     return run
 
 
@@ -63,8 +62,8 @@ def test_a_run_learns_and_leaves_everything_behind(finished):
 
 def test_the_toy_language_is_learned(recipe_data, tmp_path):
     changes = ["training.steps=500", "training.validate_every=100", "training.schedule=linear", "training.log_every=50"]
-    start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
-    result = evaluate_run(tmp_path / "run")
+    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    result = evaluate(tmp_path / "run")
     assert result.scores.bleu > 60
     assert result.copy_scores.bleu < 5
     assert len(result.hypotheses) == 30
@@ -72,8 +71,8 @@ def test_the_toy_language_is_learned(recipe_data, tmp_path):
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(recipe_data, finished, tmp_path):
     short = ["training.steps=3", "training.validate_every=3"]
-    start_run(Recipe.parse(apply_overrides(recipe_data, short)), tmp_path / "same")
-    start_run(Recipe.parse(apply_overrides(recipe_data, [*short, "seed=2"])), tmp_path / "other")
+    train(Recipe.parse(apply_overrides(recipe_data, short)), tmp_path / "same")
+    train(Recipe.parse(apply_overrides(recipe_data, [*short, "seed=2"])), tmp_path / "other")
     assert losses(tmp_path / "same") == losses(finished)[:3]
     assert losses(tmp_path / "other")[0] != losses(finished)[0]
 
@@ -82,7 +81,7 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(recipe_data, fini
 def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
     data = apply_overrides(recipe_data, [f"tokenizer.sampling={sampling}", "training.steps=40"])
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    start_run(Recipe.parse(data), whole)
+    train(Recipe.parse(data), whole)
 
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
     command = [sys.executable, "-m", "locant", "train"]
@@ -100,7 +99,7 @@ def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    resume_run(killed)
+    resume_training(killed)
     assert losses(killed) == losses(whole)
     assert validations(killed) == validations(whole)
     ours, theirs = load_file(killed / "model.safetensors"), load_file(whole / "model.safetensors")
@@ -108,21 +107,24 @@ def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
 
 
 def test_resuming_a_finished_run_changes_nothing_and_more_steps_go_on(finished, recipe_data, tmp_path):
-    start_run(Recipe.parse(apply_overrides(recipe_data, ["training.steps=20"])), tmp_path / "run")
+    train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=20"])), tmp_path / "run")
     curve = losses(tmp_path / "run")
-    resume_run(tmp_path / "run")
+    resume_training(tmp_path / "run")
     assert losses(tmp_path / "run") == curve
     # The schedule of this recipe does not depend on the number of steps, so going on equals never having stopped.
-    resume_run(tmp_path / "run", ["training.steps=30"])
+    resume_training(tmp_path / "run", ["training.steps=30"])
     assert losses(tmp_path / "run") == losses(finished)
 
 
 def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tmp_path):
-    base = ["training.steps=1", "model.dropout=0", "training.log_every=1", "training.clip_norm=0"]
-    start_run(Recipe.parse(apply_overrides(recipe_data, [*base, "training.accumulate=3"])), tmp_path / "three")
+    base = ["training.steps=1", "model.dropout=0", "training.log_every=1", "training.max_grad_norm=0"]
+    train(
+        Recipe.parse(apply_overrides(recipe_data, [*base, "training.gradient_accumulation_steps=3"])),
+        tmp_path / "three",
+    )
     rows = read_metrics(tmp_path / "three")
     recipe = Recipe.parse(apply_overrides(recipe_data, [*base, "training.steps=3", "training.learning_rate=1e-12"]))
-    start_run(recipe, tmp_path / "one")
+    train(recipe, tmp_path / "one")
     single = [row for row in read_metrics(tmp_path / "one") if row["kind"] == "training"]
     # With a learning rate of nothing the three batches meet the same weights, so their mean by tokens is the loss.
     cache = TokenCache(tmp_path / "one" / "cache" / "train")
@@ -135,7 +137,7 @@ def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tm
 
 def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
     data = apply_overrides(recipe_data, ["model.dropout=0", "training.steps=12", "training.validate_every=6"])
-    start_run(Recipe.parse(data), tmp_path / "one")
+    train(Recipe.parse(data), tmp_path / "one")
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for mode in ("ddp", "fsdp"):
@@ -161,7 +163,7 @@ def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
 
 def test_bfloat16_stays_close_to_float32(recipe_data, finished, tmp_path):
     changes = ["training.steps=10", "training.precision=bfloat16"]
-    start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "bfloat16")
+    train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "bfloat16")
     curve = losses(tmp_path / "bfloat16")
     assert curve != losses(finished)[:10]
     for (_, left), (_, right) in zip(curve, losses(finished)[:10], strict=True):
@@ -170,38 +172,38 @@ def test_bfloat16_stays_close_to_float32(recipe_data, finished, tmp_path):
 
 def test_a_diverging_run_stops_and_keeps_the_last_good_state(recipe_data, tmp_path):
     run = tmp_path / "run"
-    start_run(Recipe.parse(apply_overrides(recipe_data, ["training.steps=10"])), run)
+    train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=10"])), run)
     with pytest.raises(
         TrainingError, match=r"stopped at step 1\d: the .*loss was (nan|inf).*good state is .*step-00000010"
     ):
-        resume_run(run, ["training.steps=20", "training.learning_rate=1e30"])
+        resume_training(run, ["training.steps=20", "training.learning_rate=1e30"])
     assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000010"]
-    resume_run(run, ["training.steps=20", "training.learning_rate=0.01"])
+    resume_training(run, ["training.steps=20", "training.learning_rate=0.01"])
     assert losses(run)[-1][0] == 20
 
 
 def test_occupied_and_foreign_folders_are_refused(finished, recipe_data, tmp_path):
     with pytest.raises(CheckpointError, match="already holds a run"):
-        start_run(Recipe.parse(recipe_data), finished)
+        train(Recipe.parse(recipe_data), finished)
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(CheckpointError, match=r"not empty \(it holds thesis.tex\)"):
-        start_run(Recipe.parse(recipe_data), tmp_path)
+        train(Recipe.parse(recipe_data), tmp_path)
     with pytest.raises(CheckpointError, match=r"holds no recipe\.yaml"):
-        resume_run(tmp_path)
+        resume_training(tmp_path)
 
 
 def test_a_damaged_checkpoint_is_named(recipe_data, tmp_path):
     run = tmp_path / "run"
-    start_run(Recipe.parse(recipe_data), run)
+    train(Recipe.parse(recipe_data), run)
     newest = checkpoint_folders(run)[-1]
     content = bytearray((newest / "weights.safetensors").read_bytes())
     content[-5] ^= 1
     (newest / "weights.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{newest} is damaged: weights.safetensors"):
-        resume_run(run)
+        resume_training(run)
     (newest / "weights.safetensors").unlink()
     with pytest.raises(CheckpointError, match="is missing or differs"):
-        resume_run(run)
+        resume_training(run)
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monkeypatch):
@@ -218,17 +220,17 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monke
 
     monkeypatch.setattr(safetensors.torch, "save_file", full)
     with pytest.raises(CheckpointError, match="disk is full"):
-        start_run(Recipe.parse(recipe_data), run)
+        train(Recipe.parse(recipe_data), run)
     monkeypatch.undo()
     assert [folder.name for folder in checkpoint_folders(run)] == ["step-00000010"]
-    resume_run(run)
+    resume_training(run)
     assert losses(run)[-1][0] == 30
 
 
 def test_a_time_budget_is_kept(recipe_data, tmp_path):
     started = time.monotonic()
     changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
-    summary = start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
     assert summary.reason == "0.05 minutes are over"
     assert 3 <= summary.seconds < 8
     assert time.monotonic() - started < 30
@@ -239,7 +241,7 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path):
 
 def test_early_stopping(recipe_data, tmp_path):
     changes = ["training.learning_rate=1e-9", "training.patience=2", "training.validate_every=2", "training.best=bleu"]
-    summary = start_run(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
     assert summary.reason == "validation bleu did not improve 2 times in a row"
     assert summary.steps == 6
 
@@ -256,15 +258,15 @@ def test_average_is_the_mean_of_the_kept_snapshots(finished):
 
 def test_vocabulary_larger_than_the_corpus_names_the_largest(recipe_data, tmp_path):
     with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, but the training text can fill at most \d+"):
-        start_run(Recipe.parse(apply_overrides(recipe_data, ["tokenizer.vocab_size=9000"])), tmp_path / "run")
+        train(Recipe.parse(apply_overrides(recipe_data, ["tokenizer.vocab_size=9000"])), tmp_path / "run")
     # The failed attempt does not occupy the folder.
-    start_run(Recipe.parse(apply_overrides(recipe_data, ["training.steps=1"])), tmp_path / "run")
+    train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=1"])), tmp_path / "run")
 
 
 def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus):
-    result = evaluate_run(finished, "valid", beam=1)
+    result = evaluate(finished, "valid", beam=1)
     assert load_run_evaluation(finished) == result
-    files = evaluate_files(finished, corpus / "valid.en", corpus / "valid.de", beam=1)
+    files = evaluate(finished, source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
     assert files.scores == result.scores
     assert files.hypotheses == result.hypotheses
 

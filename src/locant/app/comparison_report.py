@@ -38,13 +38,13 @@ def comparison_report(comparison: Comparison, records: Sequence[Record], command
         sections.append(Section("Mean reciprocal rank", _ranks(records)))
     sections.append(Section("The same for all", _fairness(records)))
     sections.append(Section("How it was made", [_machine(comparison, records), Code(command, "Runs it again.")]))
-    contenders = list(dict.fromkeys(record.contender for record in records))
+    variants = list(dict.fromkeys(record.variant for record in records))
     return Report(
         title="Which scheme? A comparison",
         summary=(
-            f"{len(contenders)} contenders ({', '.join(contenders)}) on {len(tables)} "
+            f"{len(variants)} variants ({', '.join(variants)}) on {len(tables)} "
             f"task{'s' if len(tables) != 1 else ''}, {comparison.seeds} seed{'s' if comparison.seeds != 1 else ''} "
-            f"each, {comparison.budget} of training a trial. Everything but the contender was the same."
+            f"each, {comparison.budget} of training a trial. Everything but the variant was the same."
         ),
         sections=sections,
     )
@@ -91,7 +91,7 @@ def _by_condition(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
 def _line(curve: Curve) -> LengthCurve:
     reached = {length: [v for v in values if v is not None] for length, values in curve.values.items()}
     missing = [length for length, values in reached.items() if not values]
-    label = curve.contender + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
+    label = curve.variant + (f" (cannot from {missing[0]:,})" if missing and missing[0] != min(reached) else "")
     return LengthCurve(label, reached)
 
 
@@ -113,7 +113,7 @@ def _task(table: ResultTable) -> list[Block]:
 def _ranks(records: Sequence[Record]) -> list[Block]:
     columns, rows = rank_rows(records)
     said = [
-        "For every task and seed the contenders are ranked by their mean exact match over all lengths; 1 would "
+        "For every task and seed the variants are ranked by their mean exact match over all lengths; 1 would "
         "be first everywhere. Equal ones share the mean of their ranks, and a length that a scheme cannot reach counts "
         "as no right answer. The paper trained models of 107 million parameters on lengths up to 20; its rotary "
         "baseline rotates a quarter of each head.",

@@ -25,7 +25,7 @@ from locant.figures import svg, training_curves
 from locant.files import read_json
 from locant.models.architectures import ModelConfig
 from locant.models.rnn import RNNConfig
-from locant.training import Evaluation, Recipe, load_recipe, read_metrics
+from locant.training import Evaluation, Recipe, load_run_recipe, read_metrics
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -41,7 +41,7 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
         MissingExtraError: matplotlib is not installed.
     """
     recipe, data, environment = (
-        load_recipe(run / "recipe.yaml"),
+        load_run_recipe(run),
         read_json(run / "data.json"),
         read_json(run / "environment.json"),
     )

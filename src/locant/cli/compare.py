@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schemes", metavar="NAMES", help="what to compare, separated by commas; all takes every scheme"
     )
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of every contender (default 3)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of every variant (default 3)")
     parser.add_argument("--steps", type=int, metavar="N", help="updates that every trial trains for")
     parser.add_argument("--minutes-each", type=float, metavar="M", help="or minutes that every trial trains for")
     parser.add_argument("--train-length", type=int, metavar="N", help="longest text trained on")
@@ -65,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
     comparison = _comparison(options)
     with ComparisonProgress() as bars:
         failures = run_comparison(
-            options.output, comparison, device=options.device, at_once=options.at_once, watcher=bars
+            options.output, comparison, device=options.device, at_once=options.at_once, callback=bars
         )
-    jobs = {(job.task, job.contender, job.seed) for job in comparison.jobs()}
-    records = [r for r in load_records(options.output) if (r.task, r.contender, r.seed) in jobs]
+    jobs = {(job.task, job.variant, job.seed) for job in comparison.jobs()}
+    records = [r for r in load_records(options.output) if (r.task, r.variant, r.seed) in jobs]
     tables = result_tables(comparison, records)
     _show(tables, records)
     _write(options.output, comparison, tables, records)
@@ -94,11 +94,11 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if (options.steps is None) == (options.minutes_each is None):
         raise UsageError("Say how long each trial trains: either --steps N or --minutes-each M.")
     names = options.schemes.split(",") if options.schemes else []
-    contenders = [one for name in names for one in (all_schemes() if name == "all" else (name.strip(),))]
+    variants = [one for name in names for one in (all_schemes() if name == "all" else (name.strip(),))]
     return Comparison.parse(
         {
             "tasks": expand_tasks(tuple(name.strip() for name in options.task.split(","))),
-            "contenders": list(dict.fromkeys(contenders)),
+            "variants": list(dict.fromkeys(variants)),
             "seeds": 3 if options.seeds is None else options.seeds,
             "budget": {"steps": options.steps, "minutes": options.minutes_each},
             "options": settings,
@@ -129,14 +129,14 @@ def _list_tasks() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from locant.lab import GROUPS, TASKS
+    from locant.lab import COMPARISON_TASKS, TASK_GROUPS
 
     console = Console(highlight=False)
     table = Table("task", "what", "a length counts", "compared by default", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, task in TASKS.items():
-        table.add_row(name, task.title, task.length_means, ", ".join(task.default_contenders()))
+    for name, task in COMPARISON_TASKS.items():
+        table.add_row(name, task.title, task.length_means, ", ".join(task.default_variants()))
     console.print(table)
-    for name, members in GROUPS.items():
+    for name, members in TASK_GROUPS.items():
         console.print(f"{name} is all of {', '.join(members)}.")
 
 

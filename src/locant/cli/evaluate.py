@@ -41,13 +41,17 @@ def run(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from locant.files import write_text
-    from locant.training import evaluate_files, evaluate_run
+    from locant.training import evaluate
 
     translator, overrides = load(options), search_overrides(options)
-    if options.source:
-        result = evaluate_files(options.model, options.source, options.target, translator=translator, **overrides)
-    else:
-        result = evaluate_run(options.model, options.split, translator=translator, **overrides)
+    result = evaluate(
+        options.model,
+        options.split,
+        source=options.source,
+        target=options.target,
+        translator=translator,
+        **overrides,
+    )
     if options.save:
         write_text(options.save, "".join(line + "\n" for line in result.hypotheses))
 

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import Measurement
 from locant.lab.comparison import Job
-from locant.training import StepReport, ValidationReport
+from locant.lab.runner import ComparisonCallback
+from locant.training import PreparedReport, StepReport, TrainingCallback, ValidationReport
 
 _PARTS = 10_000  # of a bar
 _LINES = 20  # of a whole bar, where there is no terminal
@@ -63,13 +65,31 @@ class WorkBar:
             self._bar.update(self._task, completed=_PARTS * done, **fields)
 
 
-class TrainingProgress(WorkBar):
+class TrainingProgress(WorkBar, TrainingCallback):
     """Progress of ``locant train``."""
 
     def __init__(self) -> None:
         super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
         self._step = 0
         self._numbers = ""
+
+    def on_prepared(self, report: PreparedReport) -> None:
+        """Show what will be trained on what."""
+        self.console.print(f"[bold]{report.corpus}[/bold]: {report.description}", soft_wrap=True)
+        cleaning = report.cleaning
+        table = Table("training pairs", "count", box=None, padding=(0, 2))
+        table.columns[1].justify = "right"
+        for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
+            table.add_row(label, f"{count:,}")
+        self.console.print(table)
+        vocabulary, waste = report.vocabulary, report.padding_waste
+        self.console.print(
+            f"validation {report.valid_pairs:,} pairs, test {report.test_pairs:,} pairs\n"
+            f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target subwords\n"
+            f"{report.batches_per_epoch:,} batches an epoch, padding {waste['source']:.1%} of source and "
+            f"{waste['target']:.1%} of target cells\n"
+            f"model {report.parameters / 1e6:.1f} million parameters"
+        )
 
     def on_start(self, done: float, device: str) -> None:
         """Show the bar."""
@@ -153,7 +173,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-class ComparisonProgress:
+class ComparisonProgress(ComparisonCallback):
     """Progress of ``locant compare``: a bar for every trial that runs."""
 
     def __init__(self) -> None:
@@ -194,8 +214,8 @@ class ComparisonProgress:
         """Write a line that stays."""
         if job in self._shown:
             self._bars.remove_task(self._shown.pop(job))
-        self._done += bool(job.contender)
-        number = f"{self._done}/{self._all} " if job.contender else ""
+        self._done += bool(job.variant)
+        number = f"{self._done}/{self._all} " if job.variant else ""
         self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True, markup=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from locant.errors import UsageError
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.usage = "locant train [RECIPE] [key=value ...] --output RUN [options]"
     parser.add_argument(
-        "words",
+        "recipe_and_overrides",
         nargs="*",
         metavar="RECIPE key=value",
         help="a built-in recipe or a .yaml file, and changes to it such as model.d_model=256",
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
-    recipes = [word for word in options.words if "=" not in word]
-    overrides = _overrides(options) + [word for word in options.words if "=" in word]
+    recipes = [given for given in options.recipe_and_overrides if "=" not in given]
+    overrides = _overrides(options) + [given for given in options.recipe_and_overrides if "=" in given]
     if len(recipes) > 1:
         raise UsageError(f"Only one recipe can be trained at a time, but {' and '.join(recipes)} were given.")
     if options.resume:
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
 
     from locant.cli.progress import TrainingProgress
-    from locant.training import load_recipe, resume_run, start_run
+    from locant.training import load_recipe, resume_training, train
 
-    with TrainingProgress() as monitor:
+    with TrainingProgress() as progress:
         if options.resume:
-            summary = resume_run(options.resume, overrides, monitor=monitor, on_prepared=_show_prepared)
+            summary = resume_training(options.resume, overrides, callback=progress)
         else:
             recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
-            summary = start_run(recipe, options.output, monitor=monitor, on_prepared=_show_prepared)
+            summary = train(recipe, options.output, callback=progress)
     if os.environ.get("RANK", "0") == "0":
         _show_summary(summary)
     return 0
@@ -97,29 +97,6 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "training.device": options.device,
     }
     return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
-
-
-def _show_prepared(data: dict[str, Any]) -> None:
-    """Show what will be trained on what."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(stderr=True, highlight=False)
-    console.print(f"[bold]{data['corpus']}[/bold]: {data['description']}", soft_wrap=True)
-    cleaning = data["cleaning"]
-    table = Table("training pairs", "count", box=None, padding=(0, 2))
-    table.columns[1].justify = "right"
-    for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
-        table.add_row(label, f"{count:,}")
-    console.print(table)
-    vocabulary, waste = data["vocabulary"], data["padding_waste"]
-    console.print(
-        f"validation {data['valid_pairs']:,} pairs, test {data['test_pairs']:,} pairs\n"
-        f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target pieces\n"
-        f"{data['batches_per_epoch']:,} batches an epoch, padding {waste['source']:.1%} of source and "
-        f"{waste['target']:.1%} of target cells\n"
-        f"model {data['parameters'] / 1e6:.1f} million parameters"
-    )
 
 
 def _show_summary(summary: RunSummary) -> None:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import DataError
-from locant.lab.optimise import Batch
 from locant.models.language_model import LanguageModel
+from locant.training import LanguageModelBatch
 
 _TEST_TOKENS = 16384  # read at once
 
@@ -64,7 +64,7 @@ def read_characters(path: Path) -> Characters:
     return Characters(ids[:cut], ids[cut:], alphabet, hashlib.sha256(text.encode()).hexdigest())
 
 
-def window_batches(ids: Tensor, length: int, rows: int, seed: int) -> Iterator[Batch]:
+def window_batches(ids: Tensor, length: int, rows: int, seed: int) -> Iterator[LanguageModelBatch]:
     """Yield batches of windows drawn evenly, without end.
 
     Args:
@@ -78,7 +78,7 @@ def window_batches(ids: Tensor, length: int, rows: int, seed: int) -> Iterator[B
     while True:
         starts = torch.randint(len(ids) - length, (rows, 1), generator=generator)
         windows = ids[starts + offsets]
-        yield Batch(windows[:, :-1], windows[:, 1:], rows * length)
+        yield LanguageModelBatch(windows[:, :-1], windows[:, 1:], rows * length)
 
 
 @torch.no_grad()

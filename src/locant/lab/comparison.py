@@ -1,19 +1,20 @@
-"""A comparison: which tasks, contenders and seeds, and everything else that is the same for all."""
+"""A comparison: which tasks, variants and seeds, and everything else that is the same for all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.files import read_json, write_json
-from locant.lab.record import Record, load_record, record_path
-from locant.lab.registry import TASKS, build_task
-from locant.lab.task import Budget, Task
+from locant.lab.record import Record, load_record, record_path, with_new_names
+from locant.lab.registry import COMPARISON_TASKS, build_task
+from locant.lab.task import ComparisonTask
 from locant.settings import Settings
+from locant.training import Budget
 
 _FILE = "comparison.json"
 
@@ -23,19 +24,25 @@ class Comparison(Settings):
 
     Attributes:
         tasks: Names.
-        contenders: Names, with options perhaps; empty for each task's own.
+        variants: Names, with options perhaps; empty for each task's own.
         seeds: Number of seeds, counted from 1.
         budget: Of every trial.
         options: Fields of the tasks.
     """
 
     tasks: tuple[str, ...] = Field(min_length=1)
-    contenders: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     seeds: int = Field(3, ge=1)
     budget: Budget
     options: dict[str, Any] = Field(default_factory=dict)
 
-    def build(self, name: str) -> Task:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.budget.steps is None) == (self.budget.minutes is None):
+            raise ConfigError("give either steps or minutes")
+        return self
+
+    def build(self, name: str) -> ComparisonTask:
         """Return a task with the options of the comparison.
 
         Raises:
@@ -43,46 +50,46 @@ class Comparison(Settings):
         """
         return build_task(name, self.options)
 
-    def contenders_of(self, name: str) -> tuple[str, ...]:
+    def variants_of(self, name: str) -> tuple[str, ...]:
         """Return what is compared in a task."""
-        return self.contenders or TASKS[name].default_contenders()
+        return self.variants or COMPARISON_TASKS[name].default_variants()
 
     def configuration(self, name: str) -> dict[str, Any]:
         """Return what the record of a trial keeps: all settings that decide its result."""
         return {"task": self.build(name).to_dict(), "budget": self.budget.to_dict()}
 
     def check_names(self) -> None:
-        """Raise where a task, a contender or an option cannot be.
+        """Raise where a task, a variant or an option cannot be.
 
         Raises:
             ConfigError: An unknown or wrong one; the nearest known one is named.
         """
         for name in self.tasks:
             task = self.build(name)
-            for contender in self.contenders_of(name):
-                task.check_contender(contender)
+            for variant in self.variants_of(name):
+                task.check_variant(variant)
 
     def jobs(self) -> list[Job]:
-        """Return every trial, all contenders of a seed before the next seed."""
+        """Return every trial, all variants of a seed before the next seed."""
         return [
-            Job(name, contender, seed)
+            Job(name, variant, seed)
             for seed in range(1, self.seeds + 1)
             for name in self.tasks
-            for contender in dict.fromkeys(self.contenders_of(name))
+            for variant in dict.fromkeys(self.variants_of(name))
         ]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One trial to run; without a contender, what a task prepares for a seed."""
+    """One trial to run; without a variant, what a task prepares for a seed."""
 
     task: str
-    contender: str
+    variant: str
     seed: int
 
     def __str__(self) -> str:
         """Say it in words."""
-        return f"{self.task}, {self.contender or 'preparation'}, seed {self.seed}"
+        return f"{self.task}, {self.variant or 'preparation'}, seed {self.seed}"
 
 
 def require_same_way(folder: Path, comparison: Comparison) -> None:
@@ -93,7 +100,7 @@ def require_same_way(folder: Path, comparison: Comparison) -> None:
             if key.startswith(("budget", "options")) and old.get(key) != new.get(key):
                 raise ConfigError(
                     f"The comparison in {folder} has {key} {old.get(key, 'at its default')}, but "
-                    f"{new.get(key, 'the default')} is asked for. Trials of one folder differ in task, contender and "
+                    f"{new.get(key, 'the default')} is asked for. Trials of one folder differ in task, variant and "
                     "seed alone: give another folder."
                 )
 
@@ -116,7 +123,7 @@ def load_comparison(folder: Path) -> Comparison:
         CheckpointError: There is none.
         ConfigError: The file was changed to something that cannot be.
     """
-    return Comparison.parse(read_json(folder / _FILE), str(folder / _FILE))
+    return Comparison.parse(with_new_names(read_json(folder / _FILE)), str(folder / _FILE))
 
 
 def finished_record(folder: Path, comparison: Comparison, job: Job) -> Record | None:
@@ -126,7 +133,7 @@ def finished_record(folder: Path, comparison: Comparison, job: Job) -> Record | 
         ConfigError: There is one, but of another configuration.
         CheckpointError: There is a file that is no record.
     """
-    path = record_path(folder, job.task, job.contender, job.seed)
+    path = record_path(folder, job.task, job.variant, job.seed)
     if not path.exists():
         return None
     record = load_record(path)

@@ -15,16 +15,17 @@ from safetensors.torch import load_file
 from locant.files import read_json, replacing_folder, write_json, write_tensors
 from locant.lab.characters import Characters, window_batches
 from locant.lab.language_modelling import CharacterTask
-from locant.lab.optimise import train
-from locant.lab.task import Budget, Measurement, Outcome, Trial
+from locant.lab.optimise import train_language_model
+from locant.lab.task import MetricValue, Outcome, Trial
 from locant.lab.variants import build_fairly, initial_facts, require_known
 from locant.models.language_model import LanguageModel
+from locant.training import Budget
 
 _SCALINGS = ("none", "linear", "ntk", "dynamic", "ntk-by-parts", "yarn")
 _WITHOUT_FACTOR = ("none", "dynamic")  # the same model for every factor, as long as it is not tuned
 
 
-class ContextExtension(CharacterTask):
+class ContextExtensionTask(CharacterTask):
     """The same rotary model, trained once for each seed, extended in different ways."""
 
     name: ClassVar[str] = "context-extension"
@@ -37,13 +38,13 @@ class ContextExtension(CharacterTask):
     base: float = Field(10000.0, gt=1, description="Base of the rotary wavelengths")
 
     @classmethod
-    def default_contenders(cls) -> tuple[str, ...]:
+    def default_variants(cls) -> tuple[str, ...]:
         """Return no scaling, PI (``linear``), NTK-aware, dynamic NTK, NTK-by-parts and YaRN."""
         return _SCALINGS
 
-    def check_contender(self, contender: str) -> None:
-        """Contenders are frequency scalings."""
-        require_known(contender, _SCALINGS, "frequency scaling")
+    def check_variant(self, variant: str) -> None:
+        """Variants are frequency scalings."""
+        require_known(variant, _SCALINGS, "frequency scaling")
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -55,16 +56,16 @@ class ContextExtension(CharacterTask):
         model = self._model(characters, None, 1, trial)
         facts = initial_facts(model)
         batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
-        found = train(model, batches, trial.budget, self.optimiser, trial.progress)
+        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
         with replacing_folder(trial.prepared) as folder:
             write_tensors(folder / "model.safetensors", dict(model.named_parameters()))
             write_json(folder / "trained.json", {**facts, **asdict(found)})
 
     def run(self, trial: Trial) -> Outcome:
         """Measure the model under one scaling by every factor, then tune it briefly and measure again."""
-        characters, measurements, untuned = self._characters(), list[Measurement](), list[Measurement]()
+        characters, measurements, untuned = self._characters(), list[MetricValue](), list[MetricValue]()
         for done, factor in enumerate(self.factors):
-            if done == 0 or trial.contender not in _WITHOUT_FACTOR:
+            if done == 0 or trial.variant not in _WITHOUT_FACTOR:
                 untuned = self._measure(self._trained(characters, trial, factor), characters)
             measurements += [one.model_copy(update={"condition": f"{factor}x"}) for one in untuned]
             if self.fine_tune_steps:
@@ -80,24 +81,24 @@ class ContextExtension(CharacterTask):
         length = self.train_length * factor
         batches = window_batches(characters.train, length, max(1, self.batch // factor), trial.seed)
         optimiser = self.optimiser.model_copy(update={"learning_rate": self.fine_tune_rate, "warmup_steps": 10})
-        train(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
+        train_language_model(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
 
     def _trained(self, characters: Characters, trial: Trial, factor: int) -> LanguageModel:
-        model = self._model(characters, self._scaling(trial.contender, factor), factor, trial)
+        model = self._model(characters, self._scaling(trial.variant, factor), factor, trial)
         # The output matrix is the embedding's and stored once.
         weights = load_file(trial.prepared / "model.safetensors", device=str(trial.device))
         model.load_state_dict(weights, strict=False)
         return model
 
-    def _scaling(self, contender: str, factor: int) -> dict[str, Any] | None:
-        match contender:
+    def _scaling(self, variant: str, factor: int) -> dict[str, Any] | None:
+        match variant:
             case "none":
                 return None
             case "dynamic":
                 step = max(1, self.train_length // 4)
                 return {"kind": "dynamic", "original_length": self.train_length, "length_step": step}
             case _:
-                return {"kind": contender, "original_length": self.train_length, "factor": factor}
+                return {"kind": variant, "original_length": self.train_length, "factor": factor}
 
     def _model(
         self, characters: Characters, scaling: dict[str, Any] | None, factor: int, trial: Trial

@@ -1,4 +1,4 @@
-"""The proof that everything but the contender was the same."""
+"""The proof that everything but the variant was the same."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from locant.lab.record import Record
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must be the same for all contenders of a task and a seed.
+    """One thing that must be the same for all variants of a task and a seed.
 
     Attributes:
         task: Name.
         seed: Which.
         what: What must be the same.
-        values: What each contender has, shortened for reading.
+        values: What each variant has, shortened for reading.
     """
 
     task: str
@@ -31,16 +31,16 @@ class Check:
 
     @property
     def common(self) -> str:
-        """What all have, or what the contenders have that differ."""
+        """What all have, or what the variants have that differ."""
         if self.holds:
             return next(iter(self.values.values()))
-        return ", ".join(f"{contender}: {value}" for contender, value in self.values.items())
+        return ", ".join(f"{variant}: {value}" for variant, value in self.values.items())
 
 
 def check_fairness(records: Iterable[Record]) -> list[Check]:
     """Compare texts, tokens trained on, first batches, initial weights and sizes for every task and seed.
 
-    Contenders that cannot do a task are left out, and so are, for the weights, those that share none. Under a budget of
+    Variants that cannot do a task are left out, and so are, for the weights, those that share none. Under a budget of
     minutes the number of tokens depends on the speed and is left out.
     """
     groups: dict[tuple[str, int], list[Record]] = {}
@@ -50,12 +50,12 @@ def check_fairness(records: Iterable[Record]) -> list[Check]:
     checks = []
     for (task, seed), group in sorted(groups.items()):
         sharing = [record for record in group if record.outcome.initial_weights]
-        batches = {r.contender: r.outcome.first_batch[:12] for r in group}
-        weights = {r.contender: r.outcome.initial_weights[:12] for r in sharing}
-        sizes = {r.contender: f"{r.outcome.parameters - r.outcome.scheme_parameters:,}" for r in sharing}
-        texts = {r.contender: r.outcome.text[:12] for r in group if r.outcome.text}
+        batches = {r.variant: r.outcome.first_batch[:12] for r in group}
+        weights = {r.variant: r.outcome.initial_weights[:12] for r in sharing}
+        sizes = {r.variant: f"{r.outcome.parameters - r.outcome.scheme_parameters:,}" for r in sharing}
+        texts = {r.variant: r.outcome.text[:12] for r in group if r.outcome.text}
         counted = [r for r in group if r.configuration.get("budget", {}).get("steps")]
-        tokens = {r.contender: f"{r.outcome.tokens:,}" for r in counted}
+        tokens = {r.variant: f"{r.outcome.tokens:,}" for r in counted}
         found = {
             "text": texts,
             "tokens trained on": tokens,

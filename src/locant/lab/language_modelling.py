@@ -12,8 +12,8 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.optimise import Optimiser, train
-from locant.lab.task import Measurement, Metric, Outcome, Published, Task, Trial
+from locant.lab.optimise import OptimiserSettings, train_language_model
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial
 from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
 from locant.models.language_model import LanguageModel
 
@@ -38,7 +38,7 @@ _NANOGPT = (
 )
 
 
-class CharacterTask(Task):
+class CharacterTask(ComparisonTask):
     """What tasks on a text have in common; the defaults are nanoGPT's small setting for CPUs."""
 
     length_means: ClassVar[str] = "characters"
@@ -50,7 +50,7 @@ class CharacterTask(Task):
     test_characters: int = Field(32768, ge=1, description="Characters of the test text that are scored, at most")
     batch: int = Field(12, ge=1, description="Windows in an update")
     model: ModelSettings = ModelSettings()
-    optimiser: Optimiser = Optimiser(beta2=0.99, weight_decay=0.1, lowest_share=0.1)
+    optimiser: OptimiserSettings = OptimiserSettings(beta2=0.99, weight_decay=0.1, lowest_share=0.1)
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -97,7 +97,7 @@ class CharacterTask(Task):
         assert self.text is not None
         return scored_text(characters.test, self._lengths, self._strides, self.test_characters, self.text)
 
-    def _measure(self, model: LanguageModel, characters: Characters, condition: str = "") -> list[Measurement]:
+    def _measure(self, model: LanguageModel, characters: Characters, condition: str = "") -> list[MetricValue]:
         """Return the likelihood at every length, or why there is none."""
         scored, found = self._scored(characters), []
         model.eval()
@@ -114,24 +114,24 @@ class CharacterTask(Task):
             split = "seen" if length <= self.train_length else "unseen"
             found += _both_units(nats, reason=reason, length=length, split=split, condition=condition)
             if length == self.train_length:
-                found.append(Measurement(metric="nats", value=nats, condition=condition, reason=reason))
+                found.append(MetricValue(metric="nats", value=nats, condition=condition, reason=reason))
         return found
 
 
-class LanguageModelling(CharacterTask):
+class LanguageModellingTask(CharacterTask):
     """A small language model of any text, one for each scheme."""
 
     name: ClassVar[str] = "language-modelling"
     title: ClassVar[str] = "Character-level language modelling"
 
     @classmethod
-    def default_contenders(cls) -> tuple[str, ...]:
+    def default_variants(cls) -> tuple[str, ...]:
         """Return one scheme of each kind."""
         return ("none", "sinusoidal", "learned", "rotary", "t5", "alibi")
 
-    def check_contender(self, contender: str) -> None:
-        """Contenders are positional schemes."""
-        check_scheme(contender)
+    def check_variant(self, variant: str) -> None:
+        """Variants are positional schemes."""
+        check_scheme(variant)
 
     def published(self, text: str) -> tuple[Published, ...]:
         """Return the validation losses in the README of nanoGPT, for the text they were measured on."""
@@ -142,16 +142,16 @@ class LanguageModelling(CharacterTask):
         characters = self._characters()
         longest = max(self.train_length, *self._lengths)
         size = characters.vocabulary_size
-        config = self.model.config(trial.contender, size, trained=self.train_length, longest=longest)
+        config = self.model.config(trial.variant, size, trained=self.train_length, longest=longest)
         model = build_fairly(config, trial.seed).to(trial.device)
         facts = initial_facts(model)
         batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
-        found = train(model, batches, trial.budget, self.optimiser, trial.progress)
+        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
         measurements = tuple(self._measure(model, characters))
         return Outcome(measurements=measurements, text=characters.digest, **facts, **asdict(found))
 
 
-def _both_units(nats: float | None, **shared: Any) -> list[Measurement]:
+def _both_units(nats: float | None, **shared: Any) -> list[MetricValue]:
     perplexity = None if nats is None else math.exp(min(nats, 700.0))
     values = {"perplexity": perplexity, "nats": nats}
-    return [Measurement.parse({"metric": metric, "value": value, **shared}) for metric, value in values.items()]
+    return [MetricValue.parse({"metric": metric, "value": value, **shared}) for metric, value in values.items()]

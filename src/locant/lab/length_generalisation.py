@@ -17,11 +17,13 @@ import torch
 from pydantic import Field
 
 from locant.errors import ConfigError
-from locant.lab.optimise import PAD, Batch, Optimiser, train
+from locant.lab.optimise import OptimiserSettings, train_language_model
 from locant.lab.problems import PROBLEMS, Problem
-from locant.lab.task import Measurement, Metric, Outcome, Task, Trial
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial
 from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
 from locant.models.language_model import LanguageModel
+from locant.text import PAD
+from locant.training import LanguageModelBatch
 
 _START, _ANSWER, _END = 1, 2, 3
 _TEST_ROWS = 100  # at once
@@ -33,7 +35,7 @@ EXACT = Metric(
 )
 
 
-class LengthGeneralisation(Task):
+class LengthGeneralisationTask(ComparisonTask):
     """One problem. Sequences are ``<start> question <answer> answer <end>``; only answers are learned."""
 
     averages_lengths: ClassVar[bool] = True
@@ -44,7 +46,7 @@ class LengthGeneralisation(Task):
     test_examples: int = Field(100, ge=1, description="Questions for each test length")
     batch: int = Field(64, ge=1, description="Questions in an update")
     model: ModelSettings = ModelSettings(layers=2, d_model=64, d_ff=256)
-    optimiser: Optimiser = Optimiser(learning_rate=2e-3)
+    optimiser: OptimiserSettings = OptimiserSettings(learning_rate=2e-3)
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -52,13 +54,13 @@ class LengthGeneralisation(Task):
         return {"exact": EXACT}
 
     @classmethod
-    def default_contenders(cls) -> tuple[str, ...]:
+    def default_variants(cls) -> tuple[str, ...]:
         """Return the schemes of the paper, with rotary positions both whole and as in its baseline."""
         return ("none", "t5", "alibi", "rotary", "rotary-25", "sinusoidal")
 
-    def check_contender(self, contender: str) -> None:
-        """Contenders are positional schemes."""
-        check_scheme(contender)
+    def check_variant(self, variant: str) -> None:
+        """Variants are positional schemes."""
+        check_scheme(variant)
 
     def check(self) -> None:
         """Raise ConfigError where the problem has no questions so long."""
@@ -77,11 +79,11 @@ class LengthGeneralisation(Task):
         # Questions have different numbers of tokens; what training shows is the longest of very many.
         random = self._random(trial.seed, "longest")
         trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
-        config = self.model.config(trial.contender, self._vocabulary_size, trained=trained, longest=longest)
+        config = self.model.config(trial.variant, self._vocabulary_size, trained=trained, longest=longest)
         model = build_fairly(config, trial.seed).to(trial.device)
         facts = initial_facts(model)
         batches = self._training_batches(trial.seed, trained)
-        found = train(model, batches, trial.budget, self.optimiser, trial.progress)
+        found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
         measurements = tuple(self._measure(model.eval(), length, tests[length]) for length in self._lengths)
         return Outcome(measurements=measurements, **facts, **asdict(found))
 
@@ -104,7 +106,7 @@ class LengthGeneralisation(Task):
     def _random(self, seed: int, purpose: str) -> Random:
         return Random(f"{self.name}/{seed}/{purpose}")
 
-    def _training_batches(self, seed: int, longest: int) -> Iterator[Batch]:
+    def _training_batches(self, seed: int, longest: int) -> Iterator[LanguageModelBatch]:
         """Yield batches without end; a sequence longer than any known to the tables is drawn again."""
         random = self._random(seed, "training")
         while True:
@@ -112,12 +114,12 @@ class LengthGeneralisation(Task):
             if batch.ids.shape[1] <= longest:
                 yield batch
 
-    def _test_batches(self, seed: int, length: int) -> list[Batch]:
+    def _test_batches(self, seed: int, length: int) -> list[LanguageModelBatch]:
         random = self._random(seed, f"test/{length}")
         sizes = [min(_TEST_ROWS, self.test_examples - done) for done in range(0, self.test_examples, _TEST_ROWS)]
         return [self._batch(random, [length] * size) for size in sizes]
 
-    def _batch(self, random: Random, lengths: list[int]) -> Batch:
+    def _batch(self, random: Random, lengths: list[int]) -> LanguageModelBatch:
         rows, starts = [], []
         for length in lengths:
             question, answer = self._problem.sample(random, length)
@@ -128,10 +130,10 @@ class LengthGeneralisation(Task):
         ids = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
         labels = ids[:, 1:].clone()
         labels[torch.arange(width - 1) < torch.tensor(starts)[:, None]] = PAD
-        return Batch(ids[:, :-1], labels, sum(map(len, rows)) - len(rows))
+        return LanguageModelBatch(ids[:, :-1], labels, sum(map(len, rows)) - len(rows))
 
     @torch.no_grad()
-    def _measure(self, model: LanguageModel, length: int, batches: list[Batch]) -> Measurement:
+    def _measure(self, model: LanguageModel, length: int, batches: list[LanguageModelBatch]) -> MetricValue:
         """Count right answers at one length.
 
         A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones
@@ -141,16 +143,16 @@ class LengthGeneralisation(Task):
         needed, limit = max(batch.ids.shape[1] for batch in batches), model.max_positions
         if limit is not None and needed > limit:
             reason = f"questions of length {length} have {needed} tokens, the scheme knows {limit} positions"
-            return Measurement(metric="exact", value=None, length=length, split=split, reason=reason)
+            return MetricValue(metric="exact", value=None, length=length, split=split, reason=reason)
         device, right = next(model.parameters()).device, 0
         for batch in batches:
             labels = batch.labels.to(device)
             right += int(((model(batch.ids.to(device)).argmax(-1) == labels) | (labels == PAD)).all(-1).sum())
         value = 100 * right / self.test_examples
-        return Measurement(metric="exact", value=value, length=length, split=split)
+        return MetricValue(metric="exact", value=value, length=length, split=split)
 
 
-def _task_of(problem: type[Problem]) -> type[LengthGeneralisation]:
+def _task_of(problem: type[Problem]) -> type[LengthGeneralisationTask]:
     fields = {
         "__doc__": problem.__doc__,
         "__module__": __name__,
@@ -161,9 +163,11 @@ def _task_of(problem: type[Problem]) -> type[LengthGeneralisation]:
     }
     annotations = {"__annotations__": {key: ClassVar for key in fields if not key.startswith("__")}}
     return new_class(
-        problem.__name__, (LengthGeneralisation,), exec_body=lambda body: body.update(fields, **annotations)
+        problem.__name__, (LengthGeneralisationTask,), exec_body=lambda body: body.update(fields, **annotations)
     )
 
 
-LENGTH_TASKS: dict[str, type[LengthGeneralisation]] = {name: _task_of(problem) for name, problem in PROBLEMS.items()}
+LENGTH_TASKS: dict[str, type[LengthGeneralisationTask]] = {
+    name: _task_of(problem) for name, problem in PROBLEMS.items()
+}
 """One task for every problem, by name."""

@@ -8,7 +8,7 @@ from itertools import combinations
 from statistics import fmean
 
 from locant.lab.record import Record
-from locant.lab.registry import TASKS
+from locant.lab.registry import COMPARISON_TASKS
 from locant.lab.task import Split
 
 PAPER = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinusoidal": 0.215}
@@ -17,16 +17,16 @@ PAPER = {"none": 0.687, "t5": 0.549, "alibi": 0.502, "rotary-25": 0.330, "sinuso
 
 @dataclass(frozen=True)
 class Rank:
-    """How a contender does over all problems.
+    """How a variant does over all problems.
 
     Attributes:
-        contender: Its name.
-        all: Mean reciprocal rank among all contenders.
+        variant: Its name.
+        all: Mean reciprocal rank among all variants.
         among_paper: The same among the five schemes of the paper, where all five were compared.
         paper: The paper's own number.
     """
 
-    contender: str
+    variant: str
     all: float
     among_paper: float | None
     paper: float | None
@@ -35,24 +35,24 @@ class Rank:
 def mean_ranks(records: Iterable[Record], split: Split = "unseen") -> list[Rank]:
     """Return mean reciprocal ranks by exact match on unseen (or seen) lengths, best first.
 
-    For every task and seed contenders are ranked by their mean exact match over all lengths of the split. Equal ones
-    share the mean of their ranks; a length that a contender cannot reach counts as no right answer. Only tasks and
-    seeds that have all contenders count.
+    For every task and seed variants are ranked by their mean exact match over all lengths of the split. Equal ones
+    share the mean of their ranks; a length that a variant cannot reach counts as no right answer. Only tasks and
+    seeds that have all variants count.
     """
     scores = _scores(records, split)
-    contenders = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
-    whole = [of_one for of_one in scores.values() if len(of_one) == len(contenders)]
-    if not whole or len(contenders) < 2:
+    variants = list(dict.fromkeys(name for of_one in scores.values() for name in of_one))
+    whole = [of_one for of_one in scores.values() if len(of_one) == len(variants)]
+    if not whole or len(variants) < 2:
         return []
-    everyone = _mean_reciprocal(whole, contenders)
-    papers = _mean_reciprocal(whole, list(PAPER)) if set(PAPER) <= set(contenders) else {}
-    ranks = [Rank(name, everyone[name], papers.get(name), PAPER.get(name)) for name in contenders]
+    everyone = _mean_reciprocal(whole, variants)
+    papers = _mean_reciprocal(whole, list(PAPER)) if set(PAPER) <= set(variants) else {}
+    ranks = [Rank(name, everyone[name], papers.get(name), PAPER.get(name)) for name in variants]
     return sorted(ranks, key=lambda rank: -rank.all)
 
 
 def agreement(ranks: Sequence[Rank]) -> str:
     """Say in one sentence which pairs of the paper's schemes stand in its order; empty where not all were compared."""
-    ours = {rank.contender: rank.among_paper for rank in ranks if rank.among_paper is not None}
+    ours = {rank.variant: rank.among_paper for rank in ranks if rank.among_paper is not None}
     if set(ours) != set(PAPER):
         return ""
     pairs = list(combinations(PAPER, 2))
@@ -65,21 +65,21 @@ def agreement(ranks: Sequence[Rank]) -> str:
 
 
 def _scores(records: Iterable[Record], split: Split) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the mean over the lengths of a split for every task and seed, by contender."""
+    """Return the mean over the lengths of a split for every task and seed, by variant."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     for record in records:
-        if record.task in TASKS and TASKS[record.task].averages_lengths:
+        if record.task in COMPARISON_TASKS and COMPARISON_TASKS[record.task].averages_lengths:
             values = [m.value or 0.0 for m in record.outcome.measurements if m.split == split]
-            found.setdefault((record.task, record.seed), {})[record.contender] = fmean(values) if values else 0.0
+            found.setdefault((record.task, record.seed), {})[record.variant] = fmean(values) if values else 0.0
     return found
 
 
-def _mean_reciprocal(scores: Sequence[dict[str, float]], contenders: Sequence[str]) -> dict[str, float]:
-    found: dict[str, list[float]] = {contender: [] for contender in contenders}
+def _mean_reciprocal(scores: Sequence[dict[str, float]], variants: Sequence[str]) -> dict[str, float]:
+    found: dict[str, list[float]] = {variant: [] for variant in variants}
     for of_one in scores:
-        for contender in contenders:
-            own = of_one[contender]
-            better = sum(of_one[other] > own for other in contenders)
-            equal = sum(of_one[other] == own for other in contenders)
-            found[contender].append(1 / (better + (1 + equal) / 2))
-    return {contender: fmean(values) for contender, values in found.items()}
+        for variant in variants:
+            own = of_one[variant]
+            better = sum(of_one[other] > own for other in variants)
+            equal = sum(of_one[other] == own for other in variants)
+            found[variant].append(1 / (better + (1 + equal) / 2))
+    return {variant: fmean(values) for variant, values in found.items()}

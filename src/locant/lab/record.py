@@ -18,7 +18,7 @@ class Record(Settings):
 
     Attributes:
         task: Name of the task.
-        contender: Name and options of what was compared.
+        variant: Name and options of what was compared.
         seed: Of data, order and initial weights.
         configuration: Settings of the task and the budget, defaults included.
         outcome: What was found.
@@ -31,7 +31,7 @@ class Record(Settings):
 
     format: int = 1
     task: str
-    contender: str
+    variant: str
     seed: int
     configuration: dict[str, Any]
     outcome: Outcome
@@ -42,9 +42,29 @@ class Record(Settings):
     finished: str
 
 
-def record_path(folder: Path, task: str, contender: str, seed: int) -> Path:
+_RENAMED = {"contender": "variant", "contenders": "variants", "clip_norm": "max_grad_norm"}
+_RENAMED_OVERRIDES = {
+    "training.clip_norm=": "training.max_grad_norm=",
+    "training.accumulate=": "training.gradient_accumulation_steps=",
+}
+
+
+def with_new_names(data: Any) -> Any:
+    """Return the plain data of a record or comparison with what earlier versions called otherwise renamed."""
+    if isinstance(data, dict):
+        return {_RENAMED.get(key, key): with_new_names(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [with_new_names(value) for value in data]
+    if isinstance(data, str):
+        for old, new in _RENAMED_OVERRIDES.items():
+            if data.startswith(old):
+                return new + data.removeprefix(old)
+    return data
+
+
+def record_path(folder: Path, task: str, variant: str, seed: int) -> Path:
     """Return where the record of a trial is kept."""
-    return folder / "records" / task / re.sub(r"[^\w.=-]+", "_", contender) / f"seed-{seed}.json"
+    return folder / "records" / task / re.sub(r"[^\w.=-]+", "_", variant) / f"seed-{seed}.json"
 
 
 def prepared_path(folder: Path, task: str, seed: int) -> Path:
@@ -58,7 +78,7 @@ def save_record(folder: Path, record: Record) -> None:
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    write_json(record_path(folder, record.task, record.contender, record.seed), record.to_dict())
+    write_json(record_path(folder, record.task, record.variant, record.seed), record.to_dict())
 
 
 def load_record(path: Path) -> Record:
@@ -68,7 +88,7 @@ def load_record(path: Path) -> Record:
         CheckpointError: The file is missing or no record.
     """
     try:
-        return Record.parse(read_json(path), str(path))
+        return Record.parse(with_new_names(read_json(path)), str(path))
     except ConfigError as error:
         raise CheckpointError(f"{error} Delete the file, and its trial runs again.") from None
 

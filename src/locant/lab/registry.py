@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from locant.errors import ConfigError, nearest
-from locant.lab.context_extension import ContextExtension
-from locant.lab.language_modelling import LanguageModelling
+from locant.lab.context_extension import ContextExtensionTask
+from locant.lab.language_modelling import LanguageModellingTask
 from locant.lab.length_generalisation import LENGTH_TASKS
-from locant.lab.task import Task
-from locant.lab.translation import Translation
+from locant.lab.task import ComparisonTask
+from locant.lab.translation import TranslationTask
 
-TASKS: dict[str, type[Task]] = {
+COMPARISON_TASKS: dict[str, type[ComparisonTask]] = {
     **LENGTH_TASKS,
-    LanguageModelling.name: LanguageModelling,
-    ContextExtension.name: ContextExtension,
-    Translation.name: Translation,
+    LanguageModellingTask.name: LanguageModellingTask,
+    ContextExtensionTask.name: ContextExtensionTask,
+    TranslationTask.name: TranslationTask,
 }
 
-GROUPS: dict[str, tuple[str, ...]] = {"length-generalisation": tuple(LENGTH_TASKS)}
+TASK_GROUPS: dict[str, tuple[str, ...]] = {"length-generalisation": tuple(LENGTH_TASKS)}
 """Several tasks under one name."""
 
 
@@ -31,29 +31,29 @@ def expand_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for name in names:
-        _require(name, [*TASKS, *GROUPS])
-        found |= dict.fromkeys(GROUPS.get(name, (name,)))
+        _require(name, [*COMPARISON_TASKS, *TASK_GROUPS])
+        found |= dict.fromkeys(TASK_GROUPS.get(name, (name,)))
     return tuple(found)
 
 
-def build_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
+def build_task(name: str, options: Mapping[str, Any] | None = None) -> ComparisonTask:
     """Build a task from plain data.
 
     Args:
-        name: A key of :data:`TASKS`.
+        name: A key of :data:`COMPARISON_TASKS`.
         options: Fields that differ from the task's defaults, those of nested settings too. What stands under the name
             of a task is for that task alone, and comes before what is for all.
 
     Raises:
         ConfigError: The name or an option is unknown (the nearest known one is named), or a value is out of range.
     """
-    _require(name, TASKS)
+    _require(name, COMPARISON_TASKS)
     given = dict(options or {})
-    own = {task: given.pop(task) for task in TASKS if task in given}.get(name, {})
+    own = {task: given.pop(task) for task in COMPARISON_TASKS if task in given}.get(name, {})
     if not isinstance(own, dict):
         raise ConfigError(f"The settings of the task '{name}' are key=value each, as in {name}.train_length=8.")
-    settings = _merged(_merged(TASKS[name]().to_dict(), given), own)
-    return TASKS[name].parse(settings, f"task {name}")
+    settings = _merged(_merged(COMPARISON_TASKS[name]().to_dict(), given), own)
+    return COMPARISON_TASKS[name].parse(settings, f"task {name}")
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

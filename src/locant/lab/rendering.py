@@ -29,7 +29,7 @@ def row_texts(table: ResultTable, row: Row) -> list[str]:
     results = [row.cells[column].shown(metric.digits) for column, metric in table.columns.items()]
     speed = "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
     cost = [f"{row.parameters:,}", f"{row.scheme_parameters:,}", f"{row.steps:,.0f}", speed]
-    return [row.contender, *condition, *results, *cost, f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
+    return [row.variant, *condition, *results, *cost, f"{row.peak_memory / 1e6:,.0f}", str(row.seeds)]
 
 
 def published_texts(table: ResultTable) -> list[list[str]]:
@@ -63,7 +63,7 @@ def tables_by_length(table: ResultTable) -> list[tuple[Metric, list[list[str]]]]
                 cells = [
                     Cell.over(curve.values[at]).shown(metric.digits) if at in curve.values else "" for at in lengths
                 ]
-                lines.append([curve.contender, *([curve.condition] if condition else []), *cells])
+                lines.append([curve.variant, *([curve.condition] if condition else []), *cells])
             found.append((metric, lines))
     return found
 
@@ -104,9 +104,9 @@ def markdown(tables: Iterable[ResultTable], records: Sequence[Record]) -> str:
 def rank_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table of mean reciprocal ranks."""
     columns = ["scheme", "unseen lengths", "seen lengths", "unseen, among the paper's five", "Kazemnejad et al. 2023"]
-    seen = {rank.contender: rank for rank in mean_ranks(records, "seen")}
+    seen = {rank.variant: rank for rank in mean_ranks(records, "seen")}
     rows = [
-        [r.contender, f"{r.all:.3f}", f"{seen[r.contender].all:.3f}", _optional(r.among_paper), _optional(r.paper)]
+        [r.variant, f"{r.all:.3f}", f"{seen[r.variant].all:.3f}", _optional(r.among_paper), _optional(r.paper)]
         for r in mean_ranks(records)
     ]
     return columns, rows
@@ -122,11 +122,11 @@ def rank_sentences(records: Sequence[Record]) -> list[str]:
 def csv_text(records: Iterable[Record]) -> str:
     """Return every single measurement as CSV, one a line."""
     text = io.StringIO()
-    fields = ["task", "contender", "seed", "condition", "metric", "length", "split", "value", "reason"]
+    fields = ["task", "variant", "seed", "condition", "metric", "length", "split", "value", "reason"]
     rows = csv.DictWriter(text, fields, lineterminator="\n")
     rows.writeheader()
     for record in records:
-        shared = {"task": record.task, "contender": record.contender, "seed": record.seed}
+        shared = {"task": record.task, "variant": record.variant, "seed": record.seed}
         for measurement in record.outcome.measurements:
             rows.writerow({**shared, **measurement.to_dict()})
         if record.outcome.cannot:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol
 
 import torch
 
@@ -20,8 +19,8 @@ from locant.lab.record import prepared_path
 from locant.runtime import choose_device
 
 
-class ComparisonCallback(Protocol):
-    """Watches a comparison; a command line draws progress bars with it."""
+class ComparisonCallback:
+    """Base of what is told how a comparison goes; every method does nothing unless overridden."""
 
     def on_start(self, waiting: int, finished: int, at_once: int) -> None:
         """Trials begin; ``finished`` ones have a record already."""
@@ -31,19 +30,6 @@ class ComparisonCallback(Protocol):
 
     def on_end(self, job: Job, error: str) -> None:
         """A trial is over; ``error`` is empty where it went well."""
-
-
-class SilentComparisonCallback:
-    """Watches nothing."""
-
-    def on_start(self, waiting: int, finished: int, at_once: int) -> None:
-        """Do nothing."""
-
-    def on_progress(self, job: Job, share: float) -> None:
-        """Do nothing."""
-
-    def on_end(self, job: Job, error: str) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ def run_comparison(
     *,
     device: str = "auto",
     at_once: int | None = None,
-    watcher: ComparisonCallback | None = None,
+    callback: ComparisonCallback | None = None,
 ) -> list[Failure]:
     """Run all trials that have no record yet.
 
@@ -71,7 +57,7 @@ def run_comparison(
         at_once: Trials that run at the same time; by default one for each core, or four for each GPU, which models this
             small do not fill, as long as there are cores. The cores are divided evenly among so many, even where
             fewer are left to run, so that no trial has more threads than another.
-        watcher: Is told what happens.
+        callback: Is told how it goes.
 
     Returns:
         The trials that failed; all others have a record. A failed trial runs again the next time.
@@ -79,7 +65,7 @@ def run_comparison(
     Raises:
         LocantError: Something is wrong with the comparison, before any trial runs.
     """
-    watcher = watcher or SilentComparisonCallback()
+    callback = callback or ComparisonCallback()
     comparison.check_names()
     kind = choose_device(device).type
     require_same_way(folder, comparison)
@@ -90,8 +76,8 @@ def run_comparison(
     save_comparison(folder, comparison)
     places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
     at_once = at_once or places
-    watcher.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
-    pool = _Pool(folder, kind, at_once, watcher)
+    callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
+    pool = _Pool(folder, kind, at_once, callback)
     needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
     failures = pool.run([job for job in needed if not prepared_path(folder, job.task, job.seed).exists()])
     missing = {(failure.job.task, failure.job.seed) for failure in failures}
@@ -101,8 +87,8 @@ def run_comparison(
 class _Pool:
     """Runs jobs in processes of their own."""
 
-    def __init__(self, folder: Path, kind: str, at_once: int, watcher: ComparisonCallback) -> None:
-        self.folder, self.kind, self.at_once, self.watcher = folder, kind, at_once, watcher
+    def __init__(self, folder: Path, kind: str, at_once: int, callback: ComparisonCallback) -> None:
+        self.folder, self.kind, self.at_once, self.callback = folder, kind, at_once, callback
         self._running: set[subprocess.Popen[str]] = set()
         self._places: SimpleQueue[int] = SimpleQueue()
         for place in range(at_once):
@@ -116,7 +102,7 @@ class _Pool:
                 futures = {threads.submit(self._run, job): job for job in jobs}
                 for future in as_completed(futures):
                     job, error = futures[future], future.result()
-                    self.watcher.on_end(job, error)
+                    self.callback.on_end(job, error)
                     if error:
                         failures.append(Failure(job, error))
             except BaseException:
@@ -129,7 +115,7 @@ class _Pool:
     def _run(self, job: Job) -> str:
         """Run one job and return what went wrong."""
         place = self._places.get()
-        command = [sys.executable, "-m", "locant.lab.worker", str(self.folder), job.task, job.contender, str(job.seed)]
+        command = [sys.executable, "-m", "locant.lab.worker", str(self.folder), job.task, job.variant, str(job.seed)]
         try:
             with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
                 process = subprocess.Popen(
@@ -141,7 +127,7 @@ class _Pool:
                 )
                 self._running.add(process)
                 try:
-                    _follow(process, lambda share: self.watcher.on_progress(job, share))
+                    _follow(process, lambda share: self.callback.on_progress(job, share))
                 finally:
                     self._running.discard(process)
                 errors.seek(0)

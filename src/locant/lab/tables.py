@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from locant.lab.comparison import Comparison
 from locant.lab.record import Record
-from locant.lab.task import Measurement, Metric, Published, Task
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Published
 
 _LENGTHS_SHOWN = 6
 
@@ -18,7 +18,7 @@ class Cell:
     """A number over seeds.
 
     Attributes:
-        mean: Of the seeds, or ``None`` where the contender cannot.
+        mean: Of the seeds, or ``None`` where the variant cannot.
         spread: Standard deviation over the seeds; ``None`` for a single one.
         reason: Why there is no number.
     """
@@ -45,21 +45,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A contender under one condition.
+    """A variant under one condition.
 
     Attributes:
-        contender: Its name.
+        variant: Its name.
         condition: What else was varied; empty where nothing was.
         cells: By column, in the order of the columns.
         seeds: Number of records.
         parameters: Of the model.
-        scheme_parameters: Those of them that belong to the contender.
+        scheme_parameters: Those of them that belong to the variant.
         steps: Updates, mean of the seeds.
         tokens_per_second: Of training, mean of the seeds; ``None`` where nothing was trained.
         peak_memory: In bytes, largest of the seeds.
     """
 
-    contender: str
+    variant: str
     condition: str
     cells: dict[str, Cell]
     seeds: int
@@ -72,27 +72,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Curve:
-    """Quality against length: for each length the value of every seed, ``None`` where the contender cannot."""
+    """Quality against length: for each length the value of every seed, ``None`` where the variant cannot."""
 
-    contender: str
+    variant: str
     condition: str
     values: dict[int, list[float | None]]
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """All contenders of a task.
+    """All variants of a task.
 
     Attributes:
         task: With its configuration.
         columns: Names of the columns and the metric of each.
-        rows: One for each contender and condition.
+        rows: One for each variant and condition.
         curves: Of the first metric and of those that are shown at every length, by key.
         published: What others published, and the column it belongs to.
         notes: Reasons of cells that say "cannot".
     """
 
-    task: Task
+    task: ComparisonTask
     columns: dict[str, Metric]
     rows: list[Row]
     curves: dict[str, list[Curve]]
@@ -107,16 +107,16 @@ def result_tables(comparison: Comparison, records: Iterable[Record]) -> list[Res
     for name in comparison.tasks:
         of_task = [record for record in known if record.task == name]
         if of_task:
-            tables.append(_table(comparison.build(name), _in_order(of_task, comparison.contenders_of(name))))
+            tables.append(_table(comparison.build(name), _in_order(of_task, comparison.variants_of(name))))
     return tables
 
 
-def _in_order(records: Sequence[Record], contenders: Sequence[str]) -> dict[str, list[Record]]:
-    found = {contender: [r for r in records if r.contender == contender] for contender in contenders}
-    return {contender: of_one for contender, of_one in found.items() if of_one}
+def _in_order(records: Sequence[Record], variants: Sequence[str]) -> dict[str, list[Record]]:
+    found = {variant: [r for r in records if r.variant == variant] for variant in variants}
+    return {variant: of_one for variant, of_one in found.items() if of_one}
 
 
-def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
+def _table(task: ComparisonTask, records: dict[str, list[Record]]) -> ResultTable:
     everything = [m for of_one in records.values() for record in of_one for m in record.outcome.measurements]
     columns = _columns(task, everything)
     first = next(iter(task.metrics))
@@ -124,24 +124,24 @@ def _table(task: Task, records: dict[str, list[Record]]) -> ResultTable:
         key: [] for key, metric in task.metrics.items() if key == first or metric.by_length
     }
     rows, notes = [], []
-    for contender, of_one in records.items():
+    for variant, of_one in records.items():
         cannot = next((record.outcome.cannot for record in of_one if record.outcome.cannot), "")
         conditions = dict.fromkeys(m.condition for record in of_one for m in record.outcome.measurements) or {"": None}
         for condition in conditions:
             cells = {}
             for column, (metric, select) in columns.items():
                 cells[column] = _cell(of_one, metric, condition, select, cannot)
-            rows.append(_row(contender, condition, cells, of_one))
+            rows.append(_row(variant, condition, cells, of_one))
             for key, of_metric in curves.items():
-                of_metric.append(_curve(contender, condition, key, of_one))
+                of_metric.append(_curve(variant, condition, key, of_one))
             failed = {column: cell.reason for column, cell in cells.items() if cell.mean is None and cell.reason}
             reasons = [
                 f"{column}: {failed[column]}" for column in sorted(failed, key=lambda c: not c.startswith("at "))
             ]
             if cannot:
-                notes.append(f"{contender} cannot: {cannot}")
+                notes.append(f"{variant} cannot: {cannot}")
             elif reasons:
-                notes.append(f"{' '.join((contender, condition)).strip()} cannot {reasons[0]}")
+                notes.append(f"{' '.join((variant, condition)).strip()} cannot {reasons[0]}")
     metrics = {column: task.metrics[metric] for column, (metric, _) in columns.items()}
     text = next((record.outcome.text for of_one in records.values() for record in of_one), "")
     overall = {metric: column for column, (metric, select) in columns.items() if select == ("", None)}
@@ -153,7 +153,7 @@ _Selection = tuple[str, int | None]
 """A split to be averaged over and ``None``, or "" and a length (``None`` for all lengths together)."""
 
 
-def _columns(task: Task, measurements: Sequence[Measurement]) -> dict[str, tuple[str, _Selection]]:
+def _columns(task: ComparisonTask, measurements: Sequence[MetricValue]) -> dict[str, tuple[str, _Selection]]:
     """Return the columns of a table: metric and what is selected by each."""
     found: dict[str, tuple[str, _Selection]] = {}
     for key, metric in task.metrics.items():
@@ -195,11 +195,11 @@ def _cell(records: Sequence[Record], metric: str, condition: str, select: _Selec
     return Cell.over(values, reason)
 
 
-def _row(contender: str, condition: str, cells: dict[str, Cell], records: Sequence[Record]) -> Row:
+def _row(variant: str, condition: str, cells: dict[str, Cell], records: Sequence[Record]) -> Row:
     outcomes = [record.outcome for record in records]
     speeds = [outcome.tokens_per_second for outcome in outcomes if outcome.tokens_per_second]
     return Row(
-        contender=contender,
+        variant=variant,
         condition=condition,
         cells=cells,
         seeds=len(records),
@@ -211,10 +211,10 @@ def _row(contender: str, condition: str, cells: dict[str, Cell], records: Sequen
     )
 
 
-def _curve(contender: str, condition: str, metric: str, records: Sequence[Record]) -> Curve:
+def _curve(variant: str, condition: str, metric: str, records: Sequence[Record]) -> Curve:
     values: dict[int, list[float | None]] = {}
     for record in records:
         for m in record.outcome.measurements:
             if m.metric == metric and m.condition == condition and m.length is not None:
                 values.setdefault(m.length, []).append(m.value)
-    return Curve(contender, condition, dict(sorted(values.items())))
+    return Curve(variant, condition, dict(sorted(values.items())))

@@ -1,7 +1,7 @@
-"""What a task of the lab is: given a contender, a seed and a budget, it trains and measures.
+"""The base of all tasks of the lab: given a variant, a seed and a budget, a task trains and measures.
 
-A contender is what is compared: usually a positional scheme, sometimes a frequency scaling or a whole architecture.
-A trial is one contender under one seed. Everything but the contender is the same in all trials of a seed.
+A variant is what is compared: usually a positional scheme, sometimes a frequency scaling or a whole architecture.
+A trial is one variant under one seed. Everything but the variant is the same in all trials of a seed.
 """
 
 from __future__ import annotations
@@ -10,34 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
 
-from locant.errors import ConfigError
 from locant.settings import Settings
+from locant.training import Budget
 
 Split = Literal["seen", "unseen"]
-
-
-class Budget(Settings):
-    """How long every trial trains: so many updates, or so many minutes."""
-
-    steps: int | None = Field(None, ge=1)
-    minutes: float | None = Field(None, gt=0)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.steps is None) == (self.minutes is None):
-            raise ConfigError("give either steps or minutes")
-        return self
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        if self.steps:
-            return f"{self.steps:,} update{'' if self.steps == 1 else 's'}"
-        return f"{self.minutes:g} minute{'' if self.minutes == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -76,12 +56,12 @@ class Published:
     how: str
 
 
-class Measurement(Settings):
+class MetricValue(Settings):
     """One number.
 
     Attributes:
         metric: A key of the task's metrics.
-        value: The number, or ``None`` where the contender cannot do it.
+        value: The number, or ``None`` where the variant cannot do it.
         length: Length at which it was measured, or ``None`` for all lengths together.
         split: Whether such lengths were trained on.
         condition: What else was varied, in words; empty where nothing was.
@@ -102,18 +82,18 @@ class Outcome(Settings):
     Attributes:
         measurements: The numbers.
         parameters: Trained parameters of the model.
-        scheme_parameters: Those of them that belong to the contender.
+        scheme_parameters: Those of them that belong to the variant.
         steps: Updates done.
         tokens: Tokens trained on, padding excluded.
         training_seconds: Time they took.
         training_loss: Mean of the last tenth of the updates, in nats a token.
         first_batch: SHA-256 of the first training batch.
-        initial_weights: SHA-256 of the initial weights that do not belong to the contender.
+        initial_weights: SHA-256 of the initial weights that do not belong to the variant.
         text: SHA-256 of the text that was trained and tested on, as UTF-8; empty where questions are drawn.
-        cannot: Why the contender cannot do the task at all; empty where it can.
+        cannot: Why the variant cannot do the task at all; empty where it can.
     """
 
-    measurements: tuple[Measurement, ...] = ()
+    measurements: tuple[MetricValue, ...] = ()
     parameters: int = 0
     scheme_parameters: int = 0
     steps: int = 0
@@ -136,7 +116,7 @@ class Trial:
     """What a task is asked to do.
 
     Attributes:
-        contender: A name, perhaps with options, that the task's :meth:`Task.check_contender` has accepted.
+        variant: A name, perhaps with options, that the task's :meth:`Task.check_variant` has accepted.
         seed: Decides the data, their order and the initial weights.
         budget: How long to train.
         device: Where.
@@ -144,7 +124,7 @@ class Trial:
         progress: Called with the share that is done, 0 to 1.
     """
 
-    contender: str
+    variant: str
     seed: int
     budget: Budget
     device: torch.device
@@ -152,8 +132,8 @@ class Trial:
     progress: Callable[[float], None]
 
 
-class Task(Settings, ABC):
-    """A task: its fields are its configuration, the same for every contender."""
+class ComparisonTask(Settings, ABC):
+    """A task: its fields are its configuration, the same for every variant."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -171,12 +151,12 @@ class Task(Settings, ABC):
 
     @classmethod
     @abstractmethod
-    def default_contenders(cls) -> tuple[str, ...]:
+    def default_variants(cls) -> tuple[str, ...]:
         """Return what is compared where nothing is asked for."""
 
     @abstractmethod
-    def check_contender(self, contender: str) -> None:
-        """Raise ConfigError, naming the nearest known one, unless the task knows this contender."""
+    def check_variant(self, variant: str) -> None:
+        """Raise ConfigError, naming the nearest known one, unless the task knows this variant."""
 
     def check(self) -> None:
         """Raise before any work starts, where a file is missing or too short, say.
@@ -190,7 +170,7 @@ class Task(Settings, ABC):
         return ()
 
     def prepare(self, trial: Trial) -> None:
-        """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; contender is empty."""
+        """Write what all trials of a seed share as the folder ``trial.prepared``, atomically; variant is empty."""
 
     @abstractmethod
     def run(self, trial: Trial) -> Outcome:
@@ -198,6 +178,6 @@ class Task(Settings, ABC):
 
         Raises:
             TrainingError: Training had to stop.
-            ConfigError: The contender cannot be built for this task; shown as "cannot".
-            DataError: The contender cannot read texts this long; shown as "cannot".
+            ConfigError: The variant cannot be built for this task; shown as "cannot".
+            DataError: The variant cannot read texts this long; shown as "cannot".
         """

@@ -14,15 +14,15 @@ from pydantic import Field
 from locant.analysis.scores import bleu_tokenizer, score_translations
 from locant.errors import ConfigError
 from locant.files import replacing_folder
-from locant.lab.task import Budget, Measurement, Metric, Outcome, Published, Split, Task, Trial
+from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Split, Trial
 from locant.lab.translation_measures import (
     METRICS,
     PAPER,
-    TestPair,
+    HeldOutPair,
     by_length,
     decode,
+    held_out_pairs,
     order_accuracy,
-    test_pairs,
     training_speed,
 )
 from locant.lab.translation_training import build_translator, check_translator, is_recurrent, train_translator
@@ -30,14 +30,14 @@ from locant.lab.variants import initial_facts
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.text import load_corpus, prepare
-from locant.training import Recipe, load_recipe
+from locant.training import Budget, Recipe, load_recipe
 from locant.training.trainer import training_precision
 from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little
 
 
-class Translation(Task):
+class TranslationTask(ComparisonTask):
     """A recipe of ``locant train``, trained on its shorter sentences and tested on all held-out ones."""
 
     name: ClassVar[str] = "translation"
@@ -59,7 +59,7 @@ class Translation(Task):
         return METRICS
 
     @classmethod
-    def default_contenders(cls) -> tuple[str, ...]:
+    def default_variants(cls) -> tuple[str, ...]:
         """Return the schemes of each kind, the code added and concatenated, and the recurrent model."""
         return (
             "none",
@@ -73,9 +73,9 @@ class Translation(Task):
             "rnn",
         )
 
-    def check_contender(self, contender: str) -> None:
-        """Contenders are positional schemes, and ``rnn``."""
-        check_translator(contender)
+    def check_variant(self, variant: str) -> None:
+        """Variants are positional schemes, and ``rnn``."""
+        check_translator(variant)
 
     def published(self, text: str) -> tuple[Published, ...]:
         """Return the historical comparison, on another corpus and with far larger models."""
@@ -85,7 +85,7 @@ class Translation(Task):
         """Raise before any work starts where the recipe or its corpus cannot be used."""
         recipe = self._recipe(1, Budget(steps=1))
         if not isinstance(recipe.sized_model(100, 100), TransformerConfig):
-            raise ConfigError(f"The model of the recipe {self.recipe} must be a Transformer; 'rnn' is a contender.")
+            raise ConfigError(f"The model of the recipe {self.recipe} must be a Transformer; 'rnn' is a variant.")
         load_corpus(recipe.corpus)
 
     def prepare(self, trial: Trial) -> None:
@@ -113,14 +113,14 @@ class Translation(Task):
             resume=True,
         )
         held_out = data.test_pairs if data.test_pairs is not None else data.valid_pairs
-        pairs = test_pairs(held_out, data.tokenizers, self.test_sentences)
+        pairs = held_out_pairs(held_out, data.tokenizers, self.test_sentences)
         longest = max(recipe.decoding.max_target_length(pair.length) for pair in pairs)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         base = recipe.sized_model(*sizes)
         assert isinstance(base, TransformerConfig)  # checked before
-        model = build_translator(trial.contender, base, trial.seed, trained=self.train_length, longest=longest)
+        model = build_translator(trial.variant, base, trial.seed, trained=self.train_length, longest=longest)
         facts = initial_facts(model)
-        if is_recurrent(trial.contender):
+        if is_recurrent(trial.variant):
             facts["initial_weights"] = ""  # it shares none
         found = train_translator(
             model.to(trial.device), recipe, corpus, data, trial.device, lambda share: trial.progress(0.9 * share)
@@ -146,10 +146,10 @@ class Translation(Task):
         }
         return load_recipe(self.recipe, [*self.changes, *(f"{key}={value}" for key, value in forced.items())])
 
-    def _translations(self, translator: Translator, buckets: dict[int, list[TestPair]]) -> list[Measurement]:
+    def _translations(self, translator: Translator, buckets: dict[int, list[HeldOutPair]]) -> list[MetricValue]:
         """Translate the test sentences length by length; return BLEU and speed of each, of both splits and of all."""
-        known, measurements = translator.model.max_positions, list[Measurement]()
-        done: dict[Split, list[tuple[list[TestPair], list[str]]]] = {"seen": [], "unseen": []}
+        known, measurements = translator.model.max_positions, list[MetricValue]()
+        done: dict[Split, list[tuple[list[HeldOutPair], list[str]]]] = {"seen": [], "unseen": []}
         missing: dict[Split, str] = {}
         tokens, seconds = 0, 0.0
         decode(translator, next(iter(buckets.values()))[:1])  # whatever the first search prepares is not its speed
@@ -161,7 +161,7 @@ class Translation(Task):
                 missing[split] = f"sentences have {longest} tokens, the scheme knows {known} positions"
                 if worth:
                     measurements += [
-                        Measurement(metric=metric, value=None, length=length, split=split, reason=missing[split])
+                        MetricValue(metric=metric, value=None, length=length, split=split, reason=missing[split])
                         for metric in ("bleu", "decoding")
                     ]
                 continue
@@ -174,7 +174,7 @@ class Translation(Task):
                     "decoding": decoded.tokens / decoded.seconds,
                 }
                 measurements += [
-                    Measurement(metric=metric, value=value, length=length, split=split)
+                    MetricValue(metric=metric, value=value, length=length, split=split)
                     for metric, value in values.items()
                 ]
         parts: dict[str, tuple[Split, ...]] = {
@@ -187,18 +187,18 @@ class Translation(Task):
             translated = [one for split in splits for one in done[split]]
             if reason or translated:
                 value = None if reason else _bleu(translator, translated)
-                measurements.append(Measurement(metric=metric, value=value, reason=reason))
+                measurements.append(MetricValue(metric=metric, value=value, reason=reason))
         if tokens:
-            measurements.append(Measurement(metric="decoding", value=tokens / seconds))
+            measurements.append(MetricValue(metric="decoding", value=tokens / seconds))
         return measurements
 
-    def _order(self, translator: Translator, pairs: Sequence[TestPair]) -> Measurement:
+    def _order(self, translator: Translator, pairs: Sequence[HeldOutPair]) -> MetricValue:
         seen = [pair for pair in pairs if pair.length <= self.train_length]
-        return Measurement(metric="order", value=100 * order_accuracy(translator, seen[: self.order_sentences]))
+        return MetricValue(metric="order", value=100 * order_accuracy(translator, seen[: self.order_sentences]))
 
     def _training_speeds(
         self, model: EncoderDecoder[Any], recipe: Recipe, lengths: Sequence[int], trial: Trial
-    ) -> list[Measurement]:
+    ) -> list[MetricValue]:
         precision = training_precision(recipe.training, trial.device)
         found = []
         for length in lengths:
@@ -209,11 +209,11 @@ class Translation(Task):
                 smoothing = recipe.training.label_smoothing
                 value = training_speed(model, length, recipe.batches.tokens, smoothing=smoothing, precision=precision)
                 reason = ""
-            found.append(Measurement(metric="training", value=value, length=length, split=split, reason=reason))
+            found.append(MetricValue(metric="training", value=value, length=length, split=split, reason=reason))
         return found
 
 
-def _bleu(translator: Translator, translated: Sequence[tuple[list[TestPair], list[str]]]) -> float:
+def _bleu(translator: Translator, translated: Sequence[tuple[list[HeldOutPair], list[str]]]) -> float:
     hypotheses = [hypothesis for _, of_length in translated for hypothesis in of_length]
     references = [pair.reference for pairs, _ in translated for pair in pairs]
     return score_translations(hypotheses, references, tokenize=bleu_tokenizer(translator.target_language)).bleu

@@ -14,7 +14,7 @@ from torch import Tensor
 from locant.lab.task import Metric, Published
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.text import BOS, EOS, PAD, Batch, Pair, TokenizerPair
-from locant.training.trainer import TrainingStep
+from locant.training import TranslatorLoss
 from locant.translation.translator import Translator
 
 _ROWS = 16  # sentence pairs scored at once
@@ -66,7 +66,7 @@ PAPER = (
 
 
 @dataclass(frozen=True)
-class TestPair:
+class HeldOutPair:
     """A test sentence.
 
     Attributes:
@@ -75,31 +75,26 @@ class TestPair:
         length: Tokens of the longer of the two, end mark included.
     """
 
-    __test__ = False  # no test for pytest
-
     source: str
     reference: str
     length: int
 
 
-def test_pairs(pairs: Sequence[Pair], tokenizers: TokenizerPair, most: int) -> list[TestPair]:
+def held_out_pairs(pairs: Sequence[Pair], tokenizers: TokenizerPair, most: int) -> list[HeldOutPair]:
     """Return at most so many pairs, evenly spaced, with their lengths; those without text are left out."""
     chosen = [pairs[number * len(pairs) // min(most, len(pairs))] for number in range(min(most, len(pairs)))]
     sources = tokenizers.source.encode([source for source, _ in chosen])
     targets = tokenizers.target.encode([target for _, target in chosen])
     return [
-        TestPair(source, tokenizers.target.cased(target), 1 + max(len(source_ids), len(target_ids)))
+        HeldOutPair(source, tokenizers.target.cased(target), 1 + max(len(source_ids), len(target_ids)))
         for (source, target), source_ids, target_ids in zip(chosen, sources, targets, strict=True)
         if source_ids and target_ids
     ]
 
 
-test_pairs.__test__ = False  # type: ignore[attr-defined]
-
-
-def by_length(pairs: Iterable[TestPair], step: int) -> dict[int, list[TestPair]]:
+def by_length(pairs: Iterable[HeldOutPair], step: int) -> dict[int, list[HeldOutPair]]:
     """Return the pairs of up to ``step`` tokens, of up to two steps and so on, by that limit."""
-    found: dict[int, list[TestPair]] = {}
+    found: dict[int, list[HeldOutPair]] = {}
     for pair in sorted(pairs, key=lambda pair: pair.length):
         found.setdefault(-(-pair.length // step) * step, []).append(pair)
     return found
@@ -120,7 +115,7 @@ class Decoded:
     seconds: float
 
 
-def decode(translator: Translator, pairs: Sequence[TestPair]) -> Decoded:
+def decode(translator: Translator, pairs: Sequence[HeldOutPair]) -> Decoded:
     """Translate test sentences and take the time."""
     started = time.perf_counter()
     hypotheses = translator.translate([pair.source for pair in pairs])
@@ -148,12 +143,12 @@ def training_speed(
     ids[0] %= model.config.source_vocab_size
     lengths = torch.full((rows,), length, device=device)
     batch = Batch(ids[0], lengths, ids[1], ids[1], lengths, rows * length, rows * length)
-    step = TrainingStep(model.train(), smoothing, precision)
+    cross_entropy = TranslatorLoss(model.train(), smoothing, precision)
     seconds = []
     for _ in range(4):
         _wait(device)
         started = time.perf_counter()
-        loss: Tensor = step(batch)[0] / batch.target_tokens
+        loss: Tensor = cross_entropy(batch)[0] / batch.target_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         _wait(device)
         seconds.append(time.perf_counter() - started)
@@ -175,7 +170,7 @@ def swapped(sentence: str, seed: int) -> str | None:
             return " ".join(words)
 
 
-def order_accuracy(translator: Translator, pairs: Sequence[TestPair]) -> float:
+def order_accuracy(translator: Translator, pairs: Sequence[HeldOutPair]) -> float:
     """Return the share of pairs (0 to 1) whose reference is likelier given the sentence than given its words swapped.
 
     Where the two probabilities are the same (their logarithms within 0.001), a pair counts half: that is what guessing

@@ -2,63 +2,62 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, nearest
-from locant.lab.variants import check_scheme, position_fields, share_weights, split_contender
+from locant.lab.optimise import TrainingResult, mean_of_last_tenth
+from locant.lab.variants import check_scheme, position_fields, share_weights, split_variant
 from locant.models.architectures import build_model
 from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.rnn import RNNConfig
 from locant.models.transformer import Transformer, count_parameters
-from locant.text import Batch, BatchStream, Corpus, PreparedData
-from locant.training import Recipe, StepReport, ValidationReport
-from locant.training.run import validation
+from locant.text import BatchStream, Corpus, PreparedData
+from locant.training import Recipe, StepReport, TrainingCallback, ValidationReport
+from locant.training.budget import Clock
+from locant.training.digests import ids_digest
+from locant.training.evaluation import validation
 from locant.training.trainer import Trainer
 
 RECURRENT = "rnn"
-"""The contender that is no scheme: additive attention between recurrent networks (Bahdanau et al. 2015)."""
+"""The variant that is no scheme: additive attention between recurrent networks (Bahdanau et al. 2015)."""
 
 _OWN_OPTIONS = ("cell", "encoder_layers", "decoder_layers", "hidden_size", "dropout")
 
 
-def is_recurrent(contender: str) -> bool:
-    """Whether a contender is the recurrent model."""
-    return split_contender(contender)[0] == RECURRENT
+def is_recurrent(variant: str) -> bool:
+    """Whether a variant is the recurrent model."""
+    return split_variant(variant)[0] == RECURRENT
 
 
-def check_translator(contender: str) -> None:
+def check_translator(variant: str) -> None:
     """Raise ConfigError, naming the nearest known one, unless name and options are a scheme's or ``rnn``'s."""
-    name, options = split_contender(contender)
+    name, options = split_variant(variant)
     if name != RECURRENT:
-        check_scheme(contender)
+        check_scheme(variant)
         return
     for option in options:
         if option not in _OWN_OPTIONS:
             raise ConfigError(
-                f"The contender '{RECURRENT}' has no option '{option}'.{nearest(option, _OWN_OPTIONS)} "
+                f"The variant '{RECURRENT}' has no option '{option}'.{nearest(option, _OWN_OPTIONS)} "
                 f"Known: {', '.join(_OWN_OPTIONS)}."
             )
-    RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, contender)
+    RNNConfig.parse({"source_vocab_size": 1, "target_vocab_size": 1, **options}, variant)
 
 
 def build_translator(
-    contender: str, base: TransformerConfig, seed: int, *, trained: int, longest: int
+    variant: str, base: TransformerConfig, seed: int, *, trained: int, longest: int
 ) -> EncoderDecoder[Any]:
-    """Return an untrained model whose weights are those of every other contender wherever shapes allow.
+    """Return an untrained model whose weights are those of every other variant wherever shapes allow.
 
     Args:
-        contender: Name and options of a scheme, or ``rnn``. The recurrent model has the parameters of the Transformer
+        variant: Name and options of a scheme, or ``rnn``. The recurrent model has the parameters of the Transformer
             without positions in number, by its ``hidden_size``, unless that is given.
         base: The Transformer; its positions do not count.
         seed: Of the initial weights.
@@ -70,11 +69,11 @@ def build_translator(
     """
     without = base.model_copy(update={"position": "none", "position_options": {}})
     torch.manual_seed(seed)
-    if is_recurrent(contender):
-        return build_model(_recurrent(without, split_contender(contender)[1]))
+    if is_recurrent(variant):
+        return build_model(_recurrent(without, split_variant(variant)[1]))
     plain = Transformer(without)
-    position = position_fields(contender, head_dim=base.d_model // base.heads, trained=trained, longest=longest)
-    model = Transformer(TransformerConfig.parse({**without.to_dict(), **position}, contender))
+    position = position_fields(variant, head_dim=base.d_model // base.heads, trained=trained, longest=longest)
+    model = Transformer(TransformerConfig.parse({**without.to_dict(), **position}, variant))
     share_weights(plain, model)
     return model
 
@@ -102,41 +101,29 @@ def _size(config: TransformerConfig | RNNConfig) -> int:
         return count_parameters(build_model(config))
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What training took: see the fields of the same names of :class:`locant.lab.task.Outcome`."""
-
-    steps: int
-    tokens: int
-    training_seconds: float
-    training_loss: float
-    first_batch: str
-
-
-class _Watch:
+class _UpdateTimes(TrainingCallback):
     """Takes the time of updates alone, and keeps the losses."""
 
     def __init__(self, progress: Callable[[float], None]) -> None:
+        self.clock = Clock()
         self.seconds = 0.0
         self.losses: list[float] = []
         self._progress = progress
-        self._mark = 0.0
 
     def on_start(self, done: float, device: str) -> None:
         """Start the clock."""
-        self._mark = time.perf_counter()
+        self.clock = Clock()
 
     def on_step(self, done: float, report: StepReport | None) -> None:
         """Add an update."""
-        now = time.perf_counter()
-        self.seconds, self._mark = self.seconds + now - self._mark, now
+        self.seconds = self.clock.seconds
         if report:
             self.losses.append(report.nll)
             self._progress(done)
 
     def on_validation(self, report: ValidationReport) -> None:
         """Leave validation out."""
-        self._mark = time.perf_counter()
+        self.clock = Clock(self.seconds)
 
 
 def train_translator(
@@ -146,7 +133,7 @@ def train_translator(
     data: PreparedData,
     device: torch.device,
     progress: Callable[[float], None],
-) -> Trained:
+) -> TrainingResult:
     """Train a model in place; at the end it has the weights that ``locant train`` would publish.
 
     Args:
@@ -158,7 +145,7 @@ def train_translator(
         progress: Called with the share that is done, 0 to 1.
 
     Raises:
-        TrainingError: Training diverged.
+        TrainingError: The loss or the gradient was not finite.
     """
     stream = BatchStream(data.epochs(recipe.seed), recipe.batches, seed=recipe.seed)
     _, _, first = next(stream.start())
@@ -167,30 +154,22 @@ def train_translator(
     def publish(trained: EncoderDecoder[Any]) -> None:
         published.update({name: value.detach().clone() for name, value in trained.named_parameters()})
 
-    watch = _Watch(progress)
+    callback = _UpdateTimes(progress)
     torch.manual_seed(recipe.seed + 1)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             Path(folder),
             model,
             recipe.training,
-            batches=stream.start,
+            batches=stream,
             validate=validation(recipe, corpus, data),
             publish=publish,
-            monitor=watch,
+            callback=callback,
             device=device,
         )
         trainer.train()
     model.load_state_dict(published, strict=False)  # tied matrices are stored once
     model.eval()
-    last = watch.losses[-max(1, len(watch.losses) // 10) :]
-    done = trainer.progress
-    return Trained(done.step, done.target_tokens, watch.seconds, fmean(last), _digest(first))
-
-
-def _digest(batch: Batch) -> str:
-    """Return the SHA-256 of the ids of a batch."""
-    found = hashlib.sha256()
-    for ids in (batch.source, batch.target_input):
-        found.update(str(tuple(ids.shape)).encode() + ids.numpy().tobytes())
-    return found.hexdigest()
+    done, first_batch = trainer.progress, ids_digest(first.source, first.target_input)
+    loss = mean_of_last_tenth(callback.losses)
+    return TrainingResult(done.step, done.target_tokens, callback.seconds, loss, first_batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from locant.models.transformer import count_parameters
 from locant.positions import SCHEMES, AttentionShape, PositionScheme, build_scheme
 from locant.positions.registry import option_names
 from locant.settings import Settings
+from locant.training.digests import weights_digest
 
 
 class ModelSettings(Settings):
@@ -30,14 +30,14 @@ class ModelSettings(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     feed_forward: FeedForwardKind = "gelu"
 
-    def config(self, contender: str, vocab_size: int, *, trained: int, longest: int) -> LanguageModelConfig:
+    def config(self, variant: str, vocab_size: int, *, trained: int, longest: int) -> LanguageModelConfig:
         """Return the configuration of the model with a scheme fitted to lengths in tokens.
 
         Raises:
             ConfigError: The scheme cannot be built for these dimensions.
         """
-        position = position_fields(contender, head_dim=self.d_model // self.heads, trained=trained, longest=longest)
-        return LanguageModelConfig.parse({"vocab_size": vocab_size, **self.to_dict(), **position}, contender)
+        position = position_fields(variant, head_dim=self.d_model // self.heads, trained=trained, longest=longest)
+        return LanguageModelConfig.parse({"vocab_size": vocab_size, **self.to_dict(), **position}, variant)
 
 
 def build_fairly(config: LanguageModelConfig, seed: int) -> LanguageModel:
@@ -70,34 +70,31 @@ def weights_outside_schemes(model: nn.Module) -> dict[str, torch.Tensor]:
 def initial_facts(model: nn.Module) -> dict[str, Any]:
     """Return the fields of :class:`~locant.lab.task.Outcome` that describe an untrained model."""
     shared = weights_outside_schemes(model)
-    digest = hashlib.sha256()
-    for name, weight in sorted(shared.items()):
-        digest.update(f"{name} {tuple(weight.shape)}".encode() + weight.detach().to("cpu").numpy().tobytes())
     parameters = count_parameters(model)
     return {
         "parameters": parameters,
         "scheme_parameters": parameters - sum(weight.numel() for weight in shared.values()),
-        "initial_weights": digest.hexdigest(),
+        "initial_weights": weights_digest(shared),
     }
 
 
 # Named variants: a scheme and how its options follow from the model.
-VARIANTS = {"rotary-25": "rotary"}
+NAMED_VARIANTS = {"rotary-25": "rotary"}
 """``rotary-25`` rotates the first quarter of each head, as the baseline of Kazemnejad et al. 2023 (and GPT-J) does."""
 
 
 def all_schemes() -> tuple[str, ...]:
     """Return every scheme and variant by name."""
-    return (*SCHEMES, *VARIANTS)
+    return (*SCHEMES, *NAMED_VARIANTS)
 
 
-def split_contender(contender: str) -> tuple[str, dict[str, Any]]:
+def split_variant(variant: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of ``NAME`` or ``NAME:option=value:option=value``.
 
     Raises:
         ConfigError: An option has no value, or one that is not YAML.
     """
-    name, *words = contender.split(":")
+    name, *words = variant.split(":")
     options = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -106,7 +103,7 @@ def split_contender(contender: str) -> tuple[str, dict[str, Any]]:
         except yaml.YAMLError:
             equals = ""
         if not key or not equals:
-            raise ConfigError(f"'{word}' in '{contender}' is no option. Write NAME:option=value:option=value.")
+            raise ConfigError(f"'{word}' in '{variant}' is no option. Write NAME:option=value:option=value.")
     return name, options
 
 
@@ -116,33 +113,33 @@ def require_known(name: str, known: Sequence[str], what: str = "scheme") -> None
         raise ConfigError(f"Unknown {what} '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
-def check_scheme(contender: str) -> None:
+def check_scheme(variant: str) -> None:
     """Raise ConfigError, naming the nearest known one, unless name and options are those of a scheme."""
-    name, options = split_contender(contender)
+    name, options = split_variant(variant)
     require_known(name, all_schemes())
-    known = option_names(SCHEMES[VARIANTS.get(name, name)])
+    known = option_names(SCHEMES[NAMED_VARIANTS.get(name, name)])
     for option in options:
         if option not in known:
             said = f"Known: {', '.join(known)}." if known else "It has none."
             raise ConfigError(f"The scheme '{name}' has no option '{option}'.{nearest(option, known)} {said}")
     with torch.device("meta"):  # built for the errors of its values alone
-        build_scheme(VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
+        build_scheme(NAMED_VARIANTS.get(name, name), AttentionShape(512, 8, causal=True), options)
 
 
-def position_fields(contender: str, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
+def position_fields(variant: str, *, head_dim: int, trained: int, longest: int) -> dict[str, Any]:
     """Return the fields ``position`` and ``position_options`` of a model's configuration.
 
-    What a scheme must know about lengths follows from the task, so that no contender is at an advantage: tables end at
+    What a scheme must know about lengths follows from the task, so that no variant is at an advantage: tables end at
     the trained length, and positions are drawn from a range that covers the longest test.
 
     Args:
-        contender: Name and options of a scheme.
+        variant: Name and options of a scheme.
         head_dim: Features of a head.
         trained: Longest training text, in tokens.
         longest: Longest test text, in tokens.
     """
-    name, given = split_contender(contender)
-    scheme = VARIANTS.get(name, name)
+    name, given = split_variant(variant)
+    scheme = NAMED_VARIANTS.get(name, name)
     options: dict[str, Any] = {}
     if scheme in SCHEMES:  # another is refused, with the known ones, by the configuration it goes to
         options = SCHEMES[scheme].options_for_lengths(head_dim=head_dim, trained=trained, longest=longest)

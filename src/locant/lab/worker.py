@@ -1,6 +1,6 @@
 """Runs one trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK CONTENDER SEED DEVICE``.
 
-An empty contender prepares what the trials of a seed share. Standard output carries a share that is done on each line;
+An empty variant prepares what the trials of a seed share. Standard output carries a share that is done on each line;
 the last line of standard error says what went wrong.
 """
 
@@ -34,8 +34,8 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
     comparison, device = load_comparison(folder), choose_device(device_name)
     task = comparison.build(job.task)
     prepared = prepared_path(folder, job.task, job.seed)
-    trial = Trial(job.contender, job.seed, comparison.budget, device, prepared, _say)
-    if not job.contender:
+    trial = Trial(job.variant, job.seed, comparison.budget, device, prepared, _say)
+    if not job.variant:
         task.prepare(trial)
         return
     try:
@@ -44,7 +44,7 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
         outcome = Outcome(cannot=str(error))
     record = Record(
         task=job.task,
-        contender=job.contender,
+        variant=job.variant,
         seed=job.seed,
         configuration=comparison.configuration(job.task),
         outcome=outcome,
@@ -59,9 +59,9 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the job that the arguments name; returns the exit code."""
-    folder, task, contender, seed, device = arguments
+    folder, task, variant, seed, device = arguments
     try:
-        run_job(Path(folder), Job(task, contender, int(seed)), device)
+        run_job(Path(folder), Job(task, variant, int(seed)), device)
     except LocantError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -6,13 +6,12 @@ A published model folder carries them on in ``records.json``.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from locant.files import read_json, write_json, write_text
+from locant.files import file_digest, read_json, write_json, write_text
 
 CARD, RECORDS = "README.md", "records.json"
 
@@ -31,8 +30,7 @@ _NOT_RECORDED = "not recorded"
 
 def weights_digest(folder: Path) -> str:
     """Return the SHA-256 of the weights of a model folder."""
-    with (folder / "model.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(folder / "model.safetensors")
 
 
 def read_records(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ Both appear under their final name only when complete and flushed to disk.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -21,10 +20,26 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
-from locant.files import read_json, replacing_file, replacing_folder, write_tensors
+from locant.files import file_digest, read_json, replacing_file, replacing_folder, write_tensors
+from locant.training.loop import LoopProgress
 
 _KEPT = 2
 _WEIGHTS, _OPTIMIZER, _STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+
+
+@dataclass(frozen=True)
+class ValidationScores:
+    """How good a model is on the validation set.
+
+    Attributes:
+        loss: Negative log-likelihood, in nats a token.
+        bleu: Of greedy translations, or ``None`` when none were made.
+        chrf: Likewise.
+    """
+
+    loss: float
+    bleu: float | None = None
+    chrf: float | None = None
 
 
 @dataclass
@@ -38,15 +53,12 @@ class Snapshot:
 
 
 @dataclass
-class Progress:
+class Progress(LoopProgress):
     """Where a run stands; saved with every checkpoint.
 
     Attributes:
-        step: Updates done.
         epoch: Pass over the training data, from 0.
         batch: Batches of that pass already used.
-        seconds: Time trained, in all sessions together.
-        target_tokens: Target tokens trained on.
         interval: Sums since the last row of metrics, so that a resumed row equals an uninterrupted one.
         snapshots: Weights kept for averaging.
         best: The best snapshot so far.
@@ -54,11 +66,8 @@ class Progress:
         since_best: Validations since the best one.
     """
 
-    step: int = 0
     epoch: int = 0
     batch: int = 0
-    seconds: float = 0.0
-    target_tokens: int = 0
     interval: dict[str, float] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
     best: Snapshot | None = None
@@ -94,7 +103,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     with replacing_folder(folder) as temporary:
         write_tensors(temporary / _WEIGHTS, checkpoint.weights)
         write_tensors(temporary / _OPTIMIZER, checkpoint.optimizer)
-        digests = {name: _sha256(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
+        digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
         state = {"format": 1, "sha256": digests, "progress": asdict(checkpoint.progress)}
         (temporary / _STATE).write_text(json.dumps(state, indent=2), encoding="utf-8")
     for old in checkpoint_folders(run)[:-_KEPT]:
@@ -110,7 +119,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """
     state = read_json(folder / _STATE)
     for name, digest in state["sha256"].items():
-        if not (folder / name).is_file() or _sha256(folder / name) != digest:
+        if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise CheckpointError(
                 f"The checkpoint {folder} is damaged: {name} is missing or differs from what was written. "
                 "Delete this folder to go on from the checkpoint before it."
@@ -160,8 +169,3 @@ def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]
 
 def _step_name(step: int) -> str:
     return f"step-{step:08d}"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,19 +1,28 @@
-"""Measuring a trained model on a test set."""
+"""Evaluation of translators: on the validation set while they are trained, on a test set afterwards."""
 
 from __future__ import annotations
 
+import math
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from locant.analysis.scores import Scores, bleu_tokenizer, score_translations
-from locant.errors import CheckpointError, ConfigError, DataError
+from locant.errors import CheckpointError, ConfigError, DataError, UsageError
 from locant.files import read_json, write_json
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
-from locant.text import Pair, load_corpus
+from locant.text import Corpus, Pair, PreparedData, collate, load_corpus, plan_batches
 from locant.text.readers import read_files
-from locant.training.recipe import load_recipe
+from locant.training.checkpoint import ValidationScores
+from locant.training.losses import TranslatorLoss
+from locant.training.recipe import Recipe, load_run_recipe
+from locant.training.trainer import Validate
 from locant.translation.translator import Translator
 
 
@@ -44,23 +53,43 @@ class Evaluation:
     engine: str = "PyTorch"
 
 
-def evaluate_run(
-    folder: Path, split: str | None = None, *, translator: Translator | None = None, **overrides: Any
+def evaluate(
+    model: Path | str,
+    split: str | None = None,
+    *,
+    source: Path | str | None = None,
+    target: Path | str | None = None,
+    translator: Translator | None = None,
+    **overrides: Any,
 ) -> Evaluation:
-    """Translate a held-out split of the run's own corpus and score it; the result is saved in the run folder too.
+    """Translate a held-out text and score the result.
+
+    Without ``source`` and ``target`` the text is a split of the run's own corpus, and the result is saved in the run
+    folder too.
 
     Args:
-        folder: The run folder.
+        model: The folder of a run; with ``source`` and ``target`` any model folder.
         split: ``test`` or ``valid``; by default the test split, or validation where the corpus has no other.
-        translator: Of the run, with another engine than PyTorch on the fastest device.
-        overrides: Changes of the run's decoding settings.
+        source: A file to translate, one sentence a line.
+        target: Its reference translation, line by line.
+        translator: Of the model, with another engine than PyTorch on the fastest device.
+        overrides: Changes of the model's decoding settings, ``beam=4`` for instance.
 
     Raises:
+        UsageError: One of ``source`` and ``target`` is missing, or ``split`` is given as well.
         ConfigError: The corpus has no such split.
-        CheckpointError: The folder holds no trained run.
+        DataError: The files are missing, empty, not UTF-8 or of unequal length.
+        CheckpointError: The folder holds no trained model.
     """
+    folder = Path(model)
+    if bool(source) != bool(target):
+        raise UsageError("--source and --target go together: one file each, with as many lines.")
+    if source and target:
+        if split:
+            raise UsageError("--split chooses from the run's own corpus; leave it out with --source and --target.")
+        return _of_files(folder, Path(source), Path(target), translator, overrides)
     translator = translator or Translator.from_pretrained(folder)
-    corpus = load_corpus(load_recipe(folder / "recipe.yaml").corpus)
+    corpus = load_corpus(load_run_recipe(folder).corpus)
     split = split or ("test" if corpus.test is not None else "valid")
     pairs = corpus.test if split == "test" else corpus.valid
     if pairs is None:
@@ -73,26 +102,13 @@ def evaluate_run(
     return result
 
 
-def evaluate_files(
-    model: Path, source: Path, target: Path, *, translator: Translator | None = None, **overrides: Any
+def _of_files(
+    folder: Path, source: Path, target: Path, translator: Translator | None, overrides: dict[str, Any]
 ) -> Evaluation:
-    """Translate a text file and score the result against another.
-
-    Args:
-        model: A model folder or finished run.
-        source: The file to translate.
-        target: Its reference translation.
-        translator: Of the model, with another engine than PyTorch on the fastest device.
-        overrides: Changes of the model's decoding settings.
-
-    Raises:
-        DataError: The files are missing, empty, not UTF-8 or of unequal length.
-        CheckpointError: The folder holds no trained model.
-    """
     pairs = list(read_files([source], [target]))
     if not pairs:
         raise DataError(f"{source} and {target} are empty; there is nothing to evaluate.")
-    return _evaluate(translator or Translator.from_pretrained(model), pairs, str(source), overrides)
+    return _evaluate(translator or Translator.from_pretrained(folder), pairs, str(source), overrides)
 
 
 def load_run_evaluation(folder: Path) -> Evaluation:
@@ -133,3 +149,33 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
         hypotheses=hypotheses,
         engine=translator.engine,
     )
+
+
+def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
+    """Return the function that measures a model on the validation set while it is trained."""
+    plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
+    lengths = [len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
+    usable = [pair for pair, length in zip(data.valid_pairs, lengths, strict=True) if length < recipe.max_tokens]
+    pairs = usable[: recipe.training.validation_sentences]
+    references = [data.tokenizers.target.cased(target) for _, target in pairs]
+    greedy = DecodingSettings(beam=1)
+
+    @torch.inference_mode()
+    def measure(model: EncoderDecoder[Any]) -> ValidationScores:
+        device = model.target_embedding.weight.device
+        cross_entropy = TranslatorLoss(model, 0.0, torch.float32)
+        total, tokens = 0.0, 0
+        for rows in plan:
+            batch = collate(data.valid, rows).to(device)
+            total += float(cross_entropy(batch)[1])
+            tokens += batch.target_tokens
+        if not pairs or not math.isfinite(total):
+            return ValidationScores(total / tokens)
+        translator = Translator(model, data.tokenizers, greedy)
+        with suppress(ConfigError):  # elsewhere than on a CPU with a compiler PyTorch finds the same, in more time
+            translator.compile()
+        hypotheses = translator.translate([source for source, _ in pairs])
+        scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
+        return ValidationScores(total / tokens, scores.bleu, scores.chrf)
+
+    return measure

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from locant.models.attention import CrossAttention
-from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer, count_parameters
 
 _FSDP_FROM_PARAMETERS = 150_000_000
@@ -55,6 +54,14 @@ def sum_over_processes(values: Tensor) -> Tensor:
     return values
 
 
+def sum_of_numbers(number: int, device: torch.device) -> int:
+    """Return the sum of a whole number over all processes."""
+    if not dist.is_initialized():
+        return number
+    total = torch.tensor([number], dtype=torch.float64, device=device)
+    return int(sum_over_processes(total).item())
+
+
 def from_first_process(compute: Callable[[], Result]) -> Result:
     """Run ``compute`` on the first process alone and give every process its result, or its error."""
     if not dist.is_initialized():
@@ -89,7 +96,7 @@ class DistributedModel:
         mode: ``auto``, ``ddp`` or ``fsdp``; without torchrun the module runs as it is.
     """
 
-    def __init__(self, module: nn.Module, model: EncoderDecoder[Any], mode: str) -> None:
+    def __init__(self, module: nn.Module, model: nn.Module, mode: str = "auto") -> None:
         self.model = model
         self.run: nn.Module = module
         self.sharded = False

@@ -5,7 +5,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
@@ -32,7 +32,7 @@ class Recipe(Settings):
         corpus: Where the parallel text comes from.
         cleaning: Which pairs are left out of training.
         tokenizer: Subword vocabulary.
-        max_tokens: Longest sentence to train on, in tokens with the end mark.
+        max_tokens: Longest sentence to train on, in tokens EOS included.
         batches: Size of the batches.
         model: A ``preset`` and any field of :class:`~locant.models.TransformerConfig` but the vocabulary sizes;
             or ``architecture: rnn`` and fields of :class:`~locant.models.RNNConfig`.
@@ -95,22 +95,20 @@ def builtin_recipes() -> dict[str, str]:
     }
 
 
-def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Mapping[str, Any] | None = None) -> Recipe:
     """Read a recipe.
 
     Args:
         name: A built-in recipe's name, or a YAML file.
         overrides: ``section.key=value`` each; values are YAML.
+        changes: The same as plain data: ``{"training": {"steps": 8000}}``.
 
     Raises:
         ConfigError: The recipe does not exist or is not YAML, a key is unknown, or a value is wrong.
     """
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+        data = _read_yaml(path)
     else:
         known = builtin_recipes()
         if str(name) not in known:
@@ -118,14 +116,30 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
                 f"There is no built-in recipe '{name}'.{nearest(str(name), known)} "
                 f"Built-in: {', '.join(known)}. A recipe of your own is a file whose name ends in .yaml."
             )
-        text = (resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+        data = yaml.safe_load((resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
+    return Recipe.parse(merged(apply_overrides(data, overrides), changes or {}), f"recipe {name}")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(text) or {}
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"The recipe {name} is not valid YAML: {error}") from None
+        raise ConfigError(f"The recipe {path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
-        raise ConfigError(f"The recipe {name} must be a mapping of sections such as corpus, model and training.")
-    return Recipe.parse(apply_overrides(data, overrides), f"recipe {name}")
+        raise ConfigError(f"The recipe {path} must be a mapping of sections such as corpus, model and training.")
+    return data
+
+
+def load_run_recipe(run: Path) -> Recipe:
+    """Read the recipe of a run, made by this version of Locant or an earlier one.
+
+    Raises:
+        ConfigError: The recipe cannot be read, or was changed to something that cannot be.
+    """
+    path = run / "recipe.yaml"
+    return Recipe.parse_saved(_read_yaml(path), f"recipe {path}")
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -151,6 +165,15 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
             section = section[part]
         section[parts[-1]] = parsed
     return merged
+
+
+def merged(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested plain data with changes; a change that is itself a mapping changes the keys that it names."""
+    found = dict(data)
+    for key, value in changes.items():
+        old = found.get(key)
+        found[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return found
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:

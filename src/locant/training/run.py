@@ -12,32 +12,28 @@ A run folder holds everything needed to use, resume or repeat the run::
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from locant.analysis.scores import bleu_tokenizer, score_translations
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import CheckpointError
 from locant.files import write_json
 from locant.models.architectures import build_model
-from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
 from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
-from locant.text import BatchStream, Corpus, PreparedData, collate, load_corpus, padding_waste, plan_batches, prepare
+from locant.text import BatchStream, Corpus, PreparedData, load_corpus, padding_waste, plan_batches, prepare
 from locant.training import parallel
+from locant.training.callback import PreparedReport, TrainingCallback
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
-from locant.training.monitor import SilentCallback, TrainingCallback
-from locant.training.recipe import Recipe, apply_overrides, load_recipe, save_recipe
-from locant.training.trainer import Trainer, TrainingStep, Validate
-from locant.translation.translator import Translator
+from locant.training.evaluation import validation
+from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, save_recipe
+from locant.training.trainer import Trainer
 
 _PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
 
@@ -59,27 +55,29 @@ class RunSummary:
     seconds: float
 
 
-def start_run(
-    recipe: Recipe,
-    folder: Path,
+def train(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    output: Path | str,
     *,
-    monitor: TrainingCallback | None = None,
-    on_prepared: Callable[[dict[str, Any]], None] | None = None,
+    callback: TrainingCallback | None = None,
+    **changes: Any,
 ) -> RunSummary:
     """Train a translator from the beginning.
 
     Args:
-        recipe: What to train, on what and how.
-        folder: A new or empty folder for the run.
-        monitor: Watches the training.
-        on_prepared: Called once, on the first process, with the content of ``data.json`` when data and model are ready.
+        recipe: What to train, on what and how: a recipe, its sections as plain data, the name of a built-in recipe or
+            a YAML file.
+        output: A new or empty folder for the run.
+        callback: Is told how training goes.
+        changes: Sections of the recipe, or keys of them, that differ: ``training={"steps": 8000}``, ``seed=2``.
 
     Raises:
         CheckpointError: The folder holds something already, or the disk is full.
         DataError: The corpus cannot be used.
-        ConfigError: The recipe does not fit the corpus or the machine.
+        ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
         TrainingError: Training diverged.
     """
+    recipe, folder = _changed(recipe, changes), Path(output)
     if (folder / "recipe.yaml").exists():
         raise CheckpointError(
             f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output."
@@ -88,23 +86,23 @@ def start_run(
         foreign = [entry.name for entry in folder.iterdir() if not entry.name.lstrip(".").startswith(_PREPARED)]
         if foreign:
             raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
-    return _train(recipe, folder, resume=False, monitor=monitor, on_prepared=on_prepared)
+    return _train(recipe, folder, resume=False, callback=callback)
 
 
-def resume_run(
-    folder: Path,
+def resume_training(
+    run: Path | str,
     overrides: Sequence[str] = (),
     *,
-    monitor: TrainingCallback | None = None,
-    on_prepared: Callable[[dict[str, Any]], None] | None = None,
+    callback: TrainingCallback | None = None,
+    **changes: Any,
 ) -> RunSummary:
     """Go on with a run from its newest checkpoint, exactly as if it had never stopped.
 
     Args:
-        folder: The run folder.
-        overrides: Changes of the recipe, ``training.steps=20000`` for instance, to train longer.
-        monitor: Watches the training.
-        on_prepared: As for :func:`start_run`.
+        run: The run folder.
+        overrides: Changes of the recipe as on the command line: ``training.steps=20000``, to train longer.
+        callback: Is told how training goes.
+        changes: Changes of the recipe as for :func:`train`: ``training={"steps": 20000}``.
 
     Raises:
         CheckpointError: The folder holds no run, or its newest checkpoint is damaged.
@@ -112,23 +110,25 @@ def resume_run(
         ConfigError: An override is wrong.
         TrainingError: Training diverged.
     """
-    path = folder / "recipe.yaml"
-    if not path.exists():
+    folder = Path(run)
+    if not (folder / "recipe.yaml").exists():
         raise CheckpointError(f"There is no run to resume in {folder}: it holds no recipe.yaml.")
-    recipe = load_recipe(path)
+    recipe = load_run_recipe(folder)
     if overrides:
         recipe = Recipe.parse(apply_overrides(recipe.to_dict(), overrides), "command line")
-    return _train(recipe, folder, resume=True, monitor=monitor, on_prepared=on_prepared)
+    return _train(_changed(recipe, changes), folder, resume=True, callback=callback)
 
 
-def _train(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    resume: bool,
-    monitor: TrainingCallback | None,
-    on_prepared: Callable[[dict[str, Any]], None] | None,
-) -> RunSummary:
+def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with changes of its sections."""
+    if isinstance(recipe, str | Path):
+        return load_recipe(recipe, changes=changes)
+    if isinstance(recipe, Recipe) and not changes:
+        return recipe
+    return Recipe.parse(merged(recipe.to_dict() if isinstance(recipe, Recipe) else recipe, changes), "recipe")
+
+
+def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCallback | None) -> RunSummary:
     keep_freed_memory()
     limit_onednn_cache()
     device = choose_device(recipe.training.device)
@@ -139,7 +139,7 @@ def _train(
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         model = build_model(recipe.sized_model(*sizes))
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
-        decoding = recipe.decoding
+        callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
         stream = BatchStream(
             data.epochs(recipe.seed),
             recipe.batches,
@@ -151,26 +151,24 @@ def _train(
             folder,
             model,
             recipe.training,
-            batches=stream.start,
+            batches=stream,
             validate=validation(recipe, corpus, data),
             publish=lambda trained: save_model_folder(
                 folder,
                 trained,
                 data.tokenizers,
-                decoding,
+                recipe.decoding,
                 source_language=corpus.source_language,
                 target_language=corpus.target_language,
             ),
-            monitor=monitor if monitor and parallel.rank() == 0 else SilentCallback(),
+            callback=callback,
             device=device,
         )
         checkpoints = checkpoint_folders(folder)
         if resume and checkpoints:
             trainer.resume(load_checkpoint(checkpoints[-1]))
         if parallel.rank() == 0:
-            record = _record(recipe, folder, corpus, data, model)
-            if on_prepared:
-                on_prepared(record)
+            callback.on_prepared(_record(recipe, folder, corpus, data, model))
         reason = trainer.train()
     return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds)
 
@@ -193,64 +191,32 @@ def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> P
     return mine[0] if mine else prepared(resume=True)
 
 
-def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
-    """Return the function that measures a model on the validation set."""
-    plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
-    lengths = [len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
-    usable = [pair for pair, length in zip(data.valid_pairs, lengths, strict=True) if length < recipe.max_tokens]
-    pairs = usable[: recipe.training.validation_sentences]
-    references = [data.tokenizers.target.cased(target) for _, target in pairs]
-    greedy = DecodingSettings(beam=1)
-
-    @torch.inference_mode()
-    def measure(model: EncoderDecoder[Any]) -> tuple[float, float | None, float | None]:
-        device = model.target_embedding.weight.device
-        step = TrainingStep(model, 0.0, torch.float32)
-        total, tokens = 0.0, 0
-        for rows in plan:
-            batch = collate(data.valid, rows).to(device)
-            total += float(step(batch)[1])
-            tokens += batch.target_tokens
-        if not pairs or not math.isfinite(total):
-            return total / tokens, None, None
-        translator = Translator(model, data.tokenizers, greedy)
-        with suppress(ConfigError):  # elsewhere than on a CPU with a compiler PyTorch finds the same, in more time
-            translator.compile()
-        hypotheses = translator.translate([source for source, _ in pairs])
-        scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
-        return total / tokens, scores.bleu, scores.chrf
-
-    return measure
-
-
 def _record(
     recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]
-) -> dict[str, Any]:
+) -> PreparedReport:
     """Write what the run is made of, and return the content of ``data.json``."""
     source, target = data.train.source.lengths, data.train.target.lengths
     plan = plan_batches(source, target, recipe.batches, seed=recipe.seed, epoch=0)
     waste = padding_waste(plan, source, target)
-    record = {
-        "corpus": corpus.name,
-        "description": corpus.description,
-        "licence": corpus.licence,
-        "source_language": corpus.source_language,
-        "target_language": corpus.target_language,
-        "cleaning": data.report.to_dict(),
-        "train_pairs": len(data.train),
-        "valid_pairs": len(data.valid),
-        "test_pairs": len(data.test_pairs or ()),
-        "train_tokens": {"source": int(source.sum()), "target": int(target.sum())},
-        "vocabulary": {
-            "source": data.tokenizers.source.vocab_size,
-            "target": data.tokenizers.target.vocab_size,
-        },
-        "batches_per_epoch": len(plan),
-        "padding_waste": {"source": waste[0], "target": waste[1]},
-        "parameters": count_parameters(model),
-    }
-    write_json(folder / "data.json", record)
+    tokenizers = data.tokenizers
+    report = PreparedReport(
+        corpus=corpus.name,
+        description=corpus.description,
+        licence=corpus.licence,
+        source_language=corpus.source_language,
+        target_language=corpus.target_language,
+        cleaning=data.report.to_dict(),
+        train_pairs=len(data.train),
+        valid_pairs=len(data.valid),
+        test_pairs=len(data.test_pairs or ()),
+        train_tokens={"source": int(source.sum()), "target": int(target.sum())},
+        vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
+        batches_per_epoch=len(plan),
+        padding_waste={"source": waste[0], "target": waste[1]},
+        parameters=count_parameters(model),
+    )
+    write_json(folder / "data.json", asdict(report))
     write_json(folder / "environment.json", environment())
     # Written last: a folder with a recipe is a run that can be resumed.
     save_recipe(recipe, folder / "recipe.yaml")
-    return record
+    return report

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
+from locant.training.budget import Budget
 
 
 def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_steps: float) -> float:
@@ -46,6 +48,11 @@ def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_ste
 class TrainingSettings(Settings):
     """Objective, optimiser, schedule, budget and bookkeeping; defaults follow Vaswani et al. 2017, section 5."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "clip_norm": "max_grad_norm",
+        "accumulate": "gradient_accumulation_steps",
+    }
+
     # Budget
     steps: int | None = Field(None, ge=1, description="Updates to train for; 100,000 when no time is given either")
     minutes: float | None = Field(None, gt=0, description="Time to train for; the schedule is fitted to it")
@@ -61,8 +68,8 @@ class TrainingSettings(Settings):
     adam_beta2: float = Field(0.98, ge=0, lt=1)
     adam_epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0, description="Decoupled (AdamW); 0 is Adam")
-    clip_norm: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0 does not clip")
-    accumulate: int = Field(1, ge=1, description="Batches for one update")
+    max_grad_norm: float = Field(1.0, ge=0, description="Norm to which larger gradients are scaled; 0 does not clip")
+    gradient_accumulation_steps: int = Field(1, ge=1, description="Batches for one update")
 
     # Machine
     device: str = "auto"
@@ -97,6 +104,6 @@ class TrainingSettings(Settings):
         """Return the highest learning rate of the schedule (the paper's equation 3 at its peak, unless given)."""
         return self.learning_rate or (d_model * self.warmup_steps) ** -0.5
 
-    def max_steps(self) -> int | None:
-        """Return the number of updates, or ``None`` when time alone decides."""
-        return self.steps if self.steps or self.minutes else 100_000
+    def budget(self) -> Budget:
+        """Return how long to train: 100,000 updates where neither these nor minutes are given."""
+        return Budget(steps=self.steps if self.steps or self.minutes else 100_000, minutes=self.minutes)

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: to files, and to whoever watches."""
+"""Reports of a run while it trains: to its files, and to a callback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from locant.files import append_line, write_text
 
@@ -57,8 +57,48 @@ class ValidationReport:
     best: bool
 
 
-class TrainingCallback(Protocol):
-    """Watches a run; a command line draws a progress bar with it."""
+@dataclass(frozen=True)
+class PreparedReport:
+    """What will be trained on what; the content of a run's ``data.json``.
+
+    Attributes:
+        corpus: Its name.
+        description: One sentence about it.
+        licence: Of the corpus, where it is known.
+        source_language: ISO code, where it is known.
+        target_language: Likewise.
+        cleaning: How many training pairs there were, were removed for each reason and kept.
+        train_pairs: Pairs that are trained on.
+        valid_pairs: Pairs of the validation set.
+        test_pairs: Pairs of the test set; 0 where there is none.
+        train_tokens: Tokens of the training pairs, by side.
+        vocabulary: Subwords, by side.
+        batches_per_epoch: Batches of the first pass over the training data.
+        padding_waste: Share of padding in them, 0 to 1, by side.
+        parameters: Trained parameters of the model.
+    """
+
+    corpus: str
+    description: str
+    licence: str | None
+    source_language: str | None
+    target_language: str | None
+    cleaning: dict[str, Any]
+    train_pairs: int
+    valid_pairs: int
+    test_pairs: int
+    train_tokens: dict[str, int]
+    vocabulary: dict[str, int]
+    batches_per_epoch: int
+    padding_waste: dict[str, float]
+    parameters: int
+
+
+class TrainingCallback:
+    """Base of what is told how a run goes, on its first process; every method does nothing unless overridden."""
+
+    def on_prepared(self, report: PreparedReport) -> None:
+        """Data and model are ready."""
 
     def on_start(self, done: float, device: str) -> None:
         """Training begins; ``done`` is the share of the budget used by earlier sessions, 0 to 1."""
@@ -68,19 +108,6 @@ class TrainingCallback(Protocol):
 
     def on_validation(self, report: ValidationReport) -> None:
         """A validation is done."""
-
-
-class SilentCallback:
-    """Watches nothing."""
-
-    def on_start(self, done: float, device: str) -> None:
-        """Do nothing."""
-
-    def on_step(self, done: float, report: StepReport | None) -> None:
-        """Do nothing."""
-
-    def on_validation(self, report: ValidationReport) -> None:
-        """Do nothing."""
 
 
 class MetricsLog:

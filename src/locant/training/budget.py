@@ -1,0 +1,98 @@
+"""Budgets of updates or time, and the clock that time is measured with."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from locant.errors import ConfigError
+from locant.settings import Settings
+
+# Updates before the first estimate of how many a time budget allows, and what is taken for it until then.
+_ESTIMATE_FROM, _FIRST_ESTIMATE = 10, 1000.0
+
+
+class Budget(Settings):
+    """How long to train: so many updates, so many minutes, or whichever of the two ends first."""
+
+    steps: int | None = Field(None, ge=1)
+    minutes: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.steps is None and self.minutes is None:
+            raise ConfigError("give steps or minutes")
+        return self
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        said = []
+        if self.steps:
+            said.append(f"{self.steps:,} update{'' if self.steps == 1 else 's'}")
+        if self.minutes:
+            said.append(f"{self.minutes:g} minute{'' if self.minutes == 1 else 's'}")
+        return " or ".join(said)
+
+    def used(self, steps: int, seconds: float) -> float:
+        """Return the share of the budget that is used, 0 to 1.
+
+        Args:
+            steps: Updates done.
+            seconds: Time trained.
+        """
+        shares = [steps / self.steps] if self.steps else []
+        if self.minutes:
+            shares.append(seconds / (60 * self.minutes))
+        return min(1.0, max(shares))
+
+    def total_steps(self, steps: int, seconds: float) -> float:
+        """Return how many updates the budget allows; an estimate where time decides.
+
+        Args:
+            steps: Updates done.
+            seconds: Time they took.
+        """
+        limit = self.steps or math.inf
+        if not self.minutes:
+            return limit
+        if steps < _ESTIMATE_FROM:
+            return min(limit, _FIRST_ESTIMATE)
+        return min(limit, max(steps + 1.0, steps / seconds * 60 * self.minutes))
+
+    def reason_to_stop(self, steps: int, seconds: float) -> str:
+        """Return why training ends after so many updates and seconds; empty while the budget lasts."""
+        if self.steps and steps >= self.steps:
+            return f"{self.steps} steps done"
+        if self.minutes and seconds >= 60 * self.minutes:
+            return f"{self.minutes:g} minutes are over"
+        return ""
+
+
+class Clock:
+    """The seconds trained, in all sessions together.
+
+    Args:
+        seconds: Of the sessions before.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._started = time.perf_counter() - seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return time.perf_counter() - self._started
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of a block."""
+        stopped = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._started += time.perf_counter() - stopped

@@ -1,0 +1,84 @@
+"""Losses of translators and language models for a batch: the modules that DDP and FSDP wrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.language_model import LanguageModel
+from locant.text import PAD, Batch
+from locant.training.objective import projected_cross_entropy
+
+
+class TranslatorLoss(nn.Module):
+    """Cross-entropy of the target sentences of a batch.
+
+    Args:
+        model: The translator.
+        label_smoothing: Probability mass spread evenly over the vocabulary, from 0 to below 1.
+        precision: Of the products.
+    """
+
+    def __init__(self, model: EncoderDecoder[Any], label_smoothing: float, precision: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.precision = precision
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the summed smoothed loss and the summed negative log-likelihood, float32 scalars in nats."""
+        with torch.autocast(batch.source.device.type, self.precision, enabled=self.precision != torch.float32):
+            hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_input)
+        # A norm may have ended in float32, which would make the largest product of all the slowest.
+        return projected_cross_entropy(
+            hidden.to(self.precision),
+            self.model.output.weight,
+            batch.target_output,
+            smoothing=self.label_smoothing,
+            ignore=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class LanguageModelBatch:
+    """Rows of ids for a language model.
+
+    Attributes:
+        ids: Integer ids ``[B, L]``, padded on the right with ``PAD``.
+        labels: The ids that follow ``[B, L]``; ``PAD`` where nothing is to be learned.
+        tokens: Number of ids that are not padding.
+    """
+
+    ids: Tensor
+    labels: Tensor
+    tokens: int
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of labels that count in the loss."""
+        return int((self.labels != PAD).sum())
+
+    def to(self, device: torch.device | str) -> LanguageModelBatch:
+        """Return the batch on a device."""
+        return LanguageModelBatch(self.ids.to(device), self.labels.to(device), self.tokens)
+
+
+class LanguageModelLoss(nn.Module):
+    """Cross-entropy of the labels of a batch, in float32.
+
+    Args:
+        model: The language model.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: LanguageModelBatch) -> tuple[Tensor, Tensor]:
+        """Return the summed negative log-likelihood twice, with gradients and without: float32 scalars in nats."""
+        hidden = self.model.hidden(batch.ids)
+        return projected_cross_entropy(hidden, self.model.output.weight, batch.labels, smoothing=0.0, ignore=PAD)
