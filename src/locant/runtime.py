@@ -1,4 +1,7 @@
-"""What the machine is and how to use it well."""
+"""The machine: its memory, devices, processor and software.
+
+Importing this costs nothing, and what only describes the machine works where torch cannot be imported.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,39 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib import metadata
-from typing import Any
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from locant.errors import ConfigError
 from locant.version import __version__
 
+if TYPE_CHECKING:
+    import torch
+
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+_PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
+
+# What Linux calls the vector instructions that Locant and PyTorch have fast code for.
+_INSTRUCTIONS = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_bf16": "AVX-512 BF16",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "amx_tile": "AMX",
+    "amx_bf16": "AMX BF16",
+    "amx_int8": "AMX INT8",
+    "neon": "NEON",
+    "asimd": "NEON",
+    "asimddp": "NEON dot product",
+    "bf16": "NEON BF16",
+    "i8mm": "NEON INT8",
+    "sve": "SVE",
+}
 
 
 def keep_freed_memory() -> None:
@@ -55,6 +82,8 @@ def choose_device(name: str) -> torch.device:
     Raises:
         ConfigError: The name is unknown, or the device is not there.
     """
+    import torch
+
     if name == "auto":
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     try:
@@ -68,6 +97,8 @@ def choose_device(name: str) -> torch.device:
 
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 matrices faster than float32 ones."""
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
@@ -78,32 +109,114 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, machine and command, to be stored with a run."""
-    packages: dict[str, str | None] = {}
-    for package in ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic"):
-        try:
-            packages[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            packages[package] = None
+    """Return versions, machine and command, to be stored with a run.
+
+    ``threads`` and ``cuda`` are ``None`` where torch cannot be imported; ``usable_cores`` and ``cpu_quota`` are what
+    the system grants this process, the quota in cores or ``None``.
+    """
+    threads, cuda = None, None
+    with suppress(ImportError, OSError):
+        import torch
+
+        threads = torch.get_num_threads()
+        cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "locant": __version__,
         "python": platform.python_version(),
-        "packages": packages,
+        "packages": package_versions(_PACKAGES),
         "system": platform.platform(),
         "processor": _processor_name(),
+        "instructions": vector_instructions(),
         "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "usable_cores": usable_cores(),
+        "cpu_quota": cpu_quota(),
+        "threads": threads,
+        "cuda": cuda,
         "command": sys.argv[1:],
     }
 
 
+def package_versions(names: Iterable[str]) -> dict[str, str | None]:
+    """Return the installed version of each package, ``None`` where it is not installed."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def vector_instructions() -> list[str]:
+    """Return the vector instructions of the processor that matter here: AVX2 or NEON, and what is wider or narrower."""
+    present = _processor_flags()
+    if not present and platform.machine().lower() in ("arm64", "aarch64"):
+        present = {"neon"}  # every 64-bit ARM processor has it
+    if not present:
+        with suppress(ImportError, OSError, AttributeError):
+            import torch
+
+            capability = torch.backends.cpu.get_cpu_capability()
+            present = {"AVX2": {"avx2"}, "AVX512": {"avx2", "avx512f"}}.get(capability, set())
+    return list(dict.fromkeys(name for flag, name in _INSTRUCTIONS.items() if flag in present))
+
+
+def usable_cores() -> int | None:
+    """Return the number of cores that this process may run on, which may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def cpu_quota(system: Path = Path("/")) -> float | None:
+    """Return the processor time that the control group of this process may take, in cores; ``None`` without a limit.
+
+    Args:
+        system: Where the file system begins.
+    """
+    limits = [quota for folder in _control_groups(system) if (quota := _quota(folder)) is not None]
+    return min(limits, default=None)
+
+
+def _control_groups(system: Path) -> list[Path]:
+    """Return the folders of this process's control group and those above it, of both versions of the interface."""
+    root = system / "sys" / "fs" / "cgroup"
+    folders = [root, root / "cpu"]
+    with suppress(OSError):
+        for line in (system / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            base = root / "cpu" if controllers else root
+            parts = [part for part in group.split("/") if part not in ("", "..")]
+            folders += [base.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    return folders
+
+
+def _quota(folder: Path) -> float | None:
+    with suppress(OSError, ValueError):
+        limit, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        return None if limit == "max" else int(limit) / int(period)
+    with suppress(OSError, ValueError):
+        limit, period = ((folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period"))
+        return int(limit) / int(period) if int(limit) > 0 else None
+    return None
+
+
 def _processor_name() -> str:
+    return _processor_line("model name") or platform.processor() or platform.machine()
+
+
+def _processor_flags() -> set[str]:
+    return set((_processor_line("flags") or _processor_line("Features")).split())
+
+
+def _processor_line(key: str) -> str:
+    """Return what Linux says of its first processor, or nothing."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - not a file on disk
             for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
+                name, _, value = line.partition(":")
+                if name.strip() == key:
+                    return value.strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine()
+    return ""

@@ -28,6 +28,7 @@ COMMANDS = {
     "inspect": "say what the rotary positions of a model mean and what is wrong with them",
     "evaluate-context": "measure how far a language model reads: perplexity and retrieval by length",
     "positions": "list the positional schemes and what they can do, or describe one",
+    "info": "print versions, processor, devices, kernels and cache folder, as a bug report needs them",
 }
 
 

@@ -155,6 +155,12 @@ class Kernel:
         return library
 
 
+def kernel_names() -> list[str]:
+    """Return the names of all kernels, in the order of the alphabet."""
+    files = resources.files("locant.kernels").iterdir()
+    return sorted(Path(file.name).stem for file in files if file.name.endswith(".cpp"))
+
+
 def find_compiler() -> str | None:
     """Return the path of the C++ compiler: that of the environment variable ``CXX``, or a usual one."""
     return next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)

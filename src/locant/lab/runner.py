@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 import torch
 
+from locant import kernels
 from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
 from locant.runtime import choose_device
@@ -141,6 +142,8 @@ class _Pool:
     def _environment(self, place: int) -> dict[str, str]:
         threads = max(1, _cores() // self.at_once)
         found = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        if not kernels.enabled():
+            found[kernels.SWITCH] = "0"
         if self.kind == "cuda":
             listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
             known = listed.split(",") if listed else [str(index) for index in range(torch.cuda.device_count())]

@@ -1,0 +1,59 @@
+"""What the system says of the machine."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from locant.runtime import cpu_quota, environment, package_versions, usable_cores, vector_instructions
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, None),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 1.5),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
+        # The narrowest group counts, and it may be the outer one.
+        (
+            {
+                "proc/self/cgroup": "0::/outer/inner\n",
+                "sys/fs/cgroup/outer/cpu.max": "200000 100000",
+                "sys/fs/cgroup/outer/inner/cpu.max": "400000 100000",
+            },
+            2.0,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/mine\n3:cpu,cpuacct:/mine\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+                "sys/fs/cgroup/cpu/mine/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu/mine/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+        ),
+    ],
+)
+def test_the_quota_of_a_control_group(tmp_path: Path, files: dict[str, str], quota: float | None) -> None:
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    assert cpu_quota(tmp_path) == quota
+
+
+def test_versions_of_packages() -> None:
+    versions = package_versions(["pytest", "no-such-package"])
+    assert versions == {"pytest": pytest.__version__, "no-such-package": None}
+
+
+def test_the_environment_describes_the_machine() -> None:
+    found = environment()
+    assert found["packages"]["torch"]
+    assert found["instructions"] == vector_instructions()
+    assert 0 < (usable_cores() or 0) <= (os.cpu_count() or 0)
+    assert found["threads"] >= 1
