@@ -19,12 +19,11 @@ from PIL import Image
 
 from locant.app.explorer import build_app, listen
 from locant.app.explorer.charts import chart
-from locant.app.explorer.contexts import inspect_text, layer_pictures, pictures, scaled_models, summary
-from locant.app.explorer.encodings import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
-from locant.app.explorer.encodings import pictures as scheme_pictures
+from locant.app.explorer.context_panels import inspect_text, layer_pictures, pictures, scaled_models, summary
 from locant.app.explorer.limits import choice, number, text, whole
-from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Picture, Strips
-from locant.app.explorer.tables import as_csv
+from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Picture, Strips, as_csv
+from locant.app.explorer.scheme_panels import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
+from locant.app.explorer.scheme_panels import pictures as scheme_pictures
 from locant.errors import LocantError, MissingExtraError, UsageError
 
 SMALL = Knobs(16, 20, 500.0, 3, 2)
@@ -368,7 +367,7 @@ LARGE = ["sinusoidal", 512, 512, 10000, 5, 2]
 
 
 def test_only_pictures_in_view_are_computed_and_sent(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("locant.app.explorer.encodings.measure_geometry")  # what the dot products need
+    monkeypatch.delattr("locant.app.explorer.scheme_panels.measure_geometry")  # what the dot products need
     knobs = [*LARGE[:1], 510, *LARGE[2:]]
     said = ask(app, knobs, view=["heatmap", "distance", "nothing"], near=["products"])
     assert said["encodings-message"] == {"children": "", "hidden": True}
@@ -453,7 +452,7 @@ def test_nonsense_about_what_is_in_view(app: Any, view: Any, drawn: Any) -> None
 
 @pytest.mark.parametrize("value", HOSTILE[:-1], ids=str)
 def test_hostile_requests_are_told_what_is_wrong(app: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("locant.app.explorer.shared.code")  # nothing is computed
+    monkeypatch.delattr("locant.app.explorer.scheme_panels.scheme_code")  # nothing is computed
     for scheme, width, length in (("sinusoidal", value, 64), ("sinusoidal", 64, value), (value, 64, 64)):
         said = ask(app, [scheme, width, length, 10000, 5, 2])
         assert "must be" in said["encodings-message"]["children"]
@@ -467,7 +466,7 @@ def test_a_surprise_is_logged_and_not_shown(
     def breaks(*_: Any, **__: Any) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("locant.app.explorer.shared.code_table", breaks)
+    monkeypatch.setattr("locant.app.explorer.scheme_panels.code_table", breaks)
     said = ask(app, ["learned", 62, 63, 10000, 5, 2])["encodings-message"]["children"]
     assert "could not be computed" in said
     assert "secret" not in said

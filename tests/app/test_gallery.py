@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import xml.etree.ElementTree as ET
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,13 @@ import torch
 from matplotlib.colors import to_hex
 
 from locant.analysis import check_scheme
-from locant.app.gallery import ENTRIES, FORMATS, catalogue, draw, render_page, write_figures
-from locant.app.gallery.codes import INPUT_SCHEMES
-from locant.app.gallery.scalings import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
-from locant.app.gallery.texts import TEXTS
+from locant.app import render_gallery
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
-from locant.figures import FigureData
+from locant.figures import FIGURES, FORMATS, FigureData, draw_figure, write_figures
+from locant.figures.numbers import embedding_schemes
+from locant.figures.spectrum import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
 
-GENERAL = [name for name, entry in ENTRIES.items() if not entry.needs_run]
+GENERAL = [name for name, figure in FIGURES.items() if not figure.needs_run]
 FEW = ("none", "sinusoidal", "learned", "index", "binary")
 
 
@@ -31,8 +31,9 @@ FEW = ("none", "sinusoidal", "learned", "index", "binary")
 def drawn() -> dict[str, FigureData]:
     """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
-        return {name: draw(name) for name in GENERAL}
+        module = import_module("locant.figures.criteria")
+        patch.setattr(module, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
+        return {name: draw_figure(name) for name in GENERAL}
 
 
 def panels(figure: Any) -> dict[str, Any]:
@@ -60,29 +61,29 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
 @pytest.mark.parametrize(("length", "width", "base"), [(50, 128, None), (16, 32, None), (20, 8, 500.0)])
 def test_heatmap_of_the_paper(length: int, width: int, base: float | None) -> None:
     given = {"length": length, "d_model": width} | ({} if base is None else {"base": base})
-    axes = draw("heatmap", given).figure.axes[0]
+    axes = draw_figure("heatmap", **given).figure.axes[0]
     np.testing.assert_allclose(image_in(axes), sinusoids(length, width, base or 10000.0), atol=4e-8)
     assert axes.get_aspect() == 1  # square cells
 
 
 def test_the_paper_s_own_size() -> None:
-    drawn = draw("heatmap", {"length": 128, "d_model": 512})
+    drawn = draw_figure("heatmap", length=128, d_model=512)
     assert image_in(drawn.figure.axes[0]).shape == (128, 512)
     assert drawn.data["table"][127, 510] == pytest.approx(float(mpmath.sin(127 / mpmath.mpf(10000) ** (510 / 512))))
 
 
 def test_heatmap_of_the_dialects() -> None:
     paper = sinusoids(16, 32)
-    concatenated = image_in(draw("heatmap", {"length": 16, "d_model": 32, "dialect": "concatenated"}).figure.axes[0])
+    concatenated = image_in(draw_figure("heatmap", length=16, d_model=32, dialect="concatenated").figure.axes[0])
     np.testing.assert_allclose(concatenated, np.hstack((paper[:, ::2], paper[:, 1::2])), atol=4e-8)
-    authors = image_in(draw("heatmap", {"length": 16, "d_model": 32, "dialect": "tensor2tensor"}).figure.axes[0])
+    authors = image_in(draw_figure("heatmap", length=16, d_model=32, dialect="tensor2tensor").figure.axes[0])
     angles = np.arange(16)[:, None] / 10000 ** (np.arange(16) / 15)
     np.testing.assert_allclose(authors, np.hstack((np.sin(angles), np.cos(angles))), atol=4e-8)
 
 
 def test_heatmap_of_numbers_and_digits() -> None:
     def of(scheme: str) -> np.ndarray:
-        return image_in(draw("heatmap", {"scheme": scheme, "length": 16, "d_model": 32}).figure.axes[0])
+        return image_in(draw_figure("heatmap", scheme=scheme, length=16, d_model=32).figure.axes[0])
 
     assert of("index")[:, 0].tolist() == list(range(16))
     assert not of("index")[:, 1:].any()
@@ -95,7 +96,7 @@ def test_heatmap_of_numbers_and_digits() -> None:
 def test_heatmaps_show_every_input_scheme(drawn: dict[str, FigureData]) -> None:
     shown = panels(drawn["heatmaps"].figure)
     titles = {title.split(",")[0] for title in shown}
-    assert titles == set(INPUT_SCHEMES)
+    assert titles == set(embedding_schemes())
     assert titles >= {"sinusoidal", "learned", "index", "normalised-index", "binary"}
     np.testing.assert_allclose(image_in(shown["sinusoidal, paper"]), sinusoids(16, 32), atol=4e-8)
     assert "initial values" in next(title for title in shown if title.startswith("learned"))
@@ -116,13 +117,13 @@ def test_waves(drawn: dict[str, FigureData]) -> None:
 
 
 def test_waves_of_a_given_token() -> None:
-    drawn = draw("waves", {"token": 7})
+    drawn = draw_figure("waves", token=7)
     np.testing.assert_allclose(drawn.data["token_sine"], np.sin(7 * 10000.0 ** (-np.arange(8) / 8)), atol=4e-8)
     assert line_in(drawn.figure.axes[0], 3)[0, 0] == 7
 
 
 def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
-    drawn = draw("waves", {"d_model": 512})
+    drawn = draw_figure("waves", d_model=512)
     assert drawn.data["pairs"].tolist() == [0, 36, 73, 109, 146, 182, 219, 255]
     np.testing.assert_allclose(drawn.data["wavelengths"], 2 * np.pi * 10000 ** (drawn.data["pairs"] / 256))
 
@@ -353,9 +354,8 @@ def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
 
 
 def test_the_page_is_complete_in_itself(drawn: dict[str, FigureData]) -> None:
-    page = render_page(drawn)
+    page = render_gallery(drawn)
     assert re.findall(r'<h2 id="([^"]+)">', page) == GENERAL
-    assert list(TEXTS) == list(ENTRIES)
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert all(source.startswith(("#", "data:image/svg+xml;base64,")) for source in sources)
     assert "img-src data:" in page
@@ -421,4 +421,4 @@ def test_mistakes_about_files(tmp_path: Path) -> None:
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, drawn: dict[str, FigureData], package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"locant\[report\]"):
-        render_page(drawn) if package == "jinja2" else draw("waves")
+        render_gallery(drawn) if package == "jinja2" else draw_figure("waves")

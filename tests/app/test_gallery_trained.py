@@ -16,10 +16,10 @@ import torch
 from safetensors.numpy import load_file
 
 from locant.analysis import Scores
-from locant.app.gallery import ENTRIES, draw, write_figures, write_gallery
+from locant.app import write_gallery
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
-from locant.figures import FigureData
+from locant.figures import FIGURES, FigureData, draw_figure, write_figures
 from locant.models import RNN, DecodingSettings, RNNConfig, Transformer, TransformerConfig, save_model_folder
 from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.training import Evaluation
@@ -90,7 +90,7 @@ def panels(drawn: FigureData) -> dict[str, Any]:
 
 def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
     text = "alpha beta gamma"
-    shown = panels(draw("attention", {"run": run, "text": text}))
+    shown = panels(draw_figure("attention", run=run, text=text))
     assert list(shown) == [
         "Encoder: source to source",
         "Decoder: target to earlier target",
@@ -121,12 +121,12 @@ def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
 def test_attention_of_a_held_out_sentence(run: Path, tokenizers: TokenizerPair) -> None:
     lengths = [len(ids) for ids in tokenizers.source.encode(SENTENCES)]
     chosen = next(length for length in lengths if 8 <= length <= 14)
-    drawn = draw("attention", {"run": run})
+    drawn = draw_figure("attention", run=run)
     assert drawn.data["Encoder: source to source"].shape == (2, 2, chosen + 1, chosen + 1)
 
 
 def test_words_and_their_circles(run: Path) -> None:
-    drawn = draw("word-plus-position", {"run": run})
+    drawn = draw_figure("word-plus-position", run=run)
     weights = load_file(run / "model.safetensors")["target_embedding.weight"].astype(float) * math.sqrt(WIDTH)
     np.testing.assert_allclose(drawn.data["word norms"], np.linalg.norm(weights[4:], axis=1), rtol=1e-6)
     np.testing.assert_allclose(drawn.data["position norms"], math.sqrt(WIDTH / 2), rtol=1e-6)
@@ -147,7 +147,7 @@ def test_words_and_their_circles(run: Path) -> None:
 
 
 def test_words_that_are_asked_for(run: Path) -> None:
-    shown = panels(draw("word-plus-position", {"run": run, "text": "omega omega beta"}))
+    shown = panels(draw_figure("word-plus-position", run=run, text="omega omega beta"))
     labels = [text.get_text() for text in shown["Pair 0: 6.28 tokens a turn"].texts]
     assert re.sub("[-␣]", "", "".join(labels)).startswith("omega")
     assert len(labels) == len(set(labels))
@@ -157,7 +157,7 @@ def test_words_that_are_asked_for(run: Path) -> None:
 def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
     if dialect == "learned":
         folder = make_run(position="learned", position_options={"max_positions": 12})
-        drawn = draw("word-plus-position", {"run": folder})
+        drawn = draw_figure("word-plus-position", run=folder)
         table = load_file(folder / "model.safetensors")["encoder.schemes.0.weight"].astype(float)
         plane = drawn.data["positions Where positions differ most"]
         values = np.linalg.svd(table - table.mean(0), compute_uv=False)
@@ -165,13 +165,13 @@ def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
         np.testing.assert_allclose(np.linalg.svd(centred, compute_uv=False), values[:2], rtol=1e-5)
     else:
         folder = make_run(position_options={"dialect": "concatenated"})
-        drawn = draw("word-plus-position", {"run": folder})
+        drawn = draw_figure("word-plus-position", run=folder)
         positions = drawn.data["positions Pair 0: 6.28 tokens a turn"]
         np.testing.assert_allclose(positions, [(math.sin(p), math.cos(p)) for p in range(16)], atol=1e-6)
 
 
 def test_probe(run: Path) -> None:
-    drawn = draw("probe", {"run": run})
+    drawn = draw_figure("probe", run=run)
     figure: Any = drawn.figure
     above, below = figure.axes[0], figure.axes[2]
     labels = [label.get_text() for label in below.get_xticklabels()]
@@ -184,7 +184,7 @@ def test_probe(run: Path) -> None:
 
 
 def test_training(run: Path) -> None:
-    drawn = draw("training", {"run": run})
+    drawn = draw_figure("training", run=run)
     shown = panels(drawn)
     assert set(shown) == {"Loss", "Validation translations", "Learning rate", "Speed"}
     assert drawn.data["training nll"].tolist() == [8.0, 7.0, 6.0]
@@ -195,30 +195,30 @@ def test_training(run: Path) -> None:
 
 def test_biases_that_were_learned(make_run: RunMaker) -> None:
     folder = make_run(position="t5", evaluated=False, metrics=False)
-    drawn = draw("bias", {"run": folder, "length": 20})
+    drawn = draw_figure("bias", run=folder, length=20)
     decoder = next(values for title, values in drawn.data.items() if title.startswith("t5, decoder"))
     table = next(v for name, v in load_file(folder / "model.safetensors").items() if name.startswith("decoder.schemes"))
     np.testing.assert_allclose(decoder[:, :16], table[:16].T, rtol=1e-6)  # 16 distances have a bucket each
     assert decoder.shape == (2, 20)
     assert all(axes.axison for axes in drawn.figure.axes)  # no panel is empty
     with pytest.raises(UsageError, match="--d-model is for schemes as they begin"):
-        draw("bias", {"run": folder, "d_model": 64})
+        draw_figure("bias", run=folder, d_model=64)
 
 
 def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name, entry in ENTRIES.items() if not entry.needs_run and name != "circle"]:
-        monkeypatch.delitem(ENTRIES, name)
+    for name in [name for name, figure in FIGURES.items() if not figure.needs_run and name != "circle"]:
+        monkeypatch.delitem(FIGURES, name)
     assert main(["figures", "--all", "--run", str(run), "--text", "alpha beta", "-o", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {f"{name}.png" for name in ENTRIES} | {"index.html"}
+    assert names == {f"{name}.png" for name in FIGURES} | {"index.html"}
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert re.findall(r'<h2 id="([^"]+)">', page) == list(ENTRIES)
+    assert re.findall(r'<h2 id="([^"]+)">', page) == list(FIGURES)
     assert f"locant figures probe --run {run} -o figures" in page
 
 
 def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name, entry in ENTRIES.items() if not entry.needs_run]:
-        monkeypatch.delitem(ENTRIES, name)
+    for name in [name for name, figure in FIGURES.items() if not figure.needs_run]:
+        monkeypatch.delitem(FIGURES, name)
     folder = make_run(position="rotary", evaluated=False, metrics=False)
     reasons: dict[str, LocantError] = {}
     write_gallery(tmp_path, run=folder, left_out=reasons.__setitem__)
@@ -229,7 +229,7 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.needs_run])
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.needs_run])
 def test_without_a_run(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"The figure '{name}' shows a trained model; say which: --run FOLDER\."):
         write_figures([name], tmp_path / "none")

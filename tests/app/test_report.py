@@ -15,7 +15,7 @@ from locant.app import (
     Section,
     Table,
     Text,
-    Translation,
+    TranslationExample,
     Translations,
     render_report,
     write_report,
@@ -78,12 +78,15 @@ REPORT = Report(
             "Translations",
             [
                 Translations(
-                    [Translation(ATTACK, "ein Hund läuft", f"ein {ATTACK} läuft", 41.25), Translation("a", "b", "b")],
+                    [
+                        TranslationExample(ATTACK, "ein Hund läuft", f"ein {ATTACK} läuft", 41.25),
+                        TranslationExample("a", "b", "b"),
+                    ],
                     "en",
                     "de",
                     "chrF",
                 ),
-                Translations([Translation("light", "نور", "نور")], target_language="ar"),
+                Translations([TranslationExample("light", "نور", "نور")], target_language="ar"),
             ],
         ),
         Section("Next", [Code('locant translate run --text "a < b"', "Try:")]),

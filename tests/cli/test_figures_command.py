@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from locant.app.gallery import ENTRIES
 from locant.cli import main
+from locant.figures import FIGURES
 
 
 def test_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,8 +16,8 @@ def test_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in set(ENTRIES) - {"circle", "waves"}:
-        monkeypatch.delitem(ENTRIES, name)
+    for name in set(FIGURES) - {"circle", "waves"}:
+        monkeypatch.delitem(FIGURES, name)
     assert main(["figures", "--all", "--output", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["circle.png", "index.html", "waves.png"]
 
@@ -25,7 +25,7 @@ def test_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ENTRIES)
+    assert all(name in out for name in FIGURES)
 
 
 @pytest.mark.parametrize(

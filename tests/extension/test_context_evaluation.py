@@ -13,8 +13,7 @@ from extend_models import save_model, save_tokenizer
 from safetensors.torch import load_file, save_file
 
 import locant.extension.evaluate.evaluation as evaluation_module
-from locant.app import render_report
-from locant.app.context_report import context_report, write_figures
+from locant.app import context_report, render_report, write_context_figures
 from locant.cli import main
 from locant.cli.arguments import parse_length
 from locant.errors import LocantError, UsageError
@@ -168,7 +167,7 @@ def test_retrieval_tests_and_their_report(path: Path, tmp_path: Path) -> None:
     assert len(records) == 12
     assert all(1350 < record["tokens"] <= 1490 for record in records)
     pytest.importorskip("matplotlib")
-    assert [file.name for file in write_figures(results, tmp_path)] == ["passkey-none.png", "needle-none.png"]
+    assert [file.name for file in write_context_figures(results, tmp_path)] == ["passkey-none.png", "needle-none.png"]
     page = render_report(context_report(results))
     assert "first run of digits" in page
     assert page.count("<svg") == 2

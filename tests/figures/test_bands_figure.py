@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.axes import Axes
 
-from locant.figures.bands import LayerBands, bands
+from locant.figures import LayerBands, bands
 
 
 def _layer(name: str, trained: int | None) -> LayerBands:

@@ -15,7 +15,7 @@ def _curves(count: int) -> list[LengthCurve]:
 
 
 def _legend(curves: list[LengthCurve]) -> list[str]:
-    axes = quality_by_length(curves, **LABELS).axes[0]
+    axes = quality_by_length(curves, **LABELS).figure.axes[0]
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
@@ -28,7 +28,7 @@ def test_many_lines_are_listed_from_the_highest_to_the_lowest() -> None:
 
 
 def test_no_two_of_all_schemes_look_alike() -> None:
-    axes = quality_by_length(_curves(28), **LABELS).axes[0]
+    axes = quality_by_length(_curves(28), **LABELS).figure.axes[0]
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.get_lines()}
     assert len(looks) == 28
 

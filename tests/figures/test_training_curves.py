@@ -36,7 +36,7 @@ def figure() -> Any:
 
 
 def panels(figure: Any) -> dict[str, Any]:
-    return {axes.get_title(loc="left"): axes for axes in figure.axes}
+    return {axes.get_title(loc="left"): axes for axes in figure.figure.axes}
 
 
 def lines(axes: Any) -> dict[str, list[tuple[float, float]]]:
@@ -122,7 +122,7 @@ def luminance(color: str) -> float:
 
 def test_lines_stand_out_from_white_paper(figure: Any) -> None:
     """WCAG 2.2, criterion 1.4.11, asks 3:1 of graphics."""
-    for axes in figure.axes:
+    for axes in figure.figure.axes:
         for line in axes.lines:
             assert 1.05 / (luminance(line.get_color()) + 0.05) >= 3
 

@@ -120,7 +120,7 @@ def test_wide_tables_are_shown_in_parts_and_whole() -> None:
 
 def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     curves = [LengthCurve("a", {1: [1.0, 3.0], 2: [5.0, 5.0]}), LengthCurve("b", {1: [2.0], 2: []})]
-    figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1)
+    figure = quality_by_length(curves, title="t", length_label="l", quality_label="q", trained=1).figure
     (axes,) = figure.axes
     lines = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in axes.lines}
     assert lines["a"] == [[1.0, 2.0], [2.0, 5.0]]
@@ -128,7 +128,7 @@ def test_curves_are_means_and_bands_reach_from_worst_to_best() -> None:
     band = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     assert {(1.0, 1.0), (1.0, 3.0), (2.0, 5.0)} <= set(map(tuple, band.tolist()))
     long = quality_by_length(curves, title=30 * "long ", length_label="l", quality_label="q", trained=1)
-    (axes,) = long.axes
+    (axes,) = long.figure.axes
     (beyond,) = (text for text in axes.texts if "longer than trained" in text.get_text())
     assert not axes.title.get_window_extent().overlaps(beyond.get_window_extent())
     with pytest.raises(DataError, match="not a single value"):

@@ -1,4 +1,4 @@
-"""The report page. Needs the extra ``report``."""
+"""Pages: the reports of runs, comparisons and evaluations by length, and the gallery. Needs the extra ``report``."""
 
 from locant.lazy import lazy_exports
 

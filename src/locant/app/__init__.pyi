@@ -1,4 +1,9 @@
 from locant.app.comparison_report import comparison_report as comparison_report
+from locant.app.comparison_report import write_comparison_figures as write_comparison_figures
+from locant.app.context_report import context_report as context_report
+from locant.app.context_report import write_context_figures as write_context_figures
+from locant.app.gallery import render_gallery as render_gallery
+from locant.app.gallery import write_gallery as write_gallery
 from locant.app.report import Code as Code
 from locant.app.report import Fact as Fact
 from locant.app.report import Facts as Facts
@@ -7,7 +12,7 @@ from locant.app.report import Report as Report
 from locant.app.report import Section as Section
 from locant.app.report import Table as Table
 from locant.app.report import Text as Text
-from locant.app.report import Translation as Translation
+from locant.app.report import TranslationExample as TranslationExample
 from locant.app.report import Translations as Translations
 from locant.app.report import render_report as render_report
 from locant.app.report import write_report as write_report

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text
-from locant.figures import LengthCurve, quality_by_length, svg
+from locant.figures import FigureData, LengthCurve, quality_by_length, save_figure, svg
 from locant.lab import Comparison, Record
 from locant.lab.fairness import check_fairness
 from locant.lab.ranks import mean_ranks
 from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
 from locant.lab.tables import Curve, ResultTable, result_tables
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
 
 _WIDE = 20  # times the smallest value: where the largest one asks for logarithms
 
@@ -50,16 +45,16 @@ def comparison_report(comparison: Comparison, records: Sequence[Record], command
     )
 
 
-def length_figures(table: ResultTable) -> Iterator[tuple[str, Drawing]]:
+def length_figures(table: ResultTable) -> Iterator[tuple[str, FigureData]]:
     """Yield a name and a figure against length, one for each condition of a task and each metric with curves."""
     trained = getattr(table.task, "train_length", None)
     exact = table.task.averages_lengths
-    drawn = [
+    figures = [
         (key, condition, curves)
         for key, of_metric in table.curves.items()
         for condition, curves in _by_condition(of_metric).items()
     ]
-    for number, (key, condition, curves) in enumerate(drawn):
+    for number, (key, condition, curves) in enumerate(figures):
         metric = table.task.metrics[key]
         lines = [_line(curve) for curve in curves]
         values = [value for line in lines for of_length in line.values.values() for value in of_length]
@@ -159,20 +154,16 @@ def _flat(settings: dict[str, object]) -> str:
     return ", ".join(words)
 
 
-def write_figures_of(folder: Path, tables: Sequence[ResultTable]) -> list[Path]:
-    """Write every figure of quality against length as PNG.
+def write_comparison_figures(folder: Path, tables: Sequence[ResultTable]) -> list[Path]:
+    """Write every figure of quality against length as PNG, and return their paths.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
         CheckpointError: The folder cannot be written.
     """
-    from locant.files import replacing_file
-
     written = []
     for table in tables:
         for name, figure in length_figures(table):
-            path = folder / f"{name}.png"
-            with replacing_file(path) as temporary:
-                figure.savefig(temporary, format="png", dpi=150)
-            written.append(path)
+            written.append(folder / f"{name}.png")
+            save_figure(figure, written[-1], dots_per_inch=150)
     return written

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from locant.app.report import Block, Fact, Facts, Figure, Report, Section, Table, Text
-from locant.figures import FigureData, svg
-from locant.figures.context import perplexity_by_length, retrieval_grid
-from locant.files import replacing_file
+from locant.figures import FigureData, perplexity_by_length, retrieval_grid, save_figure, svg
 
 Results = dict[str, Any]
 _ON_DEPTHS = ("passkey", "needle")
@@ -52,7 +50,7 @@ def context_report(results: Results) -> Report:
     )
 
 
-def write_figures(results: Results, folder: Path) -> list[Path]:
+def write_context_figures(results: Results, folder: Path) -> list[Path]:
     """Write every picture as PNG, and return their paths.
 
     Raises:
@@ -60,10 +58,9 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         CheckpointError: The disk is full or not writable.
     """
     paths = []
-    for name, drawn in _figures(results):
+    for name, figure in _figures(results):
         paths.append(folder / f"{name}.png")
-        with replacing_file(paths[-1]) as temporary:
-            drawn.figure.savefig(temporary, format="png", dpi=160)
+        save_figure(figure, paths[-1], dots_per_inch=160)
     return paths
 
 
@@ -110,7 +107,7 @@ def _perplexity(results: Results) -> Iterator[Section]:
     for metric in _metrics(results):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
         figure = svg(
-            _curves(results, metric).figure, name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length"
+            _curves(results, metric), name=f"perplexity-{metric}", description=f"Perplexity, {metric}, by length"
         )
         table = Table(
             ["method", "length", "perplexity", "documents", "tokens scored", "seconds"],
@@ -140,8 +137,8 @@ def _retrieval(results: Results) -> Iterator[Section]:
         blocks: list[Block] = [Text([_TEST_TEXTS[test].format(**words[test])])]
         for method in results["settings"]["methods"]:
             description = f"{test} found by length and depth, {method}"
-            drawn = _grid(results, test, method)
-            blocks.append(Figure(svg(drawn.figure, name=f"{test}-{method}", description=description)))
+            grid = _grid(results, test, method)
+            blocks.append(Figure(svg(grid, name=f"{test}-{method}", description=description)))
         rows = [row for row in results["retrieval"] if row["test"] == test]
         blocks.append(
             Table(

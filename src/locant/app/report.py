@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from locant.app.rendering import render_template
 from locant.app.word_differences import Span, compare
-from locant.errors import MissingExtraError
 from locant.files import write_text
-from locant.version import __version__
 
 Cell = str | int | float | None
 
@@ -115,7 +114,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationExample:
     """One sentence and what became of it.
 
     Attributes:
@@ -148,7 +147,7 @@ class Translations:
     """
 
     kind: ClassVar[str] = "translations"
-    examples: Sequence[Translation]
+    examples: Sequence[TranslationExample]
     source_language: str = ""
     target_language: str = ""
     score_name: str = "score"
@@ -210,20 +209,7 @@ def render_report(report: Report) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtraError("Writing a report", "jinja2", "report") from None
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("locant.app"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["cell"] = _shown
-    return environment.get_template("report.html").render(report=report, version=__version__)
+    return render_template("report.html", "a report", filters={"cell": _shown}, report=report)
 
 
 def write_report(path: Path, report: Report) -> None:

@@ -17,7 +17,7 @@ from locant.app.report import (
     Section,
     Table,
     Text,
-    Translation,
+    TranslationExample,
     Translations,
 )
 from locant.errors import CheckpointError
@@ -40,11 +40,8 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
         CheckpointError: The folder holds no run, or one that has not trained.
         MissingExtraError: matplotlib is not installed.
     """
-    recipe, data, environment = (
-        load_run_recipe(run),
-        read_json(run / "data.json"),
-        read_json(run / "environment.json"),
-    )
+    recipe = load_run_recipe(run)
+    data, environment = read_json(run / "data.json"), read_json(run / "environment.json")
     rows = read_metrics(run)
     training = [row for row in rows if row["kind"] == "training"]
     if not training:
@@ -121,7 +118,7 @@ def _translations(data: dict[str, Any], evaluation: Evaluation, examples: int) -
     chosen = [count * (2 * number + 1) // (2 * examples) for number in range(min(examples, count))]
     return Translations(
         [
-            Translation(evaluation.sources[index], evaluation.references[index], evaluation.hypotheses[index])
+            TranslationExample(evaluation.sources[index], evaluation.references[index], evaluation.hypotheses[index])
             for index in chosen
         ],
         source_language=data["source_language"] or "",

@@ -1,4 +1,4 @@
-"""Which words of a sentence are not in another."""
+"""Word differences of two sentences."""
 
 from __future__ import annotations
 

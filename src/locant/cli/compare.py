@@ -206,8 +206,7 @@ def _show_fairness(records: list[Record]) -> bool:
 
 
 def _write(folder: Path, comparison: Comparison, tables: list[ResultTable], records: list[Record]) -> None:
-    from locant.app import comparison_report, write_report
-    from locant.app.comparison_report import write_figures_of
+    from locant.app import comparison_report, write_comparison_figures, write_report
     from locant.errors import MissingExtraError
     from locant.files import write_json, write_text
     from locant.lab.rendering import as_data, csv_text, markdown
@@ -217,7 +216,7 @@ def _write(folder: Path, comparison: Comparison, tables: list[ResultTable], reco
     write_json(folder / "results.json", as_data(tables, records))
     written = ["results.md", "results.csv", "results.json"]
     try:
-        written += [path.name for path in write_figures_of(folder, tables)]
+        written += [path.name for path in write_comparison_figures(folder, tables)]
         write_report(folder / "report.html", comparison_report(comparison, records, f"locant compare -o {folder}"))
         written.append("report.html")
     except MissingExtraError as error:

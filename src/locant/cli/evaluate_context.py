@@ -128,13 +128,12 @@ def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
     """Write pictures and the page, where what draws them is installed."""
     import sys
 
-    from locant.app.context_report import context_report, write_figures
-    from locant.app.report import write_report
+    from locant.app import context_report, write_context_figures, write_report
     from locant.errors import MissingExtraError
 
     written = [folder / "results.json"]
     try:
-        written += write_figures(results, folder)
+        written += write_context_figures(results, folder)
         write_report(folder / "report.html", context_report(results))
         written.append(folder / "report.html")
     except MissingExtraError as error:

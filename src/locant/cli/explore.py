@@ -25,18 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the explorer until it is interrupted."""
-    from locant.app.explorer import build_app, listen, open_server, require_packages
+    from locant.app.explorer import serve
 
-    require_packages()
-    with listen(options.host, options.port) as listener:  # complains before a model is loaded
-        reader = None
-        if options.run is not None:
-            from locant.app.explorer.model_panels import Reader
-
-            reader = Reader.from_folder(options.run, device=options.device)
-        server = open_server(build_app(reader), listener)
-        shown = f"[{options.host}]" if ":" in options.host else options.host
-        print(f"The explorer is at http://{shown}:{server.effective_port}/ (Ctrl-C ends it).", flush=True)
-        server.run()  # until Ctrl-C
-        server.close()
+    serve(options.run, host=options.host, port=options.port, device=options.device, ready=_announce)
     return 0
+
+
+def _announce(address: str) -> None:
+    print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)

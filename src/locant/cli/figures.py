@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
-    from locant.app.gallery import write_figures, write_gallery
+    from locant.app import write_gallery
+    from locant.figures import write_figures
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
     if not options.names and not options.all:
@@ -49,19 +50,20 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
     if options.output is None:
         raise UsageError("Say where to write the figures: --output FOLDER.")
-
-    def wrote(path: Path) -> None:
-        print(f"Wrote {path}.", flush=True)
-
-    def left_out(name: str, reason: LocantError) -> None:
-        print(f"Left out {name}: {reason}", flush=True)
-
     if options.all:
         of_a_run = {name: given.get(name) for name in _OF_A_RUN}
-        write_gallery(options.output, image_format=options.format, wrote=wrote, left_out=left_out, **of_a_run)
+        write_gallery(options.output, image_format=options.format, wrote=_wrote, left_out=_left_out, **of_a_run)
     else:
-        write_figures(options.names, options.output, options=given, image_format=options.format, wrote=wrote)
+        write_figures(options.names, options.output, options=given, image_format=options.format, wrote=_wrote)
     return 0
+
+
+def _wrote(path: Path) -> None:
+    print(f"Wrote {path}.", flush=True)
+
+
+def _left_out(name: str, reason: LocantError) -> None:
+    print(f"Left out {name}: {reason}", flush=True)
 
 
 def _list() -> None:
@@ -69,10 +71,11 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from locant.app.gallery import ENTRIES
-    from locant.app.gallery.texts import TEXTS
+    from locant.figures import FIGURES
 
     table = Table("figure", "shows", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name, entry in ENTRIES.items():
-        table.add_row(name, TEXTS[name].title, " ".join("--" + option.replace("_", "-") for option in entry.options))
+    for name, figure in FIGURES.items():
+        table.add_row(
+            name, figure.caption.title, " ".join("--" + option.replace("_", "-") for option in figure.options)
+        )
     Console(highlight=False).print(table)

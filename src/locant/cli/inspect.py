@@ -47,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
     from locant.extension.source import resolve_model
 
     if options.figure:
-        from locant.app.inspection_figure import check_figure_path, write_inspection_figure
+        from locant.figures.files import require_image_path
 
-        check_figure_path(options.figure)
+        require_image_path(options.figure)
     inspection = inspect_model(resolve_model(options.model, weights=False))
     said, refused = None, ""
     if options.engine:
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_all(inspection)
     if options.figure:
+        from locant.figures import write_inspection_figure
+
         write_inspection_figure(inspection, options.figure)
         print(f"Wrote {options.figure}.", file=sys.stderr)
     return 1 if inspection.has_errors or refused else 0

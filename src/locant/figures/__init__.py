@@ -1,4 +1,7 @@
-"""Pictures: numbers in, figures out. Needs the extra ``report``."""
+"""Figures: each one file with its numbers, its drawing and its caption. Needs the extra ``report``.
+
+The functions that draw take numbers and return a :class:`FigureData`; :func:`draw_figure` computes the numbers as well.
+"""
 
 from locant.lazy import lazy_exports
 

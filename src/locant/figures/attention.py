@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
+from locant.analysis.introspection import introspect, token_pair
+from locant.errors import DataError
 from locant.figures.drawing import FAINT, FigureData, Numbers, colours, drawing
+from locant.figures.registry import Caption, register_figure
+from locant.figures.trained import load_trained, readable
+from locant.training import load_run_evaluation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +42,48 @@ class HeadWeights:
     weights: Numbers
     queries: Sequence[str]
     keys: Sequence[str]
+
+
+_MOST_TOKENS = 40  # of a sentence whose attention can still be read
+_SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given
+
+
+def _stacked(layers: Sequence[torch.Tensor]) -> Numbers:
+    return torch.stack(list(layers)).double().numpy()
+
+
+def attention_numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
+    """Return the attention weights of a sentence and its translation by the model.
+
+    Args:
+        run: The run folder.
+        text: A sentence; without one a short held-out sentence of the run's evaluation is taken.
+
+    Raises:
+        CheckpointError: The folder holds no trained model, or without ``text``: the run has not been evaluated.
+        DataError: The sentence is empty, or too long to be read in a figure.
+        ConfigError: The model is no Transformer.
+    """
+    translator, model = load_trained(run, "The figure 'attention'")
+    if text is None:
+        sources = load_run_evaluation(run).sources
+        lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
+        short = [source for source, length in zip(sources, lengths, strict=True) if length in _SENTENCE]
+        text = short[0] if short else sources[int(np.argmin(lengths))]
+    if not text.strip():
+        raise DataError("--text is empty; give a sentence.")
+    pair = token_pair(translator.tokenizers, text, translator.translate(text), translator.prefixes)
+    longest = max(len(pair.source), len(pair.target))
+    if longest > _MOST_TOKENS:
+        raise DataError(f"The sentence pair has up to {longest} tokens, of which at most {_MOST_TOKENS} can be drawn.")
+    seen = introspect(model, pair.source, pair.target)
+    source, target = (readable(tokens) for tokens in (pair.source_tokens, pair.target_tokens))
+    kinds = [
+        HeadWeights("Encoder: source to source", _stacked(seen.encoder_attention), source, source),
+        HeadWeights("Decoder: target to earlier target", _stacked(seen.decoder_attention), target, target),
+        HeadWeights("Cross-attention: target to source", _stacked(seen.cross_attention), target, source),
+    ]
+    return {"kinds": kinds}
 
 
 def attention(kinds: Sequence[HeadWeights]) -> FigureData:
@@ -92,17 +141,26 @@ def _draw(axes: Axes, kind: HeadWeights, letters: float, *, names: float) -> Non
         x, y = float(lefts[head]), float(tops[layer])
         axes.imshow(
             kind.weights[layer, head],
-            cmap=scale, norm=limits, interpolation="none", aspect="equal", extent=(x, x + keys, y + queries, y),
-        )  # fmt: skip
+            cmap=scale,
+            norm=limits,
+            interpolation="none",
+            aspect="equal",
+            extent=(x, x + keys, y + queries, y),
+        )
         axes.add_patch(Rectangle((x, y), keys, queries, fill=False, edgecolor=FAINT, linewidth=0.6))
     # Each image has set the limits to its own place.
     axes.set_xlim(0, heads * (keys + _GAP))
     axes.set_ylim(layers * (queries + _GAP), 0)
     for head, x in enumerate(lefts, start=1):
         axes.annotate(
-            f"head {head}", (x, 0), (0, 4), textcoords="offset points",
-            fontsize=max(7.5, letters), color=FAINT, annotation_clip=False,
-        )  # fmt: skip
+            f"head {head}",
+            (x, 0),
+            (0, 4),
+            textcoords="offset points",
+            fontsize=max(7.5, letters),
+            color=FAINT,
+            annotation_clip=False,
+        )
     axes.set_xticks(
         (lefts[:, None] + np.arange(keys) + 0.5).ravel(), [_shown(key) for key in kind.keys] * heads, rotation=90
     )
@@ -112,9 +170,16 @@ def _draw(axes: Axes, kind: HeadWeights, letters: float, *, names: float) -> Non
     axes.tick_params(labelsize=letters, length=0, pad=2)
     for layer, y in enumerate(tops, start=1):
         axes.text(
-            names, y + queries / 2, f"layer {layer}", rotation=90, ha="center", va="center",
-            transform=axes.get_yaxis_transform(), fontsize=max(8.5, letters), color=FAINT,
-        )  # fmt: skip
+            names,
+            y + queries / 2,
+            f"layer {layer}",
+            rotation=90,
+            ha="center",
+            va="center",
+            transform=axes.get_yaxis_transform(),
+            fontsize=max(8.5, letters),
+            color=FAINT,
+        )
 
 
 def _add_scale(figure: Figure, weights: Numbers, left: float, top: float, height: float) -> None:
@@ -127,3 +192,17 @@ def _add_scale(figure: Figure, weights: Numbers, left: float, top: float, height
 
 def _shown(token: str) -> str:
     return token if len(token) <= _LONGEST else token[: _LONGEST - 1] + "…"
+
+
+register_figure(
+    "attention",
+    numbers=attention_numbers,
+    draw=attention,
+    caption=Caption(
+        "Where every head looks",
+        "Each image is one head of one layer for one sentence: a row is a token that asks, a column a token that is "
+        "looked at, and each row sums to 1. Stripes beside the diagonal are heads that follow position rather than "
+        "content; in the last block the translation looks for its source.",
+        "A&nbsp;= softmax( Q&thinsp;K<sup>T</sup>&thinsp;/&thinsp;√D + bias ), &nbsp; output&nbsp;= A&thinsp;V",
+    ),
+)

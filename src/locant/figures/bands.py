@@ -1,17 +1,23 @@
-"""The bands of a model's rotary pairs: which are kept, blended and interpolated, and where training and reading end."""
+"""Bands of a model's rotary pairs: which are kept, blended and interpolated, and where training and reading end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from locant.errors import LocantError
+from locant.extension import Inspection
+from locant.extension.inspect.engine_differences import describe
 from locant.figures.drawing import FAINT, INK, FigureData, Numbers, drawing, new_figure, settle
+from locant.figures.files import require_image_path, save_figure
 from locant.figures.spectrum import FATE_MARKS, FATE_MEANING
+from locant.positions.rotary.config import RotaryConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +46,47 @@ class LayerBands:
     fates: Sequence[str]
     trained: int | None
     effective: int | None
+
+
+def inspected_layers(inspection: Inspection) -> list[LayerBands]:
+    """Return the bands of every type of layer of an inspected model.
+
+    Raises:
+        LocantError: The configuration has no meaning that could be drawn.
+    """
+    if inspection.reading is None:
+        raise LocantError(f"Nothing can be drawn before the configuration is right: {inspection.diagnoses[0].message}")
+    return [_layer(name, config) for name, config in inspection.reading.configs.items()]
+
+
+def _layer(name: str, config: RotaryConfig) -> LayerBands:
+    explanation = config.explain()
+    return LayerBands(
+        name=name,
+        note=describe(config),
+        wavelengths=np.array([pair.wavelength for pair in explanation.pairs]),
+        scaled=np.array([pair.scaled_wavelength for pair in explanation.pairs]),
+        fates=[pair.fate for pair in explanation.pairs],
+        trained=explanation.trained_length,
+        effective=explanation.effective_length,
+    )
+
+
+def write_inspection_figure(inspection: Inspection, path: Path) -> None:
+    """Draw the bands of every type of layer.
+
+    Args:
+        inspection: The model.
+        path: A file that ends in ``.png``, ``.svg`` or ``.pdf``; one that is there is replaced.
+
+    Raises:
+        UsageError: The file has another ending.
+        LocantError: The configuration has no meaning that could be drawn, or the file cannot be written.
+        MissingExtraError: matplotlib is not installed.
+    """
+    require_image_path(path)
+    name = inspection.path.parent.resolve().name if inspection.kind == "huggingface" else inspection.path.stem
+    save_figure(bands(inspected_layers(inspection), title=f"{name}: rotary positions"), path, dots_per_inch=160)
 
 
 def bands(layers: Sequence[LayerBands], *, title: str) -> FigureData:

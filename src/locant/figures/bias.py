@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
+from locant.errors import ConfigError, UsageError
 from locant.figures.drawing import FAINT, FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
+from locant.figures.numbers import SEED
+from locant.figures.registry import Caption, register_figure
+from locant.figures.trained import load_trained
+from locant.positions import AttentionShape, build_scheme
+from locant.positions.relative import RelativeBias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +37,76 @@ class HeadBiases:
     title: str
     values: Numbers
     stepped: bool = False
+
+
+BIASES = {"alibi": "ALiBi", "t5": "T5", "kerple": "KERPLE", "fire": "FIRE", "sandwich": "Sandwich"}
+"""Schemes that add a bias to the score, and how the figures call them."""
+
+
+def head_biases(scheme: str, *, length: int, d_model: int, heads: int = 8) -> HeadBiases:
+    """Return a scheme's score biases of each head at distances 0 to ``length - 1``, the key before the query.
+
+    Trained schemes have their initial values, drawn from a fixed seed.
+
+    Args:
+        scheme: A key of :data:`BIASES`.
+        length: Number of distances.
+        d_model: Width of the model, which sets the scale of T5's initial values.
+        heads: Number of heads.
+
+    Returns:
+        Values ``[heads, length]`` with what they are.
+
+    Raises:
+        ConfigError: A value is out of range.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        built = build_scheme(scheme, AttentionShape(d_model, heads, causal=True))
+        assert isinstance(built, RelativeBias)
+        values = built.bias(-torch.arange(length)).double().numpy()
+    trained = any(True for _ in built.parameters())
+    title = f"{BIASES[scheme]} (initial values)" if trained else f"{BIASES[scheme]} (fixed)"
+    return HeadBiases(title, values, stepped=scheme == "t5")
+
+
+def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]]:
+    """Return the score biases that a model has learned, and the distances, ``[length]``.
+
+    Raises:
+        CheckpointError: The folder holds no trained model.
+        ConfigError: The model is no Transformer, or its scheme is not a bias of the distance.
+    """
+    _, model = load_trained(run, "The figure 'bias'")
+    distances, name = torch.arange(length), model.config.position
+    schemes = []
+    for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        scheme = stack.scheme(0)
+        if not isinstance(scheme, RelativeBias):
+            raise ConfigError(
+                f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out --run "
+                "for the biases of all schemes as they begin."
+            )
+        with torch.no_grad():
+            values = scheme.bias(-distances).double().numpy()
+        schemes.append(HeadBiases(f"{name}, {title} of {run.name}", values, stepped=name == "t5"))
+    return distances.double().numpy(), schemes
+
+
+def bias_numbers(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> dict[str, Any]:
+    """Return the biases of every such scheme as it begins, or with ``run`` those that a model has learned.
+
+    Raises:
+        UsageError: Both ``d_model`` and ``run`` are given.
+        LocantError: As for :func:`head_biases` and :func:`learned_biases`.
+    """
+    if run is not None:
+        if d_model is not None:
+            raise UsageError("--d-model is for schemes as they begin; the model of --run has a width of its own.")
+        distances, schemes = learned_biases(run, length=length)
+        return {"distances": distances, "schemes": schemes}
+    biases = [head_biases(scheme, length=length, d_model=d_model or 512) for scheme in BIASES]
+    return {"distances": np.arange(length, dtype=float), "schemes": biases}
 
 
 def bias(distances: Numbers, schemes: Sequence[HeadBiases]) -> FigureData:
@@ -84,3 +162,18 @@ def _draw_rows(axes: Axes, values: Numbers) -> None:
     axes.set_yticks(range(1, heads + 1))
     axes.set_ylabel("head")
     colour_scale(axes, image)
+
+
+register_figure(
+    "bias",
+    numbers=bias_numbers,
+    draw=bias,
+    caption=Caption(
+        "Distance as a handicap",
+        "Another family leaves queries and keys alone and adds a number to each attention score, which depends on the "
+        "distance and the head. ALiBi and Sandwich are fixed; the others are trained and are shown as they begin.",
+        "score(h, i, j)&nbsp;= q<sub>i</sub> · k<sub>j</sub>&thinsp;/&thinsp;√D + b<sub>h</sub>(i &minus; j); &nbsp; "
+        "ALiBi: b<sub>h</sub>(k)&nbsp;= &minus;2<sup>&minus;8h/H</sup>&thinsp;k",
+    ),
+    limits={"length": (2, 512), "d_model": (2, 8192)},
+)

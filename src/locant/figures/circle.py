@@ -1,4 +1,4 @@
-"""The circle: a shift by so many positions is a rotation, and the same one everywhere."""
+"""Circle: a shift by so many positions is a rotation, and the same one everywhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from locant.analysis.geometry import shift_matrix
 from locant.figures.drawing import (
     BLUE,
     FAINT,
@@ -20,11 +21,29 @@ from locant.figures.drawing import (
     settle,
     signed,
 )
+from locant.figures.numbers import hands
+from locant.figures.registry import Caption, register_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOURS = (VERMILION, BLUE, GREEN)
+
+
+def circle_numbers() -> dict[str, Any]:
+    """Return the code of two features at seven positions, and what the matrix of a shift by 2 makes of three."""
+    k, marked = 2, (0, 1, 3)
+    sine, cosine, _ = hands(7, d_model=2, base=10000.0)
+    codes = np.concatenate((sine, cosine), axis=1)
+    matrix = shift_matrix(2, k).numpy()
+    return {
+        "codes": codes,
+        "matrix": matrix,
+        "turned": codes[list(marked)] @ matrix.T,
+        "angles": np.arange(7.0),
+        "k": k,
+        "marked": marked,
+    }
 
 
 def circle(
@@ -68,9 +87,11 @@ def _draw_circle(axes: Axes, codes: Numbers, turned: Numbers, angles: Numbers, k
         axes.plot(radius * np.sin(arc), radius * np.cos(arc), color=colour, linewidth=2.4)
         beside, tip = radius * np.array([np.sin(arc[[-4, -1]]), np.cos(arc[[-4, -1]])]).T
         axes.annotate(
-            "", tip, beside,
+            "",
+            tip,
+            beside,
             arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2.0, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
+        )
         axes.plot(*zip((0, 0), codes[position], strict=True), color=colour, linewidth=1.3, zorder=2)
         axes.plot(*zip((0, 0), end, strict=True), color=colour, linewidth=1.3, zorder=2)
         axes.plot(*end, "o", markersize=12, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8)
@@ -104,3 +125,18 @@ def _write_matrix(axes: Axes, matrix: Numbers, k: int, marked: Sequence[int], co
 
 def _subscript(number: int) -> str:
     return str(number).translate(str.maketrans("-0123456789", "₋₀₁₂₃₄₅₆₇₈₉"))
+
+
+register_figure(
+    "circle",
+    numbers=circle_numbers,
+    draw=circle,
+    caption=Caption(
+        "A shift is a rotation",
+        "On the circle of one pair, moving k tokens on turns the hand by the same angle from wherever it starts. So "
+        "one matrix, which depends on k alone, turns the code of any position into that of the position k farther "
+        "on: a model can learn to look k tokens back.",
+        "PE(p + k)&nbsp;= M<sub>k</sub>&thinsp;PE(p), &nbsp; M<sub>k</sub>&nbsp;= "
+        "[ cos kω &nbsp; sin kω ; &nbsp; &minus;sin kω &nbsp; cos kω ]",
+    ),
+)

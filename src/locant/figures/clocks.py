@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, count, drawing, new_figure, settle
+from locant.figures.numbers import digits_of, hands
+from locant.figures.registry import Caption, register_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
 _GAP = 1.2
 _RADIUS = 0.4
 _TINT = "#fde3cf"
+
+
+def clocks_numbers(*, d_model: int = 8, length: int = 13, base: float = 10000.0) -> dict[str, Any]:
+    """Return positions 0 to ``length - 1`` in decimal digits, in bits and as sine and cosine of every pair."""
+    positions, last = np.arange(length), length - 1
+    sine, cosine, wavelengths = hands(length, d_model=d_model, base=base)
+    return {
+        "positions": positions,
+        "digits": digits_of(positions, 10, len(str(last))),
+        "bits": digits_of(positions, 2, last.bit_length()),
+        "sine": sine,
+        "cosine": cosine,
+        "wavelengths": wavelengths,
+    }
 
 
 def clocks(
@@ -79,9 +95,13 @@ def clocks(
             axes.text(start + (len(head) - 1) / 2, -1.2, "worth", ha="center", va="center", fontsize=8, color=FAINT)
         settle(figure)
     data = {
-        "positions": positions, "digits": digits, "bits": bits,
-        "sine": sine, "cosine": cosine, "wavelengths": wavelengths,
-    }  # fmt: skip
+        "positions": positions,
+        "digits": digits,
+        "bits": bits,
+        "sine": sine,
+        "cosine": cosine,
+        "wavelengths": wavelengths,
+    }
     return FigureData(figure, data)
 
 
@@ -96,9 +116,14 @@ def _boxes(axes: Axes, digits: NDArray[Any], start: float, *, dark: bool) -> Non
             Rectangle((start + column - 0.42, row - 0.42), 0.84, 0.84, facecolor=fill, edgecolor=FAINT, linewidth=0.8)
         )
         axes.text(
-            start + column, row, f"{digit}",
-            ha="center", va="center", fontsize=10, color="white" if dark and digit else INK,
-        )  # fmt: skip
+            start + column,
+            row,
+            f"{digit}",
+            ha="center",
+            va="center",
+            fontsize=10,
+            color="white" if dark and digit else INK,
+        )
 
 
 def _hands(axes: Axes, sine: Numbers, cosine: Numbers, start: float) -> None:
@@ -115,3 +140,19 @@ def _hands(axes: Axes, sine: Numbers, cosine: Numbers, start: float) -> None:
         hands.append([middle, tip])
     axes.add_collection(LineCollection(hands, colors=VERMILION, linewidths=2.0, capstyle="round", zorder=3))
     axes.plot(*zip(*(middle for middle, _ in hands), strict=True), "o", color=INK, markersize=2.5, zorder=4)
+
+
+register_figure(
+    "clocks",
+    numbers=clocks_numbers,
+    draw=clocks,
+    caption=Caption(
+        "A position is a row of wheels",
+        "An odometer writes a position with wheels, each ten times slower than the one to its right; binary digits do "
+        "the same by twos. Replace the wheels by hands that run smoothly, each pair of features at a pace of its own, "
+        "and you have the sinusoids: few numbers, no two positions alike, and neighbours that differ only a little.",
+        "hand of pair i at position p: &nbsp; angle&nbsp;= p&thinsp;ω<sub>i</sub>, &nbsp; "
+        "ω<sub>i</sub>&nbsp;= 10000<sup>&minus;2i/d</sup>",
+    ),
+    limits={"length": (2, 32), "d_model": (2, 24)},
+)

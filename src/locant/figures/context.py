@@ -1,4 +1,4 @@
-"""How far a language model reads: perplexity against length, and what it finds at which depth of which length."""
+"""Reach of a language model: perplexity against length, and what it finds at which depth of which length."""
 
 from __future__ import annotations
 

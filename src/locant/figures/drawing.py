@@ -1,4 +1,4 @@
-"""Drawing for all figures: colours, type sizes, the numbers behind a figure, and figures as SVG for a page."""
+"""Style of all figures: colours, type sizes, layout, and figures as SVG for a page."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+Numbers = NDArray[np.float64]
 
-# From the palette of Okabe and Ito (2008), which people with any colour vision can tell apart; also distinct in grey.
+# The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+ORANGE, PURPLE = "#E69F00", "#CC79A7"
 INK, FAINT = "#24292f", "#6e7781"
+
+MINUS = "\N{MINUS SIGN}"
 
 _STYLE = {
     "axes.axisbelow": True,
@@ -70,14 +72,6 @@ def drawing() -> Iterator[None]:
         raise MissingExtraError("Drawing figures", "matplotlib", "report") from None
     with style.context(["default", _STYLE]):
         yield
-
-
-Numbers = NDArray[np.float64]
-
-# Further colours of the palette of Okabe and Ito (2008).
-ORANGE, PURPLE = "#E69F00", "#CC79A7"
-
-MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -143,13 +137,13 @@ def colours(values: Numbers) -> tuple[Colormap, Normalize]:
 _METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # None leaves an entry out
 
 
-def svg(figure: Figure, *, name: str, description: str) -> str:
+def svg(figure: FigureData, *, name: str, description: str) -> str:
     """Return a figure as an ``<svg>`` element that refers to nothing outside itself.
 
     Letters become outlines, so that it looks the same wherever it is read. The same figure gives the same text.
 
     Args:
-        figure: A matplotlib figure.
+        figure: The figure.
         name: Begins every id in the element; must be unique in a page. Letters, digits and hyphens.
         description: What the figure shows, for those who cannot see it.
 
@@ -164,7 +158,7 @@ def svg(figure: Figure, *, name: str, description: str) -> str:
 
         text = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
-            figure.savefig(text, format="svg", metadata=_METADATA)
+            figure.figure.savefig(text, format="svg", metadata=_METADATA)
     # The XML declaration and document type before the element have no place inside a page.
     element = text.getvalue()
     element = element[element.index("<svg") :].strip()

@@ -1,11 +1,12 @@
-"""Position codes as images: one row a position, one column a feature."""
+"""Heat map: the position codes of one scheme as an image, one row a position, one column a feature."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from locant.figures.drawing import FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
+from locant.figures.numbers import code_table
+from locant.figures.registry import Caption, register_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,7 +14,26 @@ if TYPE_CHECKING:
 
 # Beyond this ratio of its sides an image of square cells would be a stripe.
 _MOST_OBLONG = 5.0
-_COLUMNS = 2
+
+
+def heatmap_numbers(
+    *,
+    scheme: str = "sinusoidal",
+    dialect: str | None = None,
+    d_model: int = 128,
+    length: int = 50,
+    base: float | None = None,
+) -> dict[str, Any]:
+    """Return what a scheme adds to the embeddings; errors as for :func:`~locant.figures.numbers.code_table`."""
+    options = {name: value for name, value in (("dialect", dialect), ("base", base)) if value is not None}
+    detail = {
+        "sinusoidal": f", {dialect or 'paper'} order, base {base or 10000:,g}",
+        "learned": ", initial values",
+    }.get(scheme, "")
+    return {
+        "table": code_table(scheme, d_model=d_model, length=length, options=options),
+        "title": f"{scheme}{detail}",
+    }
 
 
 def heatmap(table: Numbers, *, title: str) -> FigureData:
@@ -36,7 +56,7 @@ def heatmap(table: Numbers, *, title: str) -> FigureData:
     with drawing():
         figure = new_figure(max(wide + 2.0, 6.0), min(max(high, 1.6), 7.5) + 1.2)
         axes = figure.subplots()
-        image = _draw(axes, table)
+        image = draw_table(axes, table)
         axes.set_title(title, pad=12)
         axes.set_xlabel("feature")
         axes.set_ylabel("position")
@@ -45,41 +65,14 @@ def heatmap(table: Numbers, *, title: str) -> FigureData:
     return FigureData(figure, {"table": table})
 
 
-def heatmaps(tables: Mapping[str, Numbers]) -> FigureData:
-    """Draw the codes of several schemes, one image each with its own colour scale.
-
-    Args:
-        tables: Codes ``[L, E]`` by the name of the scheme; all of the same shape.
-
-    Returns:
-        The figure, 11 inches wide, and the tables by name.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    count = -(-len(tables) // _COLUMNS)
-    with drawing():
-        figure = new_figure(11, 2.9 * count)
-        grid = list(figure.subplots(count, _COLUMNS, squeeze=False).flat)
-        for axes, (name, table) in zip(grid, tables.items(), strict=False):
-            image = _draw(axes, table)
-            axes.set_title(name, pad=8)
-            axes.set_xlabel("feature")
-            axes.set_ylabel("position")
-            colour_scale(axes, image)
-        for axes in grid[len(tables) :]:
-            axes.set_visible(False)
-        settle(figure)
-    return FigureData(figure, dict(tables))
-
-
 def _is_square(table: Numbers) -> bool:
     """Whether cells can be squares."""
     rows, columns = table.shape
     return 1 / _MOST_OBLONG <= rows / columns <= _MOST_OBLONG
 
 
-def _draw(axes: Axes, table: Numbers) -> AxesImage:
+def draw_table(axes: Axes, table: Numbers) -> AxesImage:
+    """Draw codes ``[L, E]`` into a panel, with square cells unless they would make a stripe; returns the image."""
     from matplotlib.ticker import MaxNLocator
 
     scale, limits = colours(table)
@@ -93,3 +86,18 @@ def _draw(axes: Axes, table: Numbers) -> AxesImage:
     axes.xaxis.set_major_locator(MaxNLocator(9, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
     return image
+
+
+register_figure(
+    "heatmap",
+    numbers=heatmap_numbers,
+    draw=heatmap,
+    caption=Caption(
+        "All of it as an image",
+        "Every row is what one position adds to the embedding of its token. At the left the fast pairs alternate from "
+        "row to row; to the right they slow down until sine stays near 0 and cosine near 1 for the whole text.",
+        "row p&nbsp;= PE(p)&nbsp;= ( sin p&thinsp;ω<sub>0</sub>, cos p&thinsp;ω<sub>0</sub>, …, "
+        "sin p&thinsp;ω<sub>d/2&minus;1</sub>, cos p&thinsp;ω<sub>d/2&minus;1</sub> )",
+    ),
+    limits={"length": (2, 4096), "d_model": (2, 4096)},
+)

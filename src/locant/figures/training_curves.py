@@ -1,24 +1,53 @@
-"""How training went: losses, translation scores, learning rate and speed over the updates."""
+"""Training curves: losses, translation scores, learning rate and speed over the updates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.errors import DataError
-from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, drawing
+import numpy as np
+
+from locant.errors import CheckpointError, DataError
+from locant.figures.drawing import BLUE, FAINT, GREEN, VERMILION, FigureData, Numbers, drawing
+from locant.figures.registry import Caption, register_figure
+from locant.training import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 Row = Mapping[str, Any]
 
 _LEAST_GAP = 0.08  # of the width of a panel, between labels
 _TIME_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
 
 
-def training_curves(rows: Sequence[Row]) -> Figure:
+_SHOWN = {
+    "training": ("step", "nll", "learning_rate", "tokens_per_second"),
+    "validation": ("step", "loss", "bleu", "chrf"),
+}
+
+
+def training_numbers(*, run: Path) -> dict[str, Any]:
+    """Return the metric rows of a run.
+
+    Raises:
+        CheckpointError: The folder holds no metrics.
+    """
+    try:
+        return {"rows": read_metrics(run)}
+    except OSError as error:
+        raise CheckpointError(f"{run} holds no metrics of a training run ({error.strerror}).") from None
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, Numbers]:
+    return {
+        f"{kind} {key}": np.array([row.get(key) for row in rows if row["kind"] == kind], dtype=float)
+        for kind, keys in _SHOWN.items()
+        for key in keys
+    }
+
+
+def training_curves(rows: Sequence[Row]) -> FigureData:
     """Draw the metrics of a run, one panel each; a panel without numbers is left out.
 
     Args:
@@ -28,7 +57,7 @@ def training_curves(rows: Sequence[Row]) -> Figure:
             ``chrf`` (0 to 100). Other keys are ignored, and a value may be ``None``.
 
     Returns:
-        A matplotlib figure, 10 inches wide; it belongs to no window or global state.
+        The figure, 10 inches wide, and every curve as ``KIND KEY``; a value that is missing is NaN.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -70,7 +99,7 @@ def training_curves(rows: Sequence[Row]) -> Figure:
         # Laid out once for all: each drawing would move the panels by a hair, and no two pages would be the same.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-    return figure
+    return FigureData(figure, _columns(rows))
 
 
 def _draw_loss(axes: Axes, training: Sequence[Row], validation: Sequence[Row]) -> None:
@@ -114,7 +143,6 @@ def _label(axes: Axes, title: str, unit: str, *, from_zero: bool = False) -> Non
 
 def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     """Show the time trained along the top, at round numbers."""
-    import numpy as np
     from matplotlib.ticker import MaxNLocator
 
     points = [(0, 0), *sorted((row["seconds"], row["step"]) for row in rows if row.get("seconds") is not None)]
@@ -134,3 +162,19 @@ def _add_time(axes: Axes, rows: Sequence[Row]) -> None:
     top.tick_params(labelsize=9, labelcolor=FAINT, width=0.6)
     top.spines["top"].set_visible(False)
     top.set_xlabel(f"{unit} of training", fontsize=9, color=FAINT)
+
+
+register_figure(
+    "training",
+    numbers=training_numbers,
+    draw=training_curves,
+    caption=Caption(
+        "How the model was trained",
+        "The loss falls fast at first, while the model learns which words are frequent, and then slowly, while it "
+        "learns to translate. BLEU compares whole translations with those by people and rises only when sentences come "
+        "out right; the learning rate rises at first, so that early steps do no harm, and then sinks.",
+        "loss&nbsp;= &minus;1/T&thinsp;Σ<sub>t</sub> log p(y<sub>t</sub> | y<sub>&lt;t</sub>, x) &nbsp;&nbsp; "
+        "BLEU&nbsp;= brevity · (p<sub>1</sub>&thinsp;p<sub>2</sub>&thinsp;p<sub>3</sub>&thinsp;p<sub>4</sub>)"
+        "<sup>1/4</sup>",
+    ),
+)

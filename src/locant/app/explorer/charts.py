@@ -75,13 +75,21 @@ def _matrix(panel: Matrix, source: Mapping[str, Any] | None) -> dict[str, Any]:
     }
     # An image has no scale of colours of its own.
     scale = {
-        "type": "scatter", "x": [None], "y": [None], "mode": "markers", "showlegend": False, "hoverinfo": "skip",
+        "type": "scatter",
+        "x": [None],
+        "y": [None],
+        "mode": "markers",
+        "showlegend": False,
+        "hoverinfo": "skip",
         "marker": {
-            "colorscale": [[place, colour] for place, colour in _placed(colours)], "cmin": lowest, "cmax": size,
-            "color": [0], "showscale": True,
+            "colorscale": [[place, colour] for place, colour in _placed(colours)],
+            "cmin": lowest,
+            "cmax": size,
+            "color": [0],
+            "showscale": True,
             "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": panel.measure, "side": "right"}},
         },
-    }  # fmt: skip
+    }
     x = _axis(panel.column_name, panel.columns) | {"range": [-0.5, columns - 0.5], "constrain": "range"}
     y = _axis(panel.row_name, panel.rows) | {"range": [rows - 0.5, -0.5], "scaleanchor": False}
     return {"data": [image, scale], "layout": LAYOUT | {"xaxis": x, "yaxis": y, "meta": panel.title}}
@@ -165,9 +173,14 @@ def _level(value: float) -> dict[str, Any]:
 def _level_name(panel: Curves, name: str, value: float) -> dict[str, Any]:
     height = float(np.log10(value)) if panel.logarithmic else value
     return {
-        "x": 0.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "bottom", "text": name,
+        "x": 0.01,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": height,
+        "yanchor": "bottom",
+        "text": name,
         "showarrow": False,
-    }  # fmt: skip
+    }
 
 
 def _strips(panel: Strips) -> dict[str, Any]:

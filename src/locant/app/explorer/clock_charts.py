@@ -43,7 +43,7 @@ def clocks_chart(panel: Clocks) -> dict[str, Any]:
         "annotations": labels,
         "meta": panel.title,
     }
-    return {"data": _dials(x, y, panel.sine, panel.cosine, told), "layout": layout}
+    return {"data": _clocks(x, y, panel.sine, panel.cosine, told), "layout": layout}
 
 
 def odometer_chart(panel: Odometer) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def odometer_chart(panel: Odometer) -> dict[str, Any]:
             for pair, sine, cosine, wavelength in zip(panel.pairs, sines, cosines, panel.wavelengths, strict=True)
         ]
         x = starts[2] + widths[2] - 1 - columns.ravel()
-        data += _dials(x, -rows.ravel().astype(float), panel.sine.ravel(), panel.cosine.ravel(), told)
+        data += _clocks(x, -rows.ravel().astype(float), panel.sine.ravel(), panel.cosine.ravel(), told)
     heads = [[f"{one:,}" for one in worth[0]], [f"{one:,}" for one in worth[1]]]
     heads.append([count(wavelength) for wavelength in panel.wavelengths[::-1]])
     named = [group for group in zip(("decimal", "binary", "hands"), starts, heads, strict=True) if group[2]]
@@ -71,16 +71,25 @@ def odometer_chart(panel: Odometer) -> dict[str, Any]:
         "height": 460,
         "xaxis": GRID
         | {
-            "title": {"text": "worth of a digit, tokens of a hand's turn"}, "showgrid": False, "tickangle": -90,
+            "title": {"text": "worth of a digit, tokens of a hand's turn"},
+            "showgrid": False,
+            "tickangle": -90,
             "tickvals": [float(start + at) for _, start, head in named for at in range(len(head))],
             "ticktext": [label for _, _, head in named for label in head],
-            "tickfont": {"size": 11}, "range": [-0.8, right - 0.2], "constrain": "domain",
+            "tickfont": {"size": 11},
+            "range": [-0.8, right - 0.2],
+            "constrain": "domain",
         },
         "yaxis": GRID
         | {
-            "title": {"text": "position"}, "showgrid": False,
-            "tickvals": list(range(0, -last - 1, -1)), "ticktext": [str(position) for position in panel.positions],
-            "range": [-last - 0.7, 1.4], "scaleanchor": "x", "constrain": "domain", "constraintoward": "top",
+            "title": {"text": "position"},
+            "showgrid": False,
+            "tickvals": list(range(0, -last - 1, -1)),
+            "ticktext": [str(position) for position in panel.positions],
+            "range": [-last - 0.7, 1.4],
+            "scaleanchor": "x",
+            "constrain": "domain",
+            "constraintoward": "top",
         },
         "shapes": _row_mark(panel, right),
         "annotations": [
@@ -88,7 +97,7 @@ def odometer_chart(panel: Odometer) -> dict[str, Any]:
             for name, start, head in named
         ],
         "meta": panel.title,
-    }  # fmt: skip
+    }
     return {"data": data, "layout": layout}
 
 
@@ -105,7 +114,7 @@ def _outlines(x: NDArray[Any], y: NDArray[Any], shape: NDArray[Any]) -> dict[str
     }
 
 
-def _dials(
+def _clocks(
     x: NDArray[Any], y: NDArray[Any], sine: NDArray[Any], cosine: NDArray[Any], told: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return clocks at middles ``[N]``: their faces, their hands, and what is told about each."""
@@ -120,10 +129,16 @@ def _dials(
         PLAIN_LINE | _outlines(x, y, face) | {"line": {"color": FAINT, "width": 1}},
         PLAIN_LINE | hands | {"line": {"color": VERMILION, "width": 3}},
         {
-            "type": "scatter", "mode": "markers", "x": packed(x), "y": packed(y), "showlegend": False,
-            "marker": {"size": 4, "color": INK}, "hovertext": list(told), "hoverinfo": "text",
+            "type": "scatter",
+            "mode": "markers",
+            "x": packed(x),
+            "y": packed(y),
+            "showlegend": False,
+            "marker": {"size": 4, "color": INK},
+            "hovertext": list(told),
+            "hoverinfo": "text",
         },
-    ]  # fmt: skip
+    ]
 
 
 def _digits(
@@ -139,10 +154,12 @@ def _digits(
     x, y = start + columns, -rows.astype(float)
     corners = _BOX * np.array([(-1, -1), (-1, 1), (1, 1), (1, -1), (-1, -1)])
     told = np.array(
-        [f"position {position}, {one:,}s: {digit}"
-         for position, line in zip(panel.positions, digits, strict=True)
-         for one, digit in zip(worth, line, strict=True)]
-    )  # fmt: skip
+        [
+            f"position {position}, {one:,}s: {digit}"
+            for position, line in zip(panel.positions, digits, strict=True)
+            for one, digit in zip(worth, line, strict=True)
+        ]
+    )
     data: list[dict[str, Any]] = []
     for chosen, inside, colour in ((~marked, "#ffffff", INK), (marked, fill, ink)):
         if chosen.any():
@@ -150,11 +167,17 @@ def _digits(
             data.append(PLAIN_LINE | _outlines(x[chosen], y[chosen], corners) | box)
             data.append(
                 {
-                    "type": "scatter", "mode": "text", "showlegend": False, "x": packed(x[chosen]),
-                    "y": packed(y[chosen]), "text": [str(digit) for digit in digits.ravel()[chosen]],
-                    "textfont": {"color": colour, "size": 12}, "hovertext": told[chosen].tolist(), "hoverinfo": "text",
+                    "type": "scatter",
+                    "mode": "text",
+                    "showlegend": False,
+                    "x": packed(x[chosen]),
+                    "y": packed(y[chosen]),
+                    "text": [str(digit) for digit in digits.ravel()[chosen]],
+                    "textfont": {"color": colour, "size": 12},
+                    "hovertext": told[chosen].tolist(),
+                    "hoverinfo": "text",
                 }
-            )  # fmt: skip
+            )
     return data
 
 
@@ -188,10 +211,19 @@ def circle_chart(panel: Circle) -> dict[str, Any]:
         )
         arrows.append(
             {
-                "x": x1, "y": y1, "ax": x0, "ay": y0, "axref": "x", "ayref": "y", "text": "", "showarrow": True,
-                "arrowhead": 2, "arrowwidth": 2, "arrowcolor": colour,
+                "x": x1,
+                "y": y1,
+                "ax": x0,
+                "ay": y0,
+                "axref": "x",
+                "ayref": "y",
+                "text": "",
+                "showarrow": True,
+                "arrowhead": 2,
+                "arrowwidth": 2,
+                "arrowcolor": colour,
             }
-        )  # fmt: skip
+        )
     data += _dots(panel)
     shift = f"M<sub>{panel.offset}</sub>"
     lines = [f"{shift} = [ {_row(panel.matrix[0])} ;  {_row(panel.matrix[1])} ]"]
@@ -200,10 +232,19 @@ def circle_chart(panel: Circle) -> dict[str, Any]:
         for place, end in zip(panel.positions.tolist(), panel.turned, strict=True)
     ]
     written = {
-        "x": 0, "xref": "paper", "xanchor": "left", "y": 0, "yref": "paper", "yanchor": "top",
-        "xshift": -50, "yshift": -46, "align": "left", "showarrow": False, "text": "<br>".join(lines),
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 0,
+        "yref": "paper",
+        "yanchor": "top",
+        "xshift": -50,
+        "yshift": -46,
+        "align": "left",
+        "showarrow": False,
+        "text": "<br>".join(lines),
         "font": {"family": "ui-monospace, monospace", "size": 12},
-    }  # fmt: skip
+    }
     axis = GRID | {"range": [-1.45, 1.45], "tickvals": [-1, 0, 1], "showgrid": False, "constrain": "domain"}
     layout = LAYOUT | {
         "height": 520,
@@ -229,9 +270,14 @@ def _ring(panel: Circle, number: int, colour: str) -> dict[str, Any]:
     """Return a ring around what the matrix makes of a code."""
     x, y = panel.turned[number].tolist()
     return {
-        "type": "scatter", "mode": "markers", "x": [x], "y": [y], "showlegend": False, "hoverinfo": "skip",
+        "type": "scatter",
+        "mode": "markers",
+        "x": [x],
+        "y": [y],
+        "showlegend": False,
+        "hoverinfo": "skip",
         "marker": {"symbol": "circle-open", "size": 15, "color": colour, "line": {"width": 2}},
-    }  # fmt: skip
+    }
 
 
 def _dots(panel: Circle) -> list[dict[str, Any]]:
@@ -246,14 +292,25 @@ def _dots(panel: Circle) -> list[dict[str, Any]]:
     told = [f"{panel.name}({place}) = ({_row(code)})" for place, (_, code, _) in places.items()]
     return [
         {
-            "type": "scatter", "mode": "markers", "x": packed(codes[:, 0]), "y": packed(codes[:, 1]),
-            "showlegend": False, "marker": {"size": 8, "color": INK}, "hovertext": told, "hoverinfo": "text",
+            "type": "scatter",
+            "mode": "markers",
+            "x": packed(codes[:, 0]),
+            "y": packed(codes[:, 1]),
+            "showlegend": False,
+            "marker": {"size": 8, "color": INK},
+            "hovertext": told,
+            "hoverinfo": "text",
         },
         {
-            "type": "scatter", "mode": "text", "x": packed(labels[:, 0]), "y": packed(labels[:, 1]),
-            "showlegend": False, "text": [str(place) for place in places], "hoverinfo": "skip",
+            "type": "scatter",
+            "mode": "text",
+            "x": packed(labels[:, 0]),
+            "y": packed(labels[:, 1]),
+            "showlegend": False,
+            "text": [str(place) for place in places],
+            "hoverinfo": "skip",
         },
-    ]  # fmt: skip
+    ]
 
 
 def _rows(places: NDArray[Any], angles: NDArray[Any], codes: NDArray[Any]) -> list[tuple[int, float, NDArray[Any]]]:

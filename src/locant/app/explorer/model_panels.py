@@ -16,9 +16,9 @@ from locant.analysis.introspection import Introspection, StackStates, TokenPair,
 from locant.analysis.position_probe import LinearReading, PositionProbe, StackReadings, probe_positions
 from locant.app.explorer.limits import choice, text, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture
-from locant.app.gallery.trained import readable
 from locant.errors import DataError, UsageError
 from locant.figures.drawing import Numbers
+from locant.figures.trained import readable
 from locant.models.transformer import Transformer
 from locant.text.cache import TokenCache
 from locant.text.tokenizer import BOS, EOS
@@ -28,15 +28,22 @@ from locant.translation.translator import Translation, Translator
 def attention(tokens: TokenPair, seen: Introspection, part: str, layer: int, head: int) -> Matrix:
     """Return the attention weights of one head; ``part`` is encoder, decoder or cross, layer and head count from 1."""
     weights = {
-        "encoder": seen.encoder_attention, "decoder": seen.decoder_attention, "cross": seen.cross_attention,
-    }[part]  # fmt: skip
+        "encoder": seen.encoder_attention,
+        "decoder": seen.decoder_attention,
+        "cross": seen.cross_attention,
+    }[part]
     source, target = readable(tokens.source_tokens), readable(tokens.target_tokens)
     queries, keys = (source if part == "encoder" else target), (target if part == "decoder" else source)
     return Matrix(
         f"Attention: {part}, layer {layer}, head {head}",
         "Each row is a token that looks, each column one that is looked at; a row sums to 1.",
-        weights[layer - 1][head - 1].numpy(), "weight", "from", "to", rows=queries, columns=keys,
-    )  # fmt: skip
+        weights[layer - 1][head - 1].numpy(),
+        "weight",
+        "from",
+        "to",
+        rows=queries,
+        columns=keys,
+    )
 
 
 def knowledge(probes: Mapping[str, PositionProbe]) -> Curves:
@@ -51,10 +58,12 @@ def knowledge(probes: Mapping[str, PositionProbe]) -> Curves:
         f"Share of the position's variance that a linear function of the hidden state explains, on {first.held_out} "
         f"sentences held out from {first.fitted} it was fitted on; and the same for the model without its residual "
         "connections. Step 0 is the words alone, step 1 the words told their positions, then the output of each layer.",
-        np.arange(longest), "step",
+        np.arange(longest),
+        "step",
         {name: np.pad(line, (0, longest - len(line)), constant_values=np.nan) for name, line in lines.items()},
-        "R², 1 is exact", points=True,
-    )  # fmt: skip
+        "R², 1 is exact",
+        points=True,
+    )
 
 
 def positions_read(title: str, caption: str, stack: StackReadings, states: StackStates) -> Curves:
@@ -80,7 +89,7 @@ _PROBE_PAIRS = 200
 
 
 @dataclass(frozen=True)
-class Reading:
+class SentenceReading:
     """What a model makes of a sentence.
 
     Attributes:
@@ -132,7 +141,7 @@ class Reader:
         model = self.translator.model
         return model.config.heads if isinstance(model, Transformer) else 0
 
-    def read(self, sentence: Any, count: Any) -> Reading:
+    def read(self, sentence: Any, count: Any) -> SentenceReading:
         """Translate a sentence and look inside.
 
         Args:
@@ -147,7 +156,7 @@ class Reader:
         with self._lock:
             return self._remembered(sentence, count)
 
-    def _compute(self, sentence: str, count: int) -> Reading:
+    def _compute(self, sentence: str, count: int) -> SentenceReading:
         translator = self.translator
         tokens = len(translator.tokenizers.source.encode([sentence])[0])
         if tokens > MOST_TOKENS:
@@ -157,7 +166,7 @@ class Reader:
         pair = token_pair(translator.tokenizers, sentence, found[0].text, translator.prefixes)
         model = translator.model
         seen = introspect(model, pair.source, pair.target) if isinstance(model, Transformer) else None
-        return Reading(found, pair, seen)
+        return SentenceReading(found, pair, seen)
 
     @cached_property
     def _probe_pairs(self) -> list[tuple[list[int], list[int]]]:
@@ -237,8 +246,9 @@ class Reader:
         return positions_read(
             f"Positions read from this sentence, {side}",
             "Where each layer's hidden state says that a token stands, against where it stands.",
-            getattr(self.probe, side), getattr(reading.seen, side),
-        )  # fmt: skip
+            getattr(self.probe, side),
+            getattr(reading.seen, side),
+        )
 
     def _bare_positions(self, sentence: str, count: int, side: str) -> Curves:
         tokens, model = self.read(sentence, count).tokens, self.translator.model
@@ -255,5 +265,6 @@ class Reader:
             f"Positions read without residual connections, {side}",
             "Every sub-layer passes on only what it computes itself; the linear functions are fitted anew. What is "
             "lost here is what the residual connections carry upwards.",
-            stack, StackStates(states.words[0], tuple(layer[0] for layer in states.layers)),
-        )  # fmt: skip
+            stack,
+            StackStates(states.words[0], tuple(layer[0] for layer in states.layers)),
+        )

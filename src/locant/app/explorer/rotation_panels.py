@@ -1,15 +1,15 @@
-"""The numbers of the pictures of what turns with the position: waves, clocks, odometer and circle."""
+"""Panels of what turns with the position: waves, clocks, odometer and circle."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locant.analysis.geometry import shift_matrix
 from locant.app.explorer.panels import Circle, Clocks, Odometer, Strips
-from locant.app.explorer.shared import hands
-from locant.app.gallery.codes import digits_of, wavelengths_of
-from locant.app.gallery.codes import hands as hands_of
+from locant.figures import numbers
 from locant.figures.drawing import Numbers, count
 
 _BASE = 10000.0
@@ -27,9 +27,19 @@ _WHEELS = (
 )
 
 
+@lru_cache(maxsize=4)  # for several pictures, and while only other knobs are turned
+def hands(width: int, length: int, base: float) -> tuple[Numbers, Numbers, Numbers]:
+    """Return sine and cosine ``[length, width / 2]`` of every pair, and its tokens of a full turn ``[width / 2]``.
+
+    Raises:
+        ConfigError: The width is odd.
+    """
+    return numbers.hands(length, d_model=width, base=base)
+
+
 def waves(width: int, length: int, base: float) -> Strips:
     """Return sine and cosine along the text for some pairs; an odd width is a ConfigError."""
-    wavelengths = wavelengths_of(width, base=base)
+    wavelengths = numbers.wavelengths_of(width, base=base)
     chosen = _some(len(wavelengths), _MOST_WAVES)
     finer = min(_FINEST, max(1, _MOST_POINTS // length))
     places = np.arange((length - 1) * finer + 1) / finer
@@ -38,14 +48,15 @@ def waves(width: int, length: int, base: float) -> Strips:
         "The waves of the pairs",
         f"Sine and cosine of {len(chosen)} of {width // 2} pairs; the marked position receives the values "
         "on the vertical line.",
-        places, "position",
+        places,
+        "position",
         {
             f"pair {pair}: {count(wavelength)} tokens": {"sine": sine, "cosine": cosine}
             for pair, wavelength, sine, cosine in zip(
                 chosen.tolist(), wavelengths[chosen], np.sin(angles), np.cos(angles), strict=True
             )
         },
-    )  # fmt: skip
+    )
 
 
 def clocks(width: int, length: int, base: float, position: int) -> Clocks:
@@ -56,8 +67,11 @@ def clocks(width: int, length: int, base: float, position: int) -> Clocks:
         f"The clocks of position {position}",
         "Every pair of features is the hand of a clock, from 12 at position 0; the fast ones first. Step the marked "
         "position and see them run.",
-        chosen, sine[position, chosen], cosine[position, chosen], wavelengths[chosen],
-    )  # fmt: skip
+        chosen,
+        sine[position, chosen],
+        cosine[position, chosen],
+        wavelengths[chosen],
+    )
 
 
 def odometer(width: int, length: int, base: float, position: int) -> Odometer:
@@ -66,9 +80,14 @@ def odometer(width: int, length: int, base: float, position: int) -> Odometer:
     chosen, positions = _some(len(wavelengths), _MOST_HANDS), _around(position, length)
     caption = f"{_WHEELS} The hands of {len(chosen)} of {width // 2} pairs go round without steps, the slowest first."
     return _odometer(
-        caption, length, position, chosen,
-        sine[np.ix_(positions, chosen)], cosine[np.ix_(positions, chosen)], wavelengths[chosen],
-    )  # fmt: skip
+        caption,
+        length,
+        position,
+        chosen,
+        sine[np.ix_(positions, chosen)],
+        cosine[np.ix_(positions, chosen)],
+        wavelengths[chosen],
+    )
 
 
 def digits(length: int, position: int) -> Odometer:
@@ -87,7 +106,7 @@ def circle(name: str, position: int, offset: int) -> Circle:
         offset: Tokens, ``k``.
     """
     positions = np.arange(position, position + _TURNED)
-    sine, cosine, wavelengths = hands_of(int(positions[-1]) + offset + 1, d_model=2, base=_BASE)
+    sine, cosine, wavelengths = numbers.hands(int(positions[-1]) + offset + 1, d_model=2, base=_BASE)
     codes = np.concatenate((sine, cosine), axis=1)
     matrix = shift_matrix(2, offset).numpy()
     speed = 2 * np.pi / float(wavelengths[0])
@@ -96,21 +115,40 @@ def circle(name: str, position: int, offset: int) -> Circle:
         f"One turn for every shift by k = {offset}",
         f"{what} turns by one radian a token. From p to p + k it turns by the same angle wherever p stands, so that "
         "one matrix M_k turns every code into the one k tokens farther on: the rings are what it makes of each.",
-        name, offset, positions, codes[positions], codes[positions + offset], matrix, codes[positions] @ matrix.T,
-        speed * positions, speed * offset,
-    )  # fmt: skip
+        name,
+        offset,
+        positions,
+        codes[positions],
+        codes[positions + offset],
+        matrix,
+        codes[positions] @ matrix.T,
+        speed * positions,
+        speed * offset,
+    )
 
 
 def _odometer(
-    caption: str, length: int, position: int, pairs: NDArray[np.int64], sine: Numbers, cosine: Numbers,
+    caption: str,
+    length: int,
+    position: int,
+    pairs: NDArray[np.int64],
+    sine: Numbers,
+    cosine: Numbers,
     wavelengths: Numbers,
-) -> Odometer:  # fmt: skip
+) -> Odometer:
     positions, last = _around(position, length), length - 1
     return Odometer(
-        f"Position {position} on the odometer", caption,
-        positions, digits_of(positions, 10, len(str(last))), digits_of(positions, 2, last.bit_length()),
-        pairs, sine, cosine, wavelengths, position,
-    )  # fmt: skip
+        f"Position {position} on the odometer",
+        caption,
+        positions,
+        numbers.digits_of(positions, 10, len(str(last))),
+        numbers.digits_of(positions, 2, last.bit_length()),
+        pairs,
+        sine,
+        cosine,
+        wavelengths,
+        position,
+    )
 
 
 def _around(position: int, length: int) -> NDArray[np.int64]:

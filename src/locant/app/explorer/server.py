@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.errors import LocantError, MissingExtraError, UsageError
+from locant.version import __version__
 
 if TYPE_CHECKING:
     from dash import Dash
+    from dash.development.base_component import Component
 
     from locant.app.explorer.model_panels import Reader
 
 _THREADS = 4
 _MOST_CONNECTIONS = 50
 _LARGEST_REQUEST = 4_000_000
-
 
 _PACKAGES = {"dash": "dash", "PIL": "pillow", "waitress": "waitress"}
 
@@ -44,8 +46,6 @@ def build_app(reader: Reader | None = None) -> Dash:
     require_packages()
     from dash import Dash
 
-    from locant.app.explorer.pages import shell
-
     app = Dash(
         __name__,
         title="Locant explorer",
@@ -54,9 +54,52 @@ def build_app(reader: Reader | None = None) -> Dash:
         serve_locally=True,
         suppress_callback_exceptions=True,  # the knobs of a page exist while it is shown
     )
-    shell.register(app, reader)
+    _add_pages(app, reader)
     _refuse_strangers(app)
     return app
+
+
+def _add_pages(app: Dash, reader: Reader | None) -> None:
+    """Give an application its pages, and what is around every page.
+
+    Args:
+        app: The application.
+        reader: A trained model, or ``None`` for no page that translates.
+    """
+    from dash import Input, Output, dcc, html
+
+    from locant.app.explorer.pages import context, schemes, translate
+    from locant.app.explorer.pages.parts import aria
+
+    pages: dict[str, tuple[str, Callable[[], Component]]] = {
+        "/": ("Encodings", schemes.encodings_layout),
+        "/context": ("Context", context.layout),
+        "/compare": ("Compare", schemes.compare_layout),
+    }
+    for register in (schemes.register_encodings, context.register, schemes.register_compare):
+        register(app)
+    if reader is not None:
+        pages["/translate"] = ("Translate", lambda: translate.layout(reader))
+        translate.register(app, reader)
+    app.layout = html.Div(
+        [
+            html.A("Skip to the page", href="#page", className="skip"),
+            html.Header([html.Strong("Locant explorer"), html.Nav(id="pages", **aria(label="Pages"))], className="top"),
+            dcc.Location(id="address"),
+            html.Main(id="page", tabIndex=-1),
+            html.Footer(f"Locant {__version__}. Everything is computed on this machine."),
+        ]
+    )
+
+    @app.callback(Output("page", "children"), Output("pages", "children"), Input("address", "pathname"))
+    def turn(path: Any) -> tuple[Component, list[Component]]:
+        links: list[Component] = [
+            dcc.Link(name, href=address, className="current" if address == path else "")
+            for address, (name, _) in pages.items()
+        ]
+        if path not in pages:
+            return html.Div([html.H1("No such page"), html.P("Choose one of those above.")]), links
+        return pages[path][1](), links
 
 
 def _refuse_strangers(app: Dash) -> None:
@@ -123,3 +166,38 @@ def open_server(app: Dash, listener: socket.socket) -> Any:
         max_request_body_size=_LARGEST_REQUEST,
         ident="locant",
     )
+
+
+def serve(
+    folder: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8050,
+    device: str = "auto",
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve the explorer until it is interrupted.
+
+    Args:
+        folder: Of a run or of a saved model, for the page that translates; without one there is no such page.
+        host: Address of this machine to listen at.
+        port: Port to listen at; 0 for any that is free.
+        device: Of the model: auto, cpu or cuda.
+        ready: Called with the address of the pages before the first answer.
+
+    Raises:
+        MissingExtraError: A package of the extra ``explore`` is not installed.
+        LocantError: As for :func:`listen`, or the folder holds no trained model.
+    """
+    require_packages()
+    with listen(host, port) as listener:  # complains before a model is loaded
+        reader = None
+        if folder is not None:
+            from locant.app.explorer.model_panels import Reader
+
+            reader = Reader.from_folder(folder, device=device)
+        server = open_server(build_app(reader), listener)
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{server.effective_port}/")
+        server.run()  # until Ctrl-C
+        server.close()

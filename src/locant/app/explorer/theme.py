@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 from locant.figures.drawing import FAINT, INK
 
 GRID = {
-    "gridcolor": "#d8dee4", "zeroline": False, "linecolor": FAINT, "ticks": "outside", "tickcolor": FAINT,
-}  # fmt: skip
+    "gridcolor": "#d8dee4",
+    "zeroline": False,
+    "linecolor": FAINT,
+    "ticks": "outside",
+    "tickcolor": FAINT,
+}
 LAYOUT: dict[str, Any] = {
     "template": {},
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},

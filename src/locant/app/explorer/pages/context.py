@@ -1,4 +1,4 @@
-"""Longer contexts: what each scaling does to a rotary model, and what a model's own configuration means."""
+"""Page about longer contexts: what each scaling does to a rotary model, and what a model's own configuration means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from locant.app.explorer.charts import chart
-from locant.app.explorer.contexts import (
+from locant.app.explorer.context_panels import (
     LONGEST_CONFIG,
     PICTURES,
     WIDEST_HEAD,
@@ -19,8 +19,19 @@ from locant.app.explorer.contexts import (
     scaled_models,
     summary,
 )
-from locant.app.explorer.pages.parts import GRAPH, aria, attempt, controls, knob, message, room, send_text, table
-from locant.app.explorer.pages.pictures import cards, connect
+from locant.app.explorer.pages.parts import (
+    GRAPH,
+    aria,
+    attempt,
+    cards,
+    connect,
+    controls,
+    knob,
+    message,
+    room,
+    send_text,
+    table,
+)
 from locant.extension import Diagnosis, Inspection
 from locant.extension.inspect.engine_differences import describe
 

@@ -1,15 +1,22 @@
-"""What pages are made of: knobs with labels, tables, places for messages; and the answer to a user's mistake."""
+"""Parts of pages: knobs with labels, tables, messages, and cards with pictures that are drawn when they are in view."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dash import Dash, Input, Output, State, dcc, html
+from dash import Dash, Input, Output, Patch, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
+from flask import Response, abort, request
 
+from locant.app.explorer.charts import chart, marks
+from locant.app.explorer.panels import Matrix, Picture, as_csv
+from locant.app.explorer.theme import LAYOUT, raw
 from locant.errors import LocantError
+
+Compute = Callable[..., Mapping[str, Picture]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -17,6 +24,12 @@ GRAPH: Any = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+}
+
+
+_EMPTY: dict[str, Any] = {
+    "data": [],
+    "layout": LAYOUT | {"xaxis": {"visible": False}, "yaxis": {"visible": False}},
 }
 
 
@@ -95,3 +108,171 @@ def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
         # A page may send anything; whatever slips through the checks must neither stop the server nor show its inside.
         _LOG.exception("The explorer could not answer a request.")
         return None, "That could not be computed. The terminal in which the explorer runs says why."
+
+
+def cards(page: str, names: Sequence[str]) -> Component:
+    """Return a card for each picture, hidden until there is something in it, and what downloads their data."""
+    attributes: Any = {"data-page": page}
+    return html.Div(
+        [
+            *(_card(page, name) for name in names),
+            dcc.Download(id=f"{page}-download"),
+            dcc.Store(id=f"{page}-view", data=[]),
+            dcc.Store(id=f"{page}-near", data=[]),
+            dcc.Store(id=f"{page}-drawn", data={}),
+        ],
+        className="cards",
+        **attributes,
+    )
+
+
+def _card(page: str, name: str) -> Component:
+    own = f"{page}-{name}"
+    attributes: Any = {"data-picture": name, **aria(labelledby=f"{own}-title")}
+    return html.Section(
+        [
+            html.H2(id=f"{own}-title"),
+            html.P(id=f"{own}-caption"),
+            html.Div(dcc.Graph(id=own, figure=_EMPTY, config=GRAPH, style=room(_EMPTY)), className="plot"),
+            html.Button("Data as CSV", id=f"{own}-csv", type="button"),
+        ],
+        id=f"{own}-card",
+        hidden=True,
+        className="card",
+        **attributes,
+    )
+
+
+def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input], compute: Compute) -> None:
+    """Draw a page's pictures anew when a knob changes them and they are in view, and hand out their numbers.
+
+    ``assets/view.js`` tells which are in view, and when these are drawn which others are nearly so. The page remembers
+    what each picture shows as long as it is right; where only the mark in it moves, no more than that is sent. What
+    the user can mend is said on the page and leaves the pictures as they were.
+
+    Args:
+        app: The application.
+        page: Prefix of the ids, as given to :func:`cards` and to :func:`message`.
+        names: Names of the pictures.
+        inputs: The knobs.
+        compute: Takes the values of the knobs and returns pictures by some of the names.
+    """
+    outputs = [
+        output
+        for name in names
+        for output in (
+            Output(f"{page}-{name}", "figure"),
+            Output(f"{page}-{name}", "style"),
+            Output(f"{page}-{name}-title", "children"),
+            Output(f"{page}-{name}-caption", "children"),
+            Output(f"{page}-{name}-card", "hidden"),
+        )
+    ]
+
+    @app.callback(
+        Output(f"{page}-message", "children"),
+        Output(f"{page}-message", "hidden"),
+        Output(f"{page}-drawn", "data"),
+        *outputs,
+        *inputs,
+        Input(f"{page}-view", "data"),
+        Input(f"{page}-near", "data"),
+        State(f"{page}-drawn", "data"),
+    )
+    def draw(*sent: Any) -> list[Any]:
+        *values, view, near, drawn = sent
+        # A knob that is turned changes what is in view at once; what is nearly so is asked for later.
+        later = near if f"{page}-near.data" in ctx.triggered_prop_ids else []
+        source = {"address": _address(page), "knobs": values}
+        found, said = attempt(lambda: _drawings(compute(*values), [*view, *later], drawn, source))
+        if found is None:
+            return [said, False, *[no_update] * (1 + len(outputs))]
+        drawings, shown = found
+        answer: list[Any] = ["", True, no_update if shown == drawn else shown]
+        for name in names:
+            answer += drawings.get(name, [*[no_update] * 4, True])
+        return answer
+
+    @app.callback(
+        Output(f"{page}-download", "data"),
+        *(Input(f"{page}-{name}-csv", "n_clicks") for name in names),
+        *(State(knob.component_id, knob.component_property) for knob in inputs),
+        prevent_initial_call=True,
+    )
+    def download(*sent: Any) -> Any:
+        clicks, values = sent[: len(names)], sent[len(names) :]
+        name = str(ctx.triggered_id).removeprefix(f"{page}-").removesuffix("-csv")
+        pictures, _ = attempt(lambda: compute(*values))
+        if not any(clicks) or pictures is None or name not in pictures:
+            return no_update
+        content = as_csv(pictures[name].panel())
+        return {"content": content, "filename": f"{page}-{name}.csv", "type": "text/csv"}
+
+    _hand_out(app, page, compute)
+
+
+def _drawings(
+    pictures: Mapping[str, Picture], wanted: Sequence[str], drawn: Mapping[str, Any], source: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Return what to send of every picture, and what every picture then shows.
+
+    Args:
+        pictures: All that there are.
+        wanted: Names of those to be drawn, unless they are right.
+        drawn: What every picture shows, as returned before.
+        source: Where to ask for the numbers of a matrix, and with which knobs.
+    """
+    drawings, shown = {}, {}
+    for name, picture in pictures.items():
+        before = _Shown(**drawn[name]) if name in drawn else None
+        now = _Shown(picture.content, picture.marked)
+        drawings[name] = [*[no_update] * 4, False]
+        if name in wanted and before != now:
+            same = before is not None and before.content == now.content
+            drawings[name] = _moved_mark(picture) if same else _drawing(name, picture, source)
+            before = now
+        if before is not None:
+            shown[name] = asdict(replace(before, right=before == now))
+    return drawings, shown
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a picture shows on a page, and whether that is what the knobs say."""
+
+    content: str
+    marked: float | None
+    right: bool = field(default=True, compare=False)
+
+
+def _moved_mark(picture: Picture) -> list[Any]:
+    moved = Patch()
+    moved["layout"]["shapes"] = marks(picture.marked)
+    return [moved, *[no_update] * 3, False]
+
+
+def _drawing(name: str, picture: Picture, source: Mapping[str, Any]) -> list[Any]:
+    """Return a picture's figure, style, title and caption, and that it is not hidden."""
+    panel = picture.panel()
+    asked = {"address": source["address"], "body": {"picture": name, "knobs": source["knobs"]}}
+    figure = chart(panel, asked)
+    figure["layout"] |= {"datarevision": picture.content}  # equal where no more than the mark has moved
+    return [figure, room(figure), panel.title, panel.caption, False]
+
+
+def _address(page: str) -> str:
+    return f"/cells/{page}"
+
+
+def _hand_out(app: Dash, page: str, compute: Compute) -> None:
+    """Answer with the numbers of a matrix to what its image says to send."""
+
+    def cells() -> Response:
+        asked: Any = request.get_json()
+        panel, said = attempt(lambda: compute(*asked["knobs"])[asked["picture"]].panel())
+        if not isinstance(panel, Matrix):
+            abort(400, said)
+        return Response(raw(panel.values), mimetype="application/octet-stream")
+
+    server: Any = app.server
+    server.add_url_rule(_address(page), f"cells of {page}", cells, methods=["POST"])

@@ -1,4 +1,4 @@
-"""A trained model: its translations of a sentence, the attention behind them, and what its layers know of positions."""
+"""Page of a trained model: its translations, the attention behind them, and what its layers know of positions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from locant.app.explorer.model_panels import LONGEST_SENTENCE, MOST_TRANSLATIONS, PARTS, PICTURES, Reader
-from locant.app.explorer.pages.parts import attempt, controls, knob, message, options, send_text, table
-from locant.app.explorer.pages.pictures import cards, connect
+from locant.app.explorer.pages.parts import attempt, cards, connect, controls, knob, message, options, send_text, table
 
 PAGE = "translate"
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from locant.errors import DataError
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION, drawing, new_figure, settle
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from locant.figures.drawing import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    FigureData,
+    Numbers,
+    drawing,
+    new_figure,
+    settle,
+)
 
 _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, "#56B4E9", INK)
 _LINES = ("-", "--", ":", "-.")
@@ -42,7 +51,7 @@ def quality_by_length(
     logarithmic_lengths: bool = False,
     logarithmic_quality: bool = False,
     limits: tuple[float, float] | None = None,
-) -> Figure:
+) -> FigureData:
     """Draw the mean over seeds against length, and a band from the worst seed to the best.
 
     Args:
@@ -57,7 +66,7 @@ def quality_by_length(
         limits: Lowest and highest value shown; by default all are.
 
     Returns:
-        A matplotlib figure, 9 inches wide and as high as its lines need; it belongs to no window or global state.
+        The figure, 9 inches wide and as high as its lines need, and the means ``[2, N]`` (lengths, values) by label.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -69,6 +78,7 @@ def quality_by_length(
     curves = [curve for curve in curves if any(curve.values.values())]
     if len(curves) > len(_COLOURS):
         curves = sorted(curves, key=_mean, reverse=True)
+    data: dict[str, Numbers] = {}
     with drawing():
         from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
@@ -87,6 +97,7 @@ def quality_by_length(
             again = number // len(_COLOURS)
             style, marker = _LINES[again % len(_LINES)], _MARKERS[(number + 3 * again) % len(_MARKERS)]
             axes.plot(at, means, style, color=colour, marker=marker, markersize=4, label=curve.label)
+            data[curve.label] = np.array([at, means], dtype=np.float64)
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         axes.set_title(title, pad=22)  # above the words on what was trained
         axes.set_xlabel(length_label)
@@ -103,7 +114,7 @@ def quality_by_length(
             axes.set_ylim(*limits)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9.5)
         settle(figure)
-    return figure
+    return FigureData(figure, data)
 
 
 def _mean(curve: LengthCurve) -> float:

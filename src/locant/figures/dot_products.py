@@ -1,17 +1,19 @@
-"""Dot products of position codes, and how attention to far positions decays."""
+"""Dot products of sinusoidal codes: of all pairs of positions, and against the distance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
+from locant.analysis.geometry import measure_geometry
 from locant.figures.drawing import (
     BLUE,
     FAINT,
     GREEN,
-    MINUS,
     VERMILION,
     FigureData,
     Numbers,
@@ -21,6 +23,8 @@ from locant.figures.drawing import (
     new_figure,
     settle,
 )
+from locant.figures.registry import Caption, register_figure
+from locant.positions import sinusoid_table
 
 _LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."))
 
@@ -36,6 +40,27 @@ class Products:
 
     matrix: Numbers
     first_rise: int | None
+
+
+_WIDTHS = (20, 64, 512)
+
+
+def product_matrix(*, d_model: int, length: int, base: float) -> Products:
+    """Return the dot products of all pairs of ``length`` sinusoidal codes, divided by ``d_model / 2``.
+
+    Raises:
+        ConfigError: A value is out of range.
+    """
+    table = sinusoid_table(torch.arange(length), d_model, base=base).double()
+    return Products((table @ table.T / (d_model / 2)).numpy(), measure_geometry(table).first_rise)
+
+
+def dot_products_numbers(*, length: int = 100, base: float = 10000.0) -> dict[str, Any]:
+    """Return the dot products of codes of three widths."""
+    return {
+        "widths": {width: product_matrix(d_model=width, length=length, base=base) for width in _WIDTHS},
+        "base": base,
+    }
 
 
 def dot_products(widths: Mapping[int, Products], *, base: float) -> FigureData:
@@ -73,9 +98,14 @@ def dot_products(widths: Mapping[int, Products], *, base: float) -> FigureData:
             if products.first_rise is not None:
                 label += f", first rise at distance {products.first_rise}"
                 curve.plot(
-                    products.first_rise, row[products.first_rise], "o",
-                    color=colour, markersize=9, markeredgecolor="white", zorder=4,
-                )  # fmt: skip
+                    products.first_rise,
+                    row[products.first_rise],
+                    "o",
+                    color=colour,
+                    markersize=9,
+                    markeredgecolor="white",
+                    zorder=4,
+                )
             curve.plot(row, style, color=colour, label=label)
             last = (axes, image)
         colour_scale(*last, "PE(p) · PE(q) / (d/2)")
@@ -89,54 +119,16 @@ def dot_products(widths: Mapping[int, Products], *, base: float) -> FigureData:
     return FigureData(figure, data)
 
 
-def distance(
-    offsets: Numbers,
-    products: Sequence[Numbers],
-    *,
-    centres: Sequence[int],
-    width: int,
-    distances: Numbers,
-    bound: Numbers,
-    head_dim: int,
-) -> FigureData:
-    """Draw how nearness decays: of sinusoidal codes around a position, and of rotary scores at most.
-
-    Args:
-        offsets: Offsets ``[N]`` around a position, of both signs, in tokens.
-        products: For each centre the dot products ``[N]`` of its code with those at the offsets, as a share of its
-            product with itself.
-        centres: The positions.
-        width: Width of the codes.
-        distances: Distances ``[M]`` between query and key, in tokens.
-        bound: Upper bound ``[M]`` of a rotary score, up to a factor that depends on the contents.
-        head_dim: Rotated features.
-
-    Returns:
-        The figure, 11 inches wide, and the arrays; the products are ``products p`` for each centre ``p``.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    with drawing():
-        figure = new_figure(11, 4.4)
-        near, far = figure.subplots(1, 2)
-        for centre, row, (colour, style) in zip(centres, products, _LINES, strict=False):
-            # The lines lie on each other, so that later ones are thinner.
-            thickness = 5.0 if centre == centres[0] else 1.6
-            near.plot(offsets, row, style, color=colour, linewidth=thickness, label=f"around position p = {centre:,}")
-        near.axhline(0, color=FAINT, linewidth=0.8)
-        near.set_title(f"Sinusoidal codes, d = {width}: the same on both sides", fontsize=11, pad=10)
-        near.set_xlabel("offset k in tokens")
-        near.set_ylabel("PE(p) · PE(p + k) / (d/2)")
-        near.set_ylim(min(0.0, *(1.1 * row.min() for row in products)), 1.05)
-        near.set_xlim(offsets[0], offsets[-1])
-        near.legend(loc="lower left", fontsize=9.5)
-        far.plot(distances, bound, color=BLUE)
-        far.set_title(f"RoPE, d = {head_dim}: upper bound of a score", fontsize=11, pad=10)
-        far.set_xlabel(f"distance |m {MINUS} n| in tokens")
-        far.set_ylabel("mean of |Sⱼ|, j = 1 … d/2")
-        far.set_xlim(distances[0], distances[-1])
-        far.set_ylim(bottom=0)
-        settle(figure)
-    data = {"offsets": offsets, "distances": distances, "bound": bound}
-    return FigureData(figure, data | {f"products {centre}": row for centre, row in zip(centres, products, strict=True)})
+register_figure(
+    "dot-products",
+    numbers=dot_products_numbers,
+    draw=dot_products,
+    caption=Caption(
+        "Near in the text, near in the code",
+        "The product of two codes depends on their distance alone, which is why the matrices have equal diagonals. It "
+        "falls at first and then ripples: the wider the code, the farther nearness can be trusted. A dot marks "
+        "the first distance that looks nearer than the one before.",
+        "PE(p) · PE(p + k)&nbsp;= Σ<sub>i</sub> cos(k&thinsp;ω<sub>i</sub>)",
+    ),
+    limits={"length": (2, 1024)},
+)

@@ -1,4 +1,4 @@
-"""The numbers of the pages about single schemes: what a scheme does, as one picture a question."""
+"""Panels of single schemes: what a scheme does, as one picture a question."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import numpy as np
 import torch
 
 from locant.analysis.geometry import measure_geometry
-from locant.app.explorer import rotation_panels as turning
-from locant.app.explorer import shared
+from locant.app.explorer import rotation_panels
 from locant.app.explorer.limits import choice, number, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture, Strips
-from locant.app.gallery.attention import BIASES, rotary_bound
-from locant.app.gallery.codes import INPUT_SCHEMES
+from locant.figures import HeadBiases
+from locant.figures.bias import BIASES, head_biases
+from locant.figures.distance import rotary_bound
 from locant.figures.drawing import Numbers
+from locant.figures.numbers import code_table, embedding_schemes
 from locant.positions import SCHEMES
 from locant.positions.registry import option_names
 
 BIAS_SCHEMES = tuple(BIASES)
-SHOWN_SCHEMES = (*INPUT_SCHEMES, "rotary", *BIAS_SCHEMES)
+SHOWN_SCHEMES = (*embedding_schemes(), "rotary", *BIAS_SCHEMES)
 PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
 
 LARGEST = 1024
 LARGEST_BASE = 10**12
 
+_HEADS = 8
 _MOST_POINTS = 1200
 _MOST_LINES = 8
 
@@ -67,6 +69,25 @@ class Knobs:
         )
 
 
+@lru_cache(maxsize=4)  # for several pictures, and while only other knobs are turned
+def scheme_code(scheme: str, width: int, length: int, base: float | None) -> Numbers:
+    """Return what a scheme adds to each position, ``[length, width]``.
+
+    Raises:
+        LocantError: The scheme does not take such a width or length.
+    """
+    if scheme != "sinusoidal" or base is None:
+        return code_table(scheme, d_model=width, length=length, options={} if base is None else {"base": base})
+    sine, cosine, _ = rotation_panels.hands(width, length, base)
+    return np.stack((sine, cosine), axis=-1).reshape(length, width)
+
+
+@lru_cache(maxsize=4)
+def scheme_biases(scheme: str, width: int, length: int) -> HeadBiases:
+    """Return the score biases ``[8, length]`` of a model of this width, or the next that its heads can share."""
+    return head_biases(scheme, length=length, d_model=-(-width // _HEADS) * _HEADS, heads=_HEADS)
+
+
 def pictures(scheme: Any, knobs: Knobs) -> dict[str, Picture]:
     """Return what there is to see of a scheme.
 
@@ -97,34 +118,34 @@ def uses_base(scheme: str) -> bool:
 
 def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
     code = (scheme, knobs.width, knobs.length, knobs.base if uses_base(scheme) else None)
-    shared.code(*code)  # says what the scheme does not take before any picture is wanted
+    scheme_code(*code)  # says what the scheme does not take before any picture is wanted
     found = {
         "heatmap": Picture(_code, code),
         "distance": Picture(_near, (*code, knobs.position)),
         "products": Picture(_products, code),
     }
     if scheme == "sinusoidal":
-        return found | _of_turning("PE", knobs)
+        return found | _of_rotation("PE", knobs)
     found["waves"] = Picture(_features, code, knobs.position)
     if scheme == "binary":
-        found["odometer"] = Picture(turning.digits, (knobs.length, knobs.position))
+        found["odometer"] = Picture(rotation_panels.digits, (knobs.length, knobs.position))
     return found
 
 
 def _of_rotary(knobs: Knobs) -> dict[str, Picture]:
     rotation = (knobs.width, knobs.length, knobs.base)
-    shared.hands(*rotation)  # says what widths there are not
+    rotation_panels.hands(*rotation)  # says what widths there are not
     found = {"heatmap": Picture(_angles, rotation), "distance": Picture(_rotary_decay, rotation)}
-    return found | _of_turning("q", knobs)
+    return found | _of_rotation("q", knobs)
 
 
-def _of_turning(name: str, knobs: Knobs) -> dict[str, Picture]:
+def _of_rotation(name: str, knobs: Knobs) -> dict[str, Picture]:
     rotation = (knobs.width, knobs.length, knobs.base)
     return {
-        "waves": Picture(turning.waves, rotation, knobs.position),
-        "clocks": Picture(turning.clocks, (*rotation, knobs.position)),
-        "odometer": Picture(turning.odometer, (*rotation, knobs.position)),
-        "circle": Picture(turning.circle, (name, knobs.position, knobs.offset)),
+        "waves": Picture(rotation_panels.waves, rotation, knobs.position),
+        "clocks": Picture(rotation_panels.clocks, (*rotation, knobs.position)),
+        "odometer": Picture(rotation_panels.odometer, (*rotation, knobs.position)),
+        "circle": Picture(rotation_panels.circle, (name, knobs.position, knobs.offset)),
     }
 
 
@@ -133,17 +154,24 @@ def _code(scheme: str, width: int, length: int, base: float | None) -> Matrix:
     return Matrix(
         "The code of every position",
         f"Row p is what position p adds to the embedding of its token.{trained}",
-        shared.code(scheme, width, length, base), "value", "position", "feature",
-    )  # fmt: skip
+        scheme_code(scheme, width, length, base),
+        "value",
+        "position",
+        "feature",
+    )
 
 
 @lru_cache(maxsize=4)  # to be drawn, and then to be asked for its numbers
 def _products(scheme: str, width: int, length: int, base: float | None) -> Matrix:
-    table = shared.code(scheme, width, length, base)
+    table = scheme_code(scheme, width, length, base)
     return Matrix(
-        "Dot products of all pairs of positions", _geometry(table), table @ table.T,
-        "PE(p) · PE(q)", "position p", "position q",
-    )  # fmt: skip
+        "Dot products of all pairs of positions",
+        _geometry(table),
+        table @ table.T,
+        "PE(p) · PE(q)",
+        "position p",
+        "position q",
+    )
 
 
 def _geometry(table: Numbers) -> str:
@@ -156,24 +184,29 @@ def _geometry(table: Numbers) -> str:
 
 
 def _near(scheme: str, width: int, length: int, base: float | None, position: int) -> Curves:
-    table, measure = shared.code(scheme, width, length, base), f"PE({position}) · PE(q)"
+    table, measure = scheme_code(scheme, width, length, base), f"PE({position}) · PE(q)"
     return Curves(
         f"Near position {position}",
         "How much the codes of other positions resemble that of the marked one.",
-        np.arange(length), "position q", {measure: table @ table[position]}, measure, marked=position,
-    )  # fmt: skip
+        np.arange(length),
+        "position q",
+        {measure: table @ table[position]},
+        measure,
+        marked=position,
+    )
 
 
 def _features(scheme: str, width: int, length: int, base: float | None) -> Strips:
-    table = shared.code(scheme, width, length, base)
+    table = scheme_code(scheme, width, length, base)
     chosen = np.linspace(0, width - 1, min(_MOST_LINES, width)).round().astype(int)
     return Strips(
         "Features along the text",
         "Some features of the code, each between its own lowest and highest value; the marked position receives the "
         "values on the vertical line.",
-        np.arange(length), "position",
+        np.arange(length),
+        "position",
         {f"feature {feature}": {"value": table[:, feature]} for feature in chosen},
-    )  # fmt: skip
+    )
 
 
 def _angles(width: int, length: int, base: float) -> Matrix:
@@ -181,35 +214,49 @@ def _angles(width: int, length: int, base: float) -> Matrix:
         "Cosine of every pair's angle",
         "Rotary positions add nothing: at position p, pair i of every query and key is turned by p / base^(2i/d), "
         "whose cosine is shown.",
-        shared.hands(width, length, base)[1], "cosine", "position", "pair",
-    )  # fmt: skip
+        rotation_panels.hands(width, length, base)[1],
+        "cosine",
+        "position",
+        "pair",
+    )
 
 
 def _rotary_decay(width: int, length: int, base: float) -> Curves:
-    _, cosine, _ = shared.hands(width, length, base)
+    _, cosine, _ = rotation_panels.hands(width, length, base)
     distances, bound = rotary_bound(head_dim=width, reach=length - 1, base=base)
     return Curves(
         "Scores by distance",
         "The score of equal query and key, and how the bound sinks that Su et al. (2021, section 3.4.3) prove for any "
         "two up to a factor of their contents; each as a share of its value at distance 0.",
-        distances, "distance in tokens",
-        {"equal query and key": cosine.mean(axis=1), "decay of the bound": bound / bound[0]}, "share of that at 0",
-    )  # fmt: skip
+        distances,
+        "distance in tokens",
+        {"equal query and key": cosine.mean(axis=1), "decay of the bound": bound / bound[0]},
+        "share of that at 0",
+    )
 
 
 def _biases_by_head(scheme: str, width: int, length: int) -> Matrix:
-    found = shared.biases(scheme, width, length)
+    found = scheme_biases(scheme, width, length)
     return Matrix(
         f"{found.title}: every head",
         "What is added to the score of a key that stands so many tokens before the query.",
-        found.values, "added to the score", "head", "distance in tokens", rows=range(1, shared.HEADS + 1),
-    )  # fmt: skip
+        found.values,
+        "added to the score",
+        "head",
+        "distance in tokens",
+        rows=range(1, _HEADS + 1),
+    )
 
 
 def _biases_by_distance(scheme: str, width: int, length: int) -> Curves:
-    found = shared.biases(scheme, width, length)
+    found = scheme_biases(scheme, width, length)
     by_head = {f"head {head + 1}": line for head, line in enumerate(found.values)}
     return Curves(
-        f"{found.title}: by distance", "One line a head.", np.arange(length), "distance in tokens", by_head,
-        "added to the score", points=found.stepped and math.prod(found.values.shape) < _MOST_POINTS,
-    )  # fmt: skip
+        f"{found.title}: by distance",
+        "One line a head.",
+        np.arange(length),
+        "distance in tokens",
+        by_head,
+        "added to the score",
+        points=found.stepped and math.prod(found.values.shape) < _MOST_POINTS,
+    )

@@ -1,4 +1,4 @@
-"""The numbers of the page about longer contexts: what each scaling does to every pair of a rotary model."""
+"""Panels about longer contexts: what each scaling does to every pair of a rotary model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from locant.app.explorer.encodings import LARGEST_BASE
 from locant.app.explorer.limits import number, text, whole
 from locant.app.explorer.panels import Curves, Panel, Picture
-from locant.app.gallery import scalings
-from locant.app.gallery.scalings import Scaled
+from locant.app.explorer.scheme_panels import LARGEST_BASE
 from locant.errors import UsageError
 from locant.extension import Inspection, inspect_model
+from locant.figures.spectrum import Scaled, compare_scalings
 
 PICTURES = ("slowed", "wavelengths")
 
@@ -29,7 +28,7 @@ _SHORTEST_CONTEXT = 16
 
 
 def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scaled]:
-    """Return what every scaling makes of a rotary model, as :func:`locant.app.gallery.scalings.scaled_models`.
+    """Return what every scaling makes of a rotary model, as :func:`~locant.figures.spectrum.compare_scalings`.
 
     Args:
         head: Features of a head, all rotated.
@@ -50,7 +49,7 @@ def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scale
     return _models(head, base, trained, wanted)
 
 
-_models = lru_cache(maxsize=4)(scalings.scaled_models)  # for the pictures and for the table
+_models = lru_cache(maxsize=4)(compare_scalings)  # for the pictures and for the table
 
 
 def pictures(head: Any, base: Any, trained: Any, wanted: Any) -> dict[str, Picture]:
@@ -69,11 +68,13 @@ def _slowed(*values: float) -> Curves:
     return Curves(
         "How much each pair is slowed down",
         "1 leaves a pair as it was trained; the dashed line slows it as much as the text becomes longer.",
-        np.arange(len(models[0].explanation.pairs)), "pair, the fastest first",
+        np.arange(len(models[0].explanation.pairs)),
+        "pair, the fastest first",
         {model.name: np.array([1 / pair.ratio for pair in model.explanation.pairs]) for model in models},
-        "slowed by", references={f"{wanted / trained:.4g} times": wanted / trained},
+        "slowed by",
+        references={f"{wanted / trained:.4g} times": wanted / trained},
         logarithmic=True,
-    )  # fmt: skip
+    )
 
 
 def _wavelengths(*values: float) -> Curves:
@@ -83,11 +84,13 @@ def _wavelengths(*values: float) -> Curves:
         "Tokens of a full turn",
         "A pair below the trained length has shown every angle in training; one above it meets new ones in longer "
         "texts, unless it is slowed down.",
-        np.arange(len(models[0].explanation.pairs)), "pair, the fastest first",
+        np.arange(len(models[0].explanation.pairs)),
+        "pair, the fastest first",
         {model.name: np.array([pair.scaled_wavelength for pair in model.explanation.pairs]) for model in models},
-        "tokens a turn", references={"trained length": trained, "wanted length": wanted},
+        "tokens a turn",
+        references={"trained length": trained, "wanted length": wanted},
         logarithmic=True,
-    )  # fmt: skip
+    )
 
 
 def _lengths(models: list[Scaled]) -> tuple[int, int]:
@@ -137,7 +140,8 @@ def layer_pictures(inspection: Inspection) -> Mapping[str, Panel]:
         found[layer] = Curves(
             f"{layer} layers: tokens of a full turn",
             "Every pair before and after the scaling.",
-            np.arange(len(explanation.pairs)), "pair, the fastest first",
+            np.arange(len(explanation.pairs)),
+            "pair, the fastest first",
             {
                 "before": np.array([pair.wavelength for pair in explanation.pairs]),
                 "after": np.array([pair.scaled_wavelength for pair in explanation.pairs]),
@@ -145,5 +149,5 @@ def layer_pictures(inspection: Inspection) -> Mapping[str, Panel]:
             "tokens a turn",
             references={f"{name} length": float(length) for name, length in lengths.items() if length},
             logarithmic=True,
-        )  # fmt: skip
+        )
     return found

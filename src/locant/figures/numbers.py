@@ -1,0 +1,79 @@
+"""Numbers that several figures and the explorer share: codes of positions, and the pairs of the sinusoids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from locant.errors import ConfigError, nearest
+from locant.figures.drawing import Numbers
+from locant.positions import SCHEMES, AttentionShape, build_scheme, sinusoid_frequencies, sinusoid_table
+from locant.positions.embeddings.position_code import PositionCode
+from locant.positions.registry import option_names
+
+SEED = 0
+"""From which the initial values of trained schemes are drawn."""
+
+
+def embedding_schemes() -> list[str]:
+    """Return the names of the schemes that act at the input embedding and nowhere else."""
+    return [name for name, scheme in SCHEMES.items() if issubclass(scheme, PositionCode)]
+
+
+def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, Any] | None = None) -> Numbers:
+    """Return what a scheme adds to the embeddings of positions 0 to ``length - 1``.
+
+    Trained schemes have their initial values, drawn from a fixed seed.
+
+    Args:
+        scheme: One of :func:`embedding_schemes`.
+        d_model: Width of the model.
+        length: Number of positions; also the length declared, where a scheme needs one.
+        options: Further options of the scheme.
+
+    Returns:
+        Float64 ``[length, d_model]``.
+
+    Raises:
+        ConfigError: The scheme does not act at the input embedding, an option is unknown, or a value is out of range.
+    """
+    known = embedding_schemes()
+    if scheme not in known:
+        raise ConfigError(
+            f"'{scheme}' adds nothing to the input embeddings, so there is no code to draw."
+            f"{nearest(scheme, known)} Known: {', '.join(known)}."
+        )
+    declared = {"max_positions": length} if "max_positions" in option_names(SCHEMES[scheme]) else {}
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        built = build_scheme(scheme, AttentionShape(d_model, 1, causal=False), {**declared, **(options or {})})
+        table = built.embed(torch.zeros(1, length, d_model), torch.arange(length))[0]
+    return table.double().numpy()
+
+
+def digits_of(positions: NDArray[np.int64], base: int, places: int) -> NDArray[np.int64]:
+    """Return the digits ``[L, places]`` of positions ``[L]`` in a number system, the highest first."""
+    return positions[:, None] // base ** np.arange(places - 1, -1, -1) % base
+
+
+def hands(length: int, *, d_model: int, base: float) -> tuple[Numbers, Numbers, Numbers]:
+    """Return sine and cosine of every pair at positions 0 to ``length - 1``, and the wavelengths.
+
+    Returns:
+        ``[length, d_model / 2]`` twice, and ``[d_model / 2]`` in tokens.
+
+    Raises:
+        ConfigError: A value is out of range.
+    """
+    table = sinusoid_table(torch.arange(length), d_model, base=base).double().numpy()
+    return table[:, 0::2], table[:, 1::2], wavelengths_of(d_model, base=base)
+
+
+def wavelengths_of(d_model: int, *, base: float = 10000.0) -> Numbers:
+    """Return the tokens of a full turn of every pair, ``[d_model / 2]``; raises ConfigError for an odd width."""
+    return np.array([2 * math.pi / float(radians) for radians in sinusoid_frequencies(d_model, base=base).radians])

@@ -1,0 +1,210 @@
+"""The registry of figures: what a figure says about itself, and every figure by name.
+
+A figure is one file and one line. The file holds a function that computes the numbers, one that draws them, the words
+around the figure, and at its end a call of :func:`register_figure`; the line is its name in this module. Everything
+else (``locant figures``, the page, the list of options) asks the registry.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from locant.errors import UsageError, nearest
+from locant.figures.drawing import FigureData
+
+_LARGEST_BASE = 10**12
+
+# Name and module of Locant's own figures, in the order that tells the story.
+_MODULES = {
+    "clocks": "clocks",
+    "waves": "waves",
+    "heatmap": "heatmap",
+    "heatmaps": "heatmaps",
+    "circle": "circle",
+    "dot-products": "dot_products",
+    "distance": "distance",
+    "spectrum": "spectrum",
+    "bias": "bias",
+    "criteria": "criteria",
+    "tutorial-errors": "tutorial_errors",
+    "training": "training_curves",
+    "word-plus-position": "word_plus_position",
+    "attention": "attention",
+    "probe": "probe",
+}
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The words around a figure.
+
+    Attributes:
+        title: Heading.
+        text: Two or three sentences.
+        formula: HTML of one line or more; the page places it as it is. May be empty.
+        points: Further sentences, listed.
+    """
+
+    title: str
+    text: str
+    formula: str = ""
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegisteredFigure:
+    """One figure.
+
+    Attributes:
+        name: Its name on the command line.
+        numbers: Computes what is drawn and returns the arguments of ``draw`` by name. Its keyword arguments are the
+            figure's options; a figure of a trained model has an option ``run`` without a default.
+        draw: Draws the numbers.
+        caption: The words around it.
+        limits: Smallest and largest value of options, beyond which the figure cannot be read.
+    """
+
+    name: str
+    numbers: Callable[..., Mapping[str, Any]]
+    draw: Callable[..., FigureData]
+    caption: Caption
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """Names of the options."""
+        return list(inspect.signature(self.numbers).parameters)
+
+    @property
+    def needs_run(self) -> bool:
+        """Whether it shows a trained model, so that the option ``run`` must be given."""
+        run = inspect.signature(self.numbers).parameters.get("run")
+        return run is not None and run.default is run.empty
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise UsageError unless the figure takes such options; computes nothing."""
+        for option, value in options.items():
+            spelled = _spelled(option)
+            if option not in self.options:
+                takes = f"It takes {', '.join(map(_spelled, self.options))}." if self.options else "It has no options."
+                raise UsageError(f"The figure '{self.name}' does not take {spelled}. {takes}")
+            if option == "base" and not 1 < value <= _LARGEST_BASE:
+                raise UsageError(f"--base must be above 1 and at most {_LARGEST_BASE:,}; got {value:g}.")
+            if option in self.limits:
+                least, most = self.limits[option]
+                if not least <= value <= most:
+                    raise UsageError(
+                        f"{spelled} of the figure '{self.name}' must be {least} to {most:,}; got {value:,}."
+                    )
+        if self.needs_run and "run" not in options:
+            raise UsageError(f"The figure '{self.name}' shows a trained model; say which: --run FOLDER.")
+
+    def __call__(self, **options: Any) -> FigureData:
+        """Compute and draw the figure.
+
+        Raises:
+            UsageError: The figure does not have an option, or a value is out of range.
+            MissingExtraError: matplotlib is not installed.
+        """
+        self.check(options)
+        return self.draw(**self.numbers(**options))
+
+
+class _Figures(MutableMapping[str, RegisteredFigure]):
+    """Figures by name, Locant's own first; the module of one of these is imported when it is asked for."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules = dict(modules)
+        self._registered: dict[str, RegisteredFigure] = {}
+
+    def __getitem__(self, name: str) -> RegisteredFigure:
+        if name not in self._registered and name in self._modules:
+            import_module(f"locant.figures.{self._modules[name]}")
+        return self._registered[name]
+
+    def __setitem__(self, name: str, figure: RegisteredFigure) -> None:
+        self._registered[name] = figure
+
+    def __delitem__(self, name: str) -> None:
+        self._registered.pop(name, None)
+        self._modules.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys((*self._modules, *self._registered))
+
+    def __len__(self) -> int:
+        return len({*self._modules, *self._registered})
+
+
+FIGURES: MutableMapping[str, RegisteredFigure] = _Figures(_MODULES)
+"""Every figure by name."""
+
+
+def register_figure(
+    name: str,
+    *,
+    numbers: Callable[..., Mapping[str, Any]],
+    draw: Callable[..., FigureData],
+    caption: Caption,
+    limits: Mapping[str, tuple[int, int]] | None = None,
+) -> RegisteredFigure:
+    """Register a figure; the arguments are the attributes of :class:`RegisteredFigure`.
+
+    Raises:
+        ValueError: Another figure has this name.
+
+    Example:
+        >>> import numpy as np
+        >>> from locant.figures import Caption, draw_figure, heatmap
+        >>> def numbers(*, length: int = 8):
+        ...     return {"table": np.tri(length), "title": "What a decoder sees"}
+        >>> figure = register_figure(
+        ...     "causal-mask", numbers=numbers, draw=heatmap, caption=Caption("Causal mask", "Keys after a query.")
+        ... )
+        >>> draw_figure("causal-mask", length=4).data["table"].shape
+        (4, 4)
+        >>> del FIGURES["causal-mask"]
+    """
+    figure = RegisteredFigure(name, numbers, draw, caption, limits or {})
+    home = f"locant.figures.{_MODULES[name]}" if name in _MODULES else None
+    if name in FIGURES and numbers.__module__ != home:
+        raise ValueError(f"There is a figure '{name}' already.")
+    FIGURES[name] = figure
+    return figure
+
+
+def get_figure(name: str) -> RegisteredFigure:
+    """Return a figure.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    if name not in FIGURES:
+        raise UsageError(f"Unknown figure '{name}'.{nearest(name, list(FIGURES))} Known: {', '.join(FIGURES)}.")
+    return FIGURES[name]
+
+
+def draw_figure(name: str, /, **options: Any) -> FigureData:
+    """Compute and draw a figure.
+
+    Args:
+        name: A key of :data:`FIGURES`.
+        options: Options of the figure; the others keep their defaults.
+
+    Raises:
+        UsageError: The name is unknown, the figure does not have an option, or a value is out of range.
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> sorted(draw_figure("waves", length=20).data)[:2]
+        ['cosine', 'pairs']
+    """
+    return get_figure(name)(**options)
+
+
+def _spelled(option: str) -> str:
+    return "--" + option.replace("_", "-")
