@@ -118,7 +118,7 @@ def test_decoder(build_model: Any, norm: str, activation: str) -> None:
     memory, y = torch.randn(3, 7, 16), torch.randn(3, 5, 16)
     padding = torch.arange(7) >= SOURCE_LENGTHS.unsqueeze(1)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    ours = model.decoder(y, model.start(memory, SOURCE_LENGTHS), remember=False)
+    ours = model.decoder(y, model.start(memory, SOURCE_LENGTHS), use_cache=False)
     theirs = reference.decoder(y, memory, tgt_mask=causal, memory_key_padding_mask=padding)
     assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)
 

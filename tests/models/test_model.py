@@ -59,9 +59,18 @@ class Distance(PositionScheme):
         return -self.slope[:, None, None] * distance
 
 
+class TurningWithContent(Turning):
+    """Turns queries and keys, and adds a bias of their contents as they were before."""
+
+    def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        nearness = 1 / (1 + (q_positions[:, None] - k_positions[None, :]).abs())
+        return (q[..., :2] @ k[..., :2].mT + k[..., 0].unsqueeze(-2)) * nearness
+
+
 EXAMPLES: dict[str, type[PositionScheme]] = {
     "turning": Turning,
     "turning_late": TurningLate,
+    "turning_with_content": TurningWithContent,
     "distance": Distance,
 }
 every_scheme = pytest.mark.parametrize("position", [*SCHEMES, *EXAMPLES])

@@ -1,4 +1,4 @@
-"""What the decoder remembers between two steps of generation."""
+"""Multi-head attention of a sequence to itself and to the encoder's output, and the caches of generation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from locant.models.config import TransformerConfig
+from locant.models.config import BlockSettings
 from locant.positions import Mask, PositionScheme, attend, attend_with_positions
 
 
 class KeyValueCache:
     """Keys, values and positions of one layer's self-attention; room doubles as it fills.
+
+    :class:`SelfAttention` alone decides what is kept: keys as they are attended to, or, where the scheme still needs
+    them that way, before rotation.
 
     Shapes: keys and values ``[B, H, L, D]``; positions ``[L]`` or ``[B, L]``.
     """
@@ -104,12 +107,12 @@ class SelfAttention(nn.Module):
     The query, key and value projections of all heads are the three ``[E, E]`` blocks of one matrix.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.heads = config.heads
-        self.dropout = config.attention_dropout
-        self.query_key_value = nn.Linear(config.d_model, 3 * config.d_model)
-        self.output = nn.Linear(config.d_model, config.d_model)
+        self.heads = settings.heads
+        self.dropout = settings.attention_dropout
+        self.query_key_value = nn.Linear(settings.d_model, 3 * settings.d_model)
+        self.output = nn.Linear(settings.d_model, settings.d_model)
 
     def forward(
         self,
@@ -133,18 +136,22 @@ class SelfAttention(nn.Module):
         """
         q, k, v = (_split_heads(part, self.heads) for part in self.query_key_value(x).chunk(3, dim=-1))
         dropout = self.dropout if self.training else 0.0
-        if cache is None or scheme.caches_unrotated_keys:
-            if cache is not None:
+        rotated, k_positions = None, positions
+        if cache is not None:
+            if _caches_rotated_keys(scheme):
+                rotated_q, k = scheme.rotate(q, k, positions, positions)
                 k, v, k_positions = cache.append(k, v, positions)
+                rotated = rotated_q, k
             else:
-                k_positions = positions
-            context = attend_with_positions(q, k, v, scheme, positions, k_positions, mask, dropout=dropout)
-        else:
-            rotated, k = scheme.rotate(q, k, positions, positions)
-            k, v, k_positions = cache.append(k, v, positions)
-            bias = scheme.score_bias(q, k, positions, k_positions)
-            context = attend(rotated, k, v, mask, bias, dropout=dropout)
+                k, v, k_positions = cache.append(k, v, positions)
+        context = attend_with_positions(q, k, v, scheme, positions, k_positions, mask, dropout=dropout, rotated=rotated)
         return self.output(_merge_heads(context))
+
+
+def _caches_rotated_keys(scheme: PositionScheme) -> bool:
+    """Whether a key is rotated once for all queries, and no bias reads it as it was before."""
+    rotates = "queries+keys" in scheme.acts_on
+    return rotates and not scheme.caches_unrotated_keys and not scheme.bias_reads_keys
 
 
 class CrossAttention(nn.Module):
@@ -153,13 +160,13 @@ class CrossAttention(nn.Module):
     The key and value projections are the two ``[E, E]`` blocks of one matrix.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.heads = config.heads
-        self.dropout = config.attention_dropout
-        self.query = nn.Linear(config.d_model, config.d_model)
-        self.key_value = nn.Linear(config.d_model, 2 * config.d_model)
-        self.output = nn.Linear(config.d_model, config.d_model)
+        self.heads = settings.heads
+        self.dropout = settings.attention_dropout
+        self.query = nn.Linear(settings.d_model, settings.d_model)
+        self.key_value = nn.Linear(settings.d_model, 2 * settings.d_model)
+        self.output = nn.Linear(settings.d_model, settings.d_model)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values ``[B, H, K, D]`` of the encoder's output ``[B, K, E]``."""

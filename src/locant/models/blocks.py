@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache, SelfAttention
-from locant.models.config import TransformerConfig
+from locant.models.config import BlockSettings, TransformerConfig
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, layer_norm
 from locant.positions import Mask, PositionScheme, build_scheme
@@ -29,13 +29,13 @@ class FeedForward(nn.Module):
     The gated kinds compute ``(activation(x W1) * (x V)) W2``, with ``W1`` and ``V`` as the two blocks of one matrix.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.gated = config.feed_forward in _GATES
-        self.activation = _ACTIVATIONS[_GATES.get(config.feed_forward, config.feed_forward)]
-        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if self.gated else 1))
-        self.dropout = Dropout(config.feed_forward_dropout)
-        self.outer = nn.Linear(config.d_ff, config.d_model)
+        self.gated = settings.feed_forward in _GATES
+        self.activation = _ACTIVATIONS[_GATES.get(settings.feed_forward, settings.feed_forward)]
+        self.inner = nn.Linear(settings.d_model, settings.d_ff * (2 if self.gated else 1))
+        self.dropout = Dropout(settings.feed_forward_dropout)
+        self.outer = nn.Linear(settings.d_ff, settings.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[B, L, E]`` to ``[B, L, E]``."""
@@ -55,11 +55,11 @@ class Residual(nn.Module):
     ``x + Dropout(Sublayer(LayerNorm(x)))``.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.pre = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.pre = settings.norm == "pre"
+        self.norm = nn.LayerNorm(settings.d_model)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
@@ -68,30 +68,32 @@ class Residual(nn.Module):
         return add_and_norm(sublayer(x), x, self.dropout, self.norm)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+class SelfAttentionLayer(nn.Module):
+    """Self-attention, then feed-forward: a layer of an encoder or, with a causal mask, of a decoder-only model."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config)
-        self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+        self.self_attention = SelfAttention(settings)
+        self.feed_forward = FeedForward(settings)
+        self.residuals = nn.ModuleList(Residual(settings) for _ in range(2))
 
-    def forward(self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask) -> Tensor:
-        """Map ``[B, L, E]`` to ``[B, L, E]``."""
-        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask))
+    def forward(
+        self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask, cache: KeyValueCache | None = None
+    ) -> Tensor:
+        """Map ``[B, L, E]`` to ``[B, L, E]``; with a cache, ``x`` holds the new tokens alone."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask, cache))
         return self.residuals[1](x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config)
-        self.cross_attention = CrossAttention(config)
-        self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+        self.self_attention = SelfAttention(settings)
+        self.cross_attention = CrossAttention(settings)
+        self.feed_forward = FeedForward(settings)
+        self.residuals = nn.ModuleList(Residual(settings) for _ in range(3))
 
     def forward(
         self,
@@ -110,22 +112,22 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: the positional schemes, the dropout on the embeddings and the final norm."""
+    """The base of encoder and decoder: the positional schemes, the dropout on the embeddings and the final norm."""
 
-    def __init__(self, config: TransformerConfig, layers: int, *, causal: bool) -> None:
+    def __init__(self, settings: BlockSettings, layers: int, *, causal: bool) -> None:
         super().__init__()
-        schemes = [self._scheme(config, causal)]
+        schemes = [self._scheme(settings, causal)]
         if schemes[0].per_layer:
-            schemes += [self._scheme(config, causal) for _ in range(layers - 1)]
+            schemes += [self._scheme(settings, causal) for _ in range(layers - 1)]
         self.schemes = nn.ModuleList(schemes)
-        self.post_norm = config.norm == "post"
-        self.dropout = Dropout(config.dropout)
+        self.post_norm = settings.norm == "post"
+        self.dropout = Dropout(settings.dropout)
         # The paper's post-norm layers end in a norm of their own; pre-norm needs one at the end of the stack.
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.norm = nn.LayerNorm(settings.d_model) if settings.norm == "pre" else nn.Identity()
 
     @staticmethod
-    def _scheme(config: TransformerConfig, causal: bool) -> PositionScheme:
-        return build_scheme(config.position, config.attention_shape(causal=causal), config.position_options)
+    def _scheme(settings: BlockSettings, causal: bool) -> PositionScheme:
+        return build_scheme(settings.position, settings.attention_shape(causal=causal), settings.position_options)
 
     def scheme(self, layer: int) -> PositionScheme:
         """Return the positional scheme of a layer."""
@@ -147,8 +149,9 @@ class Encoder(Stack):
     """A stack of identical encoder layers (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config, config.encoder_layers, causal=False)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        settings = config.blocks()
+        super().__init__(settings, config.encoder_layers, causal=False)
+        self.layers = nn.ModuleList(SelfAttentionLayer(settings) for _ in range(config.encoder_layers))
 
     def forward(self, x: Tensor, positions: Tensor, mask: Mask) -> Tensor:
         """Encode embeddings ``[B, S, E]`` at integer ``positions`` ``[S]`` or ``[B, S]``; returns ``[B, S, E]``."""
@@ -162,21 +165,22 @@ class Decoder(Stack):
     """A stack of identical decoder layers (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config, config.decoder_layers, causal=True)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        settings = config.blocks()
+        super().__init__(settings, config.decoder_layers, causal=True)
+        self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(config.decoder_layers))
 
     def start(self, memory: Tensor, source_lengths: Tensor) -> DecoderCache:
         """Return an empty cache for the encoder's output ``[B, S, E]``, with its keys and values of every layer."""
         cross = [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
         return DecoderCache(cross, source_lengths)
 
-    def forward(self, x: Tensor, cache: DecoderCache, *, remember: bool) -> Tensor:
+    def forward(self, x: Tensor, cache: DecoderCache, *, use_cache: bool) -> Tensor:
         """Decode embeddings ``[B, T, E]`` of the tokens that follow those in the cache.
 
         Args:
             x: Token embeddings ``[B, T, E]``.
             cache: From :meth:`start`; says how many tokens came before.
-            remember: Whether to append these tokens to the cache; without it the cache must be empty.
+            use_cache: Whether to append these tokens to the cache; without it the cache must be empty.
 
         Returns:
             ``[B, T, E]``.
@@ -185,9 +189,9 @@ class Decoder(Stack):
         mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
         x = self.embed(x, positions)
         for index, layer in enumerate(self.layers):
-            own = cache.layers[index] if remember else None
+            own = cache.layers[index] if use_cache else None
             x = layer(x, positions, self.scheme(index), cache.cross[index], mask, own)
-        if remember:
+        if use_cache:
             cache.length += positions.shape[-1]
         return self.norm(x)
 

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-import torch
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from locant.errors import ConfigError, nearest
 from locant.models.encoder_decoder import EncoderDecoderConfig
-from locant.positions import AttentionShape, build_scheme
+from locant.positions import AttentionShape, check_options
 
 FeedForwardKind = Literal["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
+
+Norm = Literal["post", "pre"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockSettings:
+    """What layers and stacks are built from; the fields mean what they mean in :class:`TransformerConfig`.
+
+    Raises:
+        ConfigError: The heads do not share the width, or the positional scheme cannot be built.
+    """
+
+    d_model: int
+    d_ff: int
+    heads: int
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    feed_forward_dropout: float = 0.0
+    norm: Norm = "post"
+    feed_forward: FeedForwardKind = "relu"
+    position: str = "sinusoidal"
+    position_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what pairs of fields must fulfil."""
+        if self.d_model % self.heads:
+            raise ConfigError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
+        check_options(self.position, self.attention_shape(causal=True), self.position_options)
+
+    @classmethod
+    def of(cls, config: BaseModel) -> Self:
+        """Return the fields of a model's configuration that its layers are built from."""
+        return cls(**{item.name: getattr(config, item.name) for item in fields(cls)})
+
+    def attention_shape(self, *, causal: bool) -> AttentionShape:
+        """Return the dimensions that a positional scheme is built for."""
+        return AttentionShape(self.d_model, self.heads, causal)
 
 
 class TransformerConfig(EncoderDecoderConfig):
@@ -29,7 +66,7 @@ class TransformerConfig(EncoderDecoderConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="After every sub-layer and on the embeddings (section 5.4)")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="On attention weights; not in the paper")
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="Inside the feed-forward; not in the paper")
-    norm: Literal["post", "pre"] = Field("post", description="Layer norm after the residual (paper) or before")
+    norm: Norm = Field("post", description="Layer norm after the residual (paper) or before")
     feed_forward: FeedForwardKind = "relu"
     position: str = "sinusoidal"
     position_options: dict[str, Any] = Field(default_factory=dict)
@@ -38,20 +75,17 @@ class TransformerConfig(EncoderDecoderConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.d_model % self.heads:
-            raise ConfigError(f"d_model {self.d_model} is not a multiple of heads {self.heads}")
+        self.blocks()
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             raise ConfigError(
                 f"share_embeddings needs one joint vocabulary, but source_vocab_size is {self.source_vocab_size} and "
                 f"target_vocab_size is {self.target_vocab_size}"
             )
-        with torch.device("meta"):  # Built for its errors alone: no memory, and no random numbers drawn.
-            build_scheme(self.position, self.attention_shape(causal=True), self.position_options)
         return self
 
-    def attention_shape(self, *, causal: bool) -> AttentionShape:
-        """Return the dimensions that a positional scheme is built for."""
-        return AttentionShape(self.d_model, self.heads, causal)
+    def blocks(self) -> BlockSettings:
+        """Return what the layers are built from."""
+        return BlockSettings.of(self)
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from locant.models.attention import KeyValueCache, SelfAttention
-from locant.models.blocks import FeedForward, Residual, Stack, draw_initial_weights
-from locant.models.config import FeedForwardKind, TransformerConfig
-from locant.positions import Mask, PositionScheme
+from locant.models.attention import KeyValueCache
+from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
+from locant.models.config import BlockSettings, FeedForwardKind, Norm
+from locant.positions import Mask
 from locant.settings import Settings
 
 
@@ -35,7 +35,7 @@ class LanguageModelConfig(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1)
-    norm: Literal["post", "pre"] = "pre"
+    norm: Norm = "pre"
     feed_forward: FeedForwardKind = "gelu"
     position: str = "rotary"
     position_options: dict[str, Any] = Field(default_factory=dict)
@@ -43,19 +43,17 @@ class LanguageModelConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.block_config()
+        self.blocks()
         return self
 
-    def block_config(self) -> TransformerConfig:
-        """Return the configuration that layers are built from."""
-        sizes = self.model_dump(exclude={"vocab_size", "layers"})
-        vocabulary = {"source_vocab_size": self.vocab_size, "target_vocab_size": self.vocab_size}
-        return TransformerConfig(encoder_layers=self.layers, decoder_layers=self.layers, **vocabulary, **sizes)
+    def blocks(self) -> BlockSettings:
+        """Return what the layers are built from."""
+        return BlockSettings.of(self)
 
 
 @dataclass
 class LanguageModelCache:
-    """What a language model remembers of the tokens so far.
+    """The caches of a language model that reads or generates step by step.
 
     Attributes:
         layers: The self-attention cache of each layer.
@@ -71,29 +69,13 @@ class LanguageModelCache:
             layer.select(rows)
 
 
-class CausalLayer(nn.Module):
-    """Causal self-attention, then feed-forward."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.self_attention = SelfAttention(config)
-        self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
-
-    def forward(
-        self, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask, cache: KeyValueCache | None = None
-    ) -> Tensor:
-        """Map ``[B, L, E]`` to ``[B, L, E]``."""
-        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, mask, cache))
-        return self.residuals[1](x, self.feed_forward)
-
-
 class CausalStack(Stack):
     """A stack of identical causal layers."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config, config.decoder_layers, causal=True)
-        self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.decoder_layers))
+    def __init__(self, config: LanguageModelConfig) -> None:
+        settings = config.blocks()
+        super().__init__(settings, config.layers, causal=True)
+        self.layers = nn.ModuleList(SelfAttentionLayer(settings) for _ in range(config.layers))
 
     def forward(self, x: Tensor, positions: Tensor, mask: Mask, cache: LanguageModelCache | None = None) -> Tensor:
         """Map embeddings ``[B, L, E]`` at integer ``positions`` ``[L]`` or ``[B, L]`` to ``[B, L, E]``."""
@@ -124,7 +106,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.stack = CausalStack(config.block_config())
+        self.stack = CausalStack(config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.reset_parameters()
 

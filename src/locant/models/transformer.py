@@ -73,12 +73,12 @@ class Transformer(EncoderDecoder[DecoderCache]):
 
     def step(self, target: Tensor, cache: DecoderCache) -> Tensor:
         """Decode the next target ids ``[B, T]``, append them to the cache and return logits ``[B, T, V]``."""
-        return self.output(self.decoder(self._embed_target(target), cache, remember=True))
+        return self.output(self.decoder(self._embed_target(target), cache, use_cache=True))
 
     def hidden(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
         """Return the decoder's output ``[B, T, E]``, before the projection to the vocabulary."""
         cache = self.start(self.encode(source, source_lengths), source_lengths)
-        return self.decoder(self._embed_target(target), cache, remember=False)
+        return self.decoder(self._embed_target(target), cache, use_cache=False)
 
     @property
     def max_positions(self) -> int | None:

@@ -84,6 +84,7 @@ def attend_with_positions(
     mask: Mask,
     *,
     dropout: float = 0.0,
+    rotated: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Attention in which a scheme tells queries, keys and scores where they stand.
 
@@ -99,35 +100,34 @@ def attend_with_positions(
         k_positions: Integer positions ``[K]`` or ``[B, K]``.
         mask: Which keys are seen.
         dropout: Probability of dropping an attention weight.
+        rotated: Queries and keys as the scheme rotates them, where the caller has them already; only of a scheme
+            whose rotation of a key is the same for every query. If its bias does not read keys, ``k`` may then be
+            anything of that shape.
 
     Returns:
         ``[B, H, Q, D]``, of the dtype of ``q``.
     """
+    runs = scheme.query_blocks(q_positions)
     ahead = k.shape[2] - q.shape[2]
-    if mask.causal and mask.keys is None and ahead == 0 and q.shape[2] > 1:
-        features = scheme.score_features(q, k, k_positions)
-        if features is not None:
-            return _attend_with_features(q, k, v, features, dropout)
-    if q.is_cuda and "scores" in scheme.acts_on and q.shape[2] > 1 and mask.keys is None and dropout == 0:
-        from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
-
-        found = flex_attend(q, k, v, scheme, q_positions, k_positions, mask)
+    if len(runs) == 1 and "scores" in scheme.acts_on and q.shape[2] > 1 and mask.keys is None:
+        found = _attend_without_bias(q, k, v, scheme, q_positions, k_positions, mask, dropout, rotated)
         if found is not None:
             return found
-    blocks = _query_blocks(scheme, q_positions, q.shape[0] * q.shape[1] * k.shape[2])
+    blocks = _query_blocks(scheme, runs, q.shape[0] * q.shape[1] * k.shape[2])
 
     if len(blocks) == 1:
         # The positions as they came: what a scheme computed for them in another layer serves here too.
-        return _attend_block(q, k, v, scheme, q_positions, k_positions, mask, dropout)
+        return _attend_block(q, k, v, scheme, q_positions, k_positions, mask, dropout, rotated)
 
     def part(block: slice) -> Tensor:
         # A causal block needs no keys beyond its own last one, and so its queries are the last ones again.
         seen = block.stop + ahead if mask.causal else k.shape[2]
         keys, values, k_at = k[:, :, :seen], v[:, :, :seen], k_positions[..., :seen]
         queries, q_at, seen_mask = q[:, :, block], q_positions[..., block], mask.part(block, seen)
-        return _attend_block(queries, keys, values, scheme, q_at, k_at, seen_mask, dropout)
+        turned = None if rotated is None else (rotated[0][:, :, block], rotated[1][:, :, :seen])
+        return _attend_block(queries, keys, values, scheme, q_at, k_at, seen_mask, dropout, turned)
 
-    if torch.is_grad_enabled() and _has_bias(scheme):
+    if torch.is_grad_enabled() and "scores" in scheme.acts_on:
         return torch.cat([checkpoint(part, block, use_reentrant=False) for block in blocks], dim=2)
     return torch.cat([part(block) for block in blocks], dim=2)
 
@@ -141,10 +141,37 @@ def _attend_block(
     k_positions: Tensor,
     mask: Mask,
     dropout: float,
+    rotated: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    rotated = scheme.rotate(q, k, q_positions, k_positions)
+    if rotated is None:
+        rotated = scheme.rotate(q, k, q_positions, k_positions)
     bias = scheme.score_bias(q, k, q_positions, k_positions)
     return attend(*rotated, v, mask, bias, dropout=dropout)
+
+
+def _attend_without_bias(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: PositionScheme,
+    q_positions: Tensor,
+    k_positions: Tensor,
+    mask: Mask,
+    dropout: float,
+    rotated: tuple[Tensor, Tensor] | None,
+) -> Tensor | None:
+    """Attend without a bias for any pair, where the scheme can say it in another way, or return ``None``."""
+    if mask.causal and k.shape[2] == q.shape[2]:
+        features = scheme.score_features(q, k, k_positions)
+        if features is not None:
+            rotated = rotated or scheme.rotate(q, k, q_positions, k_positions)
+            return _attend_with_features(*rotated, v, features, dropout)
+    if q.is_cuda and dropout == 0 and not scheme.bias_reads_keys:
+        from locant.positions.flex_attention import flex_attend  # takes long to import and serves CUDA alone
+
+        rotated = rotated or scheme.rotate(q, k, q_positions, k_positions)
+        return flex_attend(*rotated, v, scheme, q_positions, k_positions, mask)
+    return None
 
 
 def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tensor, Tensor], dropout: float) -> Tensor:
@@ -157,15 +184,10 @@ def _attend_with_features(q: Tensor, k: Tensor, v: Tensor, features: tuple[Tenso
     return out[..., :dim]
 
 
-def _has_bias(scheme: PositionScheme) -> bool:
-    return type(scheme).score_bias is not PositionScheme.score_bias
-
-
-def _query_blocks(scheme: PositionScheme, q_positions: Tensor, scores_of_a_query: int) -> list[slice]:
-    """Return the runs of queries that are attended at once: the scheme's own, cut where a bias would grow large."""
-    blocks = scheme.query_blocks(q_positions)
-    if not _has_bias(scheme):
-        return blocks
+def _query_blocks(scheme: PositionScheme, runs: list[slice], scores_of_a_query: int) -> list[slice]:
+    """Return the queries that are attended at once: the scheme's own runs, cut where a bias would grow large."""
+    if "scores" not in scheme.acts_on:
+        return runs
     size = max(1, _SCORES_AT_ONCE // max(1, scores_of_a_query))
-    cut = [slice(i, min(i + size, run.stop)) for run in blocks for i in range(run.start, run.stop, size)]
-    return cut or blocks
+    cut = [slice(i, min(i + size, run.stop)) for run in runs for i in range(run.start, run.stop, size)]
+    return cut or runs

@@ -21,7 +21,7 @@ class PositionRange:
     Attributes:
         low: The smallest position.
         high: The largest position.
-        is_run: Whether they are ``n, n + 1, n + 2, ...`` for all rows of a batch.
+        is_contiguous: Whether they are ``n, n + 1, n + 2, ...`` for all rows of a batch.
     """
 
     low: int

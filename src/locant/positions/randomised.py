@@ -155,6 +155,8 @@ class Randomised(PositionScheme):
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the wrapped scheme's runs of queries."""
+        if type(self.scheme).query_blocks is PositionScheme.query_blocks:
+            return super().query_blocks(q_positions)
         return self.scheme.query_blocks(self.drawn(q_positions))
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:

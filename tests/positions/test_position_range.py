@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.positions import ALiBi, Learned
-from locant.positions import position_range as extent
+from locant.positions import position_range as position_ranges
 from locant.positions.position_range import position_range
 
 
@@ -20,7 +20,7 @@ def test_what_is_known_is_what_python_finds(places: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integers(dtype: torch.dtype) -> None:
-    assert position_range(torch.tensor([1, 0], dtype=dtype)) == extent.PositionRange(
+    assert position_range(torch.tensor([1, 0], dtype=dtype)) == position_ranges.PositionRange(
         0, 1, is_contiguous=False
     )  # 0 - 1 is 255 in uint8
     assert position_range(torch.tensor([5, 6, 7], dtype=dtype)).is_contiguous
@@ -31,7 +31,7 @@ def test_memory_that_is_shared_with_numpy_is_read_anew() -> None:
     shared = positions.numpy()
     assert position_range(positions).high == 2
     shared[2] = 9
-    assert position_range(positions) == extent.PositionRange(0, 9, is_contiguous=False)
+    assert position_range(positions) == position_ranges.PositionRange(0, 9, is_contiguous=False)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
