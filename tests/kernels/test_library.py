@@ -16,6 +16,7 @@ from locant.cli.messages import messages_on_stderr
 from locant.errors import ConfigError
 from locant.kernels import rotation
 from locant.kernels.library import Kernel
+from locant.kernels.tensors import SMALLEST
 from locant.positions import Rotary
 
 
@@ -148,7 +149,7 @@ def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> No
 def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr(rotation, "KERNEL", build("rotation"))
     x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
-    with kernels(True, smallest=1 << 14):
+    with kernels(True, smallest=SMALLEST):
         Rotary(16).rotate(x, x, positions, positions)
     assert not cache.exists()
 

@@ -9,8 +9,9 @@ from torch.autograd import forward_ad
 DTYPES = (torch.float32, torch.bfloat16)
 """What kernels read and write; their arithmetic is float32."""
 
-SMALLEST = 1 << 14
-"""Elements from which a kernel can gain time; below, the call costs more than the arithmetic."""
+SMALLEST = 1 << 12
+"""Elements from which kernels serve. Below, nothing takes long, and no kernel need be built for it. The rule looks at
+sizes alone, so that the same computation takes the same way each time."""
 
 
 def suits_kernels(*tensors: Tensor) -> bool:
