@@ -86,7 +86,7 @@ def test_sections_of_several_axes_are_kept() -> None:
 def test_what_is_written_reads_the_same(name: str, version: Any, data: st.DataObject) -> None:
     config = data.draw(configs(name))
     if name == "proportional" and version == "4":
-        with pytest.raises(ConfigError, match="transformers 4 cannot say the scaling 'proportional'"):
+        with pytest.raises(ConfigError, match="transformers 4 cannot express the scaling 'proportional'"):
             write_huggingface(config, version)
         return
     written = write_huggingface(config, version, model_type="llama")
@@ -134,8 +134,8 @@ def test_static_ntk_is_written_as_the_larger_base() -> None:
 @pytest.mark.parametrize(
     ("config", "options", "message"),
     [
-        (RotaryConfig(head_dim=64, layout="interleaved"), {}, "cannot say layout 'interleaved'"),
-        (RotaryConfig(head_dim=64), {"model_type": "cohere"}, "cannot say layout 'half': the class of .* 'cohere'"),
+        (RotaryConfig(head_dim=64, layout="interleaved"), {}, "cannot express layout 'interleaved'"),
+        (RotaryConfig(head_dim=64), {"model_type": "cohere"}, "cannot express layout 'half': the class of .* 'cohere'"),
         (RotaryConfig(head_dim=64, scaling=DynamicNTK(original_length=64)), {}, "length_step 256"),
         (
             RotaryConfig(head_dim=64, max_length=128, scaling=DynamicNTK(original_length=64, length_step=1)),
@@ -150,13 +150,13 @@ def test_static_ntk_is_written_as_the_larger_base() -> None:
                 ),
             ),
             {},
-            "cannot say final_length 9",
+            "cannot express final_length 9",
         ),
         (RotaryConfig(head_dim=8, rotary_dim=4, scaling=Proportional(rotary_fraction=0.5)), {}, "takes the whole head"),
         ({"a": RotaryConfig(head_dim=8), "b": RotaryConfig(head_dim=16)}, {}, "a, b differ"),
         ({"a": RotaryConfig(head_dim=8), "all": RotaryConfig(head_dim=8)}, {}, "cannot stand beside others"),
         ({}, {}, "no rotary configuration"),
-        ({"a": RotaryConfig(head_dim=8)}, {"version": "4"}, "transformers 4 cannot say rotary positions of .* a apart"),
+        ({"a": RotaryConfig(head_dim=8)}, {"version": "4"}, "transformers 4 cannot express rotary positions of .* a apart"),
         (RotaryConfig(head_dim=8), {"version": "6"}, "Known: 4, 5"),
         (RotaryConfig(head_dim=8, base=2e4, layout="interleaved"), {"model_type": "gptj"}, "can say rotary_dim and"),
     ],

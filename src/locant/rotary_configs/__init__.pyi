@@ -1,5 +1,5 @@
-from locant.rotary_configs.base import Finding as Finding
-from locant.rotary_configs.base import Reading as Reading
+from locant.positions.scaling.fields import Finding as Finding
+from locant.rotary_configs.base import ParsedConfig as ParsedConfig
 from locant.rotary_configs.ctranslate2 import read_ctranslate2 as read_ctranslate2
 from locant.rotary_configs.ctranslate2 import write_ctranslate2 as write_ctranslate2
 from locant.rotary_configs.gguf import read_gguf as read_gguf

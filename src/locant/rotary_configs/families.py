@@ -1,4 +1,4 @@
-"""What Hugging Face's model classes decide and config.json does not say, by ``model_type``.
+"""Facts of Hugging Face's model classes that config.json does not state, by ``model_type``.
 
 Read from transformers 5.23; the tests compare these tables with the version that is installed.
 """
@@ -7,71 +7,29 @@ from __future__ import annotations
 
 from locant.positions.rotary.config import RotaryLayout
 
-INTERLEAVED = frozenset(
-    [
-        *("axk1", "axk2", "bailing_hybrid", "blt", "codegen", "cohere", "cohere2", "cohere2_moe", "deepseek_v2"),
-        *(
-            "deepseek_v3",
-            "deepseek_v32",
-            "deepseek_v4",
-            "dots3_note",
-            "ernie4_5",
-            "ernie4_5_moe",
-            "ernie4_5_vl_moe_text",
-        ),
-        *("glm", "glm4", "glm4_moe_lite", "glm4v_text", "glm_moe_dsa", "glm_ocr_text", "gptj", "helium", "kimi_k2"),
-        *("llama4_text", "longcat_flash", "mistral4", "mistral_large4", "moonshine", "openai_privacy_filter"),
-        *("roformer", "youtu"),
-    ]
-)
+_INTERLEAVED = """
+axk1 axk2 bailing_hybrid blt codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4
+dots3_note ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite glm4v_text glm_moe_dsa glm_ocr_text
+gptj helium kimi_k2 llama4_text longcat_flash mistral4 mistral_large4 moonshine openai_privacy_filter roformer youtu
+"""
+INTERLEAVED = frozenset(_INTERLEAVED.split())
 """Model types whose classes pair neighbouring features."""
 
 SWITCHED = frozenset(["axk1", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "mistral4", "youtu"])
 """Those of :data:`INTERLEAVED` that ``rope_interleave: false`` turns to halves."""
 
-HALF = frozenset(
-    [
-        *(
-            "apertus",
-            "arcee",
-            "bitnet",
-            "cwm",
-            "diffllama",
-            "exaone4",
-            "falcon",
-            "falcon_h1",
-            "gemma",
-            "gemma2",
-            "gemma3",
-        ),
-        *(
-            "gemma3_text",
-            "gemma3n_text",
-            "gemma4_text",
-            "glm4_moe",
-            "gpt_neox",
-            "gpt_neox_japanese",
-            "gpt_oss",
-            "granite",
-        ),
-        *(
-            "granitemoe",
-            "hunyuan_v1_dense",
-            "internlm3",
-            "jamba",
-            "lfm2",
-            "llama",
-            "minimax",
-            "minimax_m2",
-            "ministral",
-        ),
-        *("ministral3", "mistral", "mixtral", "modernbert", "nanochat", "nemotron", "olmo", "olmo2", "olmo3", "olmoe"),
-        *("persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl"),
-        *("qwen2_vl_text", "qwen3", "qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text"),
-        *("recurrent_gemma", "seed_oss", "smollm3", "stablelm", "starcoder2", "zamba2"),
-    ]
-)
+_HALF = """
+apertus arcee bitnet cwm diffllama exaone4 falcon falcon_h1 gemma gemma2 gemma3 gemma3_text gemma3n_text gemma4_text
+glm4_moe gpt_neox gpt_neox_japanese gpt_oss granite granitemoe hunyuan_v1_dense internlm3 jamba lfm2 llama minimax
+minimax_m2 ministral ministral3 mistral mixtral modernbert nanochat nemotron olmo olmo2 olmo3 olmoe persimmon phi
+phi3 phimoe qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl qwen2_vl_text qwen3 qwen3_5_text qwen3_moe
+qwen3_next qwen3_vl_moe_text qwen3_vl_text recurrent_gemma seed_oss smollm3 stablelm starcoder2 zamba2
+"""
+HALF = frozenset(_HALF.split())
 """Model types known to pair features of the two halves; others are taken to do so, with a finding."""
+
+YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
+"""Model types whose classes take the type 'yarn' for LongRoPE."""
 
 LOCAL_AND_GLOBAL: dict[str, tuple[float, float]] = {
     "gemma3": (10_000.0, 1_000_000.0),

@@ -7,20 +7,19 @@ from typing import Any, Literal
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import DynamicNTK, Linear, LongRoPE, NTKByParts, Proportional, Unscaled
+from locant.positions.scaling import Unscaled
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.base import (
     ALL_LAYERS,
-    Fields,
-    Finding,
-    Reading,
-    agreed,
+    ParsedConfig,
     by_layer,
+    cannot_express,
     declared_length,
-    with_base_for_ntk,
+    with_equivalent_base,
 )
 from locant.rotary_configs.rope_parameters import (
-    RopeContext,
     read_scaling,
     read_type,
     write_rotated_fraction,
@@ -37,7 +36,7 @@ _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "part
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
-def read_huggingface(config: Mapping[str, Any]) -> Reading:
+def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
     """Read the rotary positions of a model from its config.json.
 
     Known traps end in an error where the file cannot be right, in a finding where it may be. Heads of DeepSeek's
@@ -51,13 +50,13 @@ def read_huggingface(config: Mapping[str, Any]) -> Reading:
 
     Raises:
         ConfigError: A type or key is unknown (the nearest known one is named), a value is missing or out of range, two
-            contradict each other, or the file means something that a rotary configuration cannot say.
+            contradict each other, or the file means something that a rotary configuration cannot express.
 
     Example:
-        >>> reading = read_huggingface({
+        >>> parsed = read_huggingface({
         ...     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 32768,
         ...     "rope_theta": 10000.0, "rope_scaling": {"type": "linear", "factor": 8.0}})
-        >>> reading.config.head_dim, reading.config.scaling.name, reading.config.scaling.factor
+        >>> parsed.config.head_dim, parsed.config.scaling.name, parsed.config.scaling.factor
         (128, 'linear', 8.0)
     """
     findings: list[Finding] = []
@@ -91,27 +90,28 @@ def read_huggingface(config: Mapping[str, Any]) -> Reading:
     for layer, (rope, base) in _layers(top, model_type).items():
         head_dim = _head_dim(top, model_type, layer)
         fraction = _rotated_fraction(top, rope, model_type)
-        around = RopeContext(max_length, original_length, fraction, model_type in ("phi3", "phi4_multimodal"))
+        context = RopeContext(max_length, original_length, fraction)
         if base is None:
             base = families.BASES.get(model_type or "", 10000.0)
-            around.note(
+            context.note(
                 f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
             )
-        _read_axes(rope, layer, around, multimodal)
-        scaling = read_scaling(rope, around)
+        _read_axes(rope, layer, context, multimodal)
+        takes_yarn = model_type in families.YARN_IS_LONGROPE
+        scaling = read_scaling(rope, context, takes_yarn_for_longrope=takes_yarn)
         configs[layer] = RotaryConfig(
             head_dim=head_dim,
             base=base,
-            rotary_dim=_rotary_dim(top, head_dim, None if isinstance(scaling, Proportional) else fraction),
+            rotary_dim=_rotary_dim(top, head_dim, fraction if scaling.turning_fraction is None else None),
             layout=layout,
             scaling=scaling,
-            max_length=declared_length(scaling, max_length, around.findings),
+            max_length=declared_length(scaling, max_length, context.findings),
         )
-        findings += [finding for finding in around.findings if finding not in findings]
+        findings += [finding for finding in context.findings if finding not in findings]
     top.refuse_rest(_ROPE_KEYS, [key for key in top.values if "rope" in key or "rotary" in key])
     top.refuse_misspelt(_LENGTHS)
-    return Reading(configs, tuple(findings), multimodal)
+    return ParsedConfig(configs, tuple(findings), multimodal)
 
 
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -220,7 +220,7 @@ def _rotary_dim(top: Fields, head_dim: int, fraction: float | None) -> int:
     return stated or (head_dim if counted is None else counted)
 
 
-def _read_axes(rope: Fields, layer: str, around: RopeContext, multimodal: dict[str, dict[str, Any]]) -> None:
+def _read_axes(rope: Fields, layer: str, context: RopeContext, multimodal: dict[str, dict[str, Any]]) -> None:
     sections, interleaved = rope.numbers("mrope_section"), rope.flag("mrope_interleaved")
     if sections is None:
         if read_type(rope) == "mrope":
@@ -229,7 +229,7 @@ def _read_axes(rope: Fields, layer: str, around: RopeContext, multimodal: dict[s
             )
         return
     multimodal[layer] = {"sections": tuple(int(size) for size in sections), "interleaved": bool(interleaved)}
-    around.note(
+    context.note(
         f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
         "configuration holds the frequencies, and is exact for text alone.",
         "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
@@ -257,7 +257,7 @@ def write_huggingface(
         model_type: ``model_type`` of the file, which decides about the layout; only half layouts can do without.
 
     Raises:
-        ConfigError: transformers cannot say a configuration.
+        ConfigError: transformers cannot express a configuration.
 
     Example:
         >>> from locant.positions import Linear
@@ -269,9 +269,13 @@ def write_huggingface(
     """
     if version not in ("4", "5"):
         raise ConfigError(f"Unknown version '{version}' of transformers.{nearest(str(version), '45')} Known: 4, 5.")
-    given = {layer: with_base_for_ntk(config) for layer, config in by_layer(configs).items()}
+    given = {layer: with_equivalent_base(config) for layer, config in by_layer(configs).items()}
     if model_type in _ROTARY_DIM_ONLY:
         return _as_gptj(given, model_type)
+    for config in given.values():
+        if version not in config.scaling.transformers_versions:
+            newer = ", ".join(config.scaling.transformers_versions)
+            raise cannot_express(f"config.json of transformers {version}", config.scaling, f"write version {newer}")
     shared = _shared(given, model_type)
     groups = {layer: _group(config, model_type) for layer, config in given.items()}
     if version == "5":
@@ -280,51 +284,36 @@ def write_huggingface(
         return shared | _as_version_4(groups[ALL_LAYERS], model_type)
     if set(groups) != {GLOBAL, LOCAL} or groups[LOCAL].keys() != {"rope_type", "rope_theta"}:
         raise ConfigError(
-            f"config.json of transformers 4 cannot say rotary positions of the layer types {', '.join(groups)} apart: "
-            "it has rope_local_base_freq for unscaled sliding_attention beside full_attention. Write version 5."
+            f"config.json of transformers 4 cannot express rotary positions of the layer types {', '.join(groups)} "
+            "apart: it has rope_local_base_freq for unscaled sliding_attention beside full_attention. Write version 5."
         )
     return shared | _as_version_4(groups[GLOBAL], model_type) | {"rope_local_base_freq": groups[LOCAL]["rope_theta"]}
 
 
 def _shared(given: dict[str, RotaryConfig], model_type: str | None) -> dict[str, Any]:
-    said = [_beside(config, model_type) for config in given.values()]
-    lengths = {entry["max_position_embeddings"] for entry in said} - {None}
+    entries = [_beside(config, model_type) for config in given.values()]
+    lengths = {entry["max_position_embeddings"] for entry in entries} - {None}
     if len(lengths) > 1 or len({config.head_dim for config in given.values()}) > 1:
         raise ConfigError(
             f"config.json has one head_dim and one max_position_embeddings, but the configurations of "
             f"{', '.join(given)} differ in them."
         )
-    written = said[0] | {"max_position_embeddings": next(iter(lengths), None)}
+    written = entries[0] | {"max_position_embeddings": next(iter(lengths), None)}
     return {key: value for key, value in written.items() if value is not None}
 
 
 def _beside(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
-    """Return what stands next to the parameters of one configuration."""
-    scaling, length = config.scaling, config.max_length
-    if isinstance(scaling, DynamicNTK):
-        if length not in (None, scaling.original_length) or scaling.length_step != 1:
-            raise ConfigError(
-                f"config.json cannot say the scaling 'dynamic' with max_length {length}, original_length "
-                f"{scaling.original_length} and length_step {scaling.length_step}: transformers takes the original "
-                "length from max_position_embeddings and counts every token. Set max_length to the original length and "
-                "length_step to 1, or state a target_length."
-            )
-        length = scaling.original_length
-    elif isinstance(scaling, Linear | NTKByParts | LongRoPE):
-        length = length or scaling.target_length
+    """Return the entries next to the parameters of one configuration."""
     known = families.layout_of(model_type, None)
     if config.layout != known and model_type not in families.SWITCHED:
         raise ConfigError(
-            f"config.json cannot say layout '{config.layout}': the class of the model type '{model_type}' decides, and "
-            f"has '{known}'. Permute the projections of queries and keys, or name a model_type of that layout."
+            f"config.json cannot express layout '{config.layout}': the class of the model type '{model_type}' decides, "
+            f"and has '{known}'. Permute the projections of queries and keys, or name a model_type of that layout."
         )
     width = "qk_rope_head_dim" if model_type in families.SWITCHED else "head_dim"
     switch = config.layout == "interleaved" if model_type in families.SWITCHED else None
-    written = {width: config.head_dim, "max_position_embeddings": length, "rope_interleave": switch}
-    if isinstance(scaling, LongRoPE):
-        # Releases up to 4.4x look for it only here, and Phi-3's class has a value of its own here.
-        written["original_max_position_embeddings"] = scaling.original_length
-    return written
+    written = {width: config.head_dim, "rope_interleave": switch}
+    return written | config.scaling.huggingface_entries(config.max_length)
 
 
 def _group(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
@@ -336,8 +325,6 @@ def _group(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
 
 
 def _as_version_4(group: dict[str, Any], model_type: str | None) -> dict[str, Any]:
-    if group["rope_type"] == "proportional":
-        raise ConfigError("config.json of transformers 4 cannot say the scaling 'proportional'. Write version 5.")
     names = _NAMES_IN_4.get(model_type or "", {})
     beside = {names.get(key, key): group[key] for key in ("rope_theta", "partial_rotary_factor") if key in group}
     scaling = {key: value for key, value in group.items() if key not in ("rope_theta", "partial_rotary_factor")}

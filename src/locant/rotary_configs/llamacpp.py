@@ -1,34 +1,25 @@
 """Rotary positions in the command-line flags of llama.cpp.
 
-The flags change what the GGUF file says; number of rotated features and layout stay the file's. They know three
+The flags change the settings of the GGUF file; number of rotated features and layout stay the file's. They know three
 scalings, and since December 2025 the attention scale of YaRN follows from the factor alone: ``--yarn-attn-factor`` is
 overwritten while YaRN is on (llama.cpp pull request 17945; before, it was multiplied).
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import FrequencyScaling, Linear, NTKByParts, Unscaled, YaRN
-from locant.positions.scaling.frequency import is_number
-from locant.rotary_configs.base import (
-    ALL_LAYERS,
-    Finding,
-    Reading,
-    as_yarn,
-    cannot_express,
-    only_config,
-    paper_attention_scale,
-    with_base_for_ntk,
-)
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.forms import LlamaCppContext
+from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, cannot_express, only_config, with_equivalent_base
 
-_DIALECT = "llama.cpp's command line"
-_TYPES = ("none", "linear", "yarn")
+_FORMAT = "llama.cpp's command line"
 _NUMBERS = (
     "--rope-scale",
     "--rope-freq-base",
@@ -44,70 +35,46 @@ _FLAGS = ("--rope-scaling", *_NUMBERS)
 
 
 def write_llamacpp(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> list[str]:
-    """Return the flags that make llama.cpp run a model with these rotary positions, whatever its file says.
+    """Return the flags that make llama.cpp run a model with these rotary positions, whatever its file has.
 
     Args:
         configs: The configuration; the flags hold for all layers.
 
     Raises:
-        ConfigError: The flags cannot say it. Llama 3's and LongRoPE's factors are tensors of the file: run such a file
-            without flags.
+        ConfigError: The flags cannot express it. Llama 3's and LongRoPE's factors are tensors of the file: run such a
+            file without flags.
 
     Example:
+        >>> from locant.positions.scaling import YaRN
         >>> config = RotaryConfig(head_dim=128, base=1e6, scaling=YaRN(factor=4, original_length=32768))
         >>> " ".join(write_llamacpp(config)[:6])
         '--rope-freq-base 1000000.0 --ctx-size 131072 --rope-scaling yarn'
     """
-    config = with_base_for_ntk(only_config(configs, _DIALECT))
+    config = with_equivalent_base(only_config(configs, _FORMAT))
     scaling = config.scaling
     flags: dict[str, object] = {"--rope-freq-base": config.base}
-    length = config.max_length or getattr(scaling, "target_length", None)
+    length = config.max_length or scaling.reach
     if length is not None:
         flags["--ctx-size"] = length
-    match scaling:
-        case Unscaled():
-            flags["--rope-scaling"] = "none"
-        case Linear():
-            flags |= {"--rope-scaling": "linear", "--rope-scale": scaling.factor}
-        case NTKByParts():
-            yarn = as_yarn(scaling)
-            check_llamacpp_yarn(yarn, _DIALECT)
-            if abs(yarn.attention_scale() / paper_attention_scale(yarn) - 1) > 1e-6:
-                raise ConfigError(
-                    f"{_DIALECT} cannot say attention scale {yarn.attention_scale():g} of the scaling "
-                    f"'{scaling.name}': YaRN has {paper_attention_scale(yarn):g} there, and --yarn-attn-factor has no "
-                    "effect since December 2025. Write it into the GGUF file as rope.scaling.attn_factor."
-                )
-            flags |= {
-                "--rope-scaling": "yarn",
-                "--rope-scale": yarn.factor,
-                "--yarn-orig-ctx": yarn.original_length,
-                "--yarn-ext-factor": 1.0,
-                "--yarn-beta-fast": yarn.beta_fast,
-                "--yarn-beta-slow": yarn.beta_slow,
-            }
-        case _:
-            raise cannot_express(
-                _DIALECT, scaling, f"it has {', '.join(_TYPES)}, and other factors are tensors of the file"
-            )
+    own = scaling.llamacpp_flags(_FORMAT)
+    if own is None:
+        types = ", ".join(_types())
+        raise cannot_express(_FORMAT, scaling, f"it has {types}, and other factors are tensors of the file")
+    flags |= own
     return [word for flag, value in flags.items() for word in (flag, str(value))]
 
 
-def check_llamacpp_yarn(scaling: YaRN, dialect: str) -> None:
-    """Raise ConfigError for YaRN that llama.cpp computes otherwise."""
-    if not scaling.truncate:
-        raise ConfigError(
-            f"{dialect} cannot say truncate false of the scaling 'yarn': llama.cpp rounds the two corners of the ramp "
-            "to whole pairs."
-        )
+def _types() -> dict[str, type[FrequencyScaling]]:
+    """Return the scalings by the ``--rope-scaling`` that means them."""
+    return {scaling.llamacpp_type: scaling for scaling in SCALINGS.values() if scaling.llamacpp_type}
 
 
-def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> Reading:
+def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> ParsedConfig:
     """Read the rotary positions with which llama.cpp runs a model under some flags.
 
     Args:
         arguments: The command line, or its words; flags about other things are passed over.
-        model: What the model's file says by itself, as :func:`locant.rotary_configs.read_gguf` reads it.
+        model: The configuration of the file alone, as :func:`locant.rotary_configs.read_gguf` reads it.
 
     Raises:
         ConfigError: A flag about rotary positions is unknown or its value wrong, or flags contradict each other or the
@@ -123,7 +90,7 @@ def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> Readin
     findings: list[Finding] = []
     scaling = _scaling(flags, numbers, model, findings)
     length = numbers.get("--ctx-size") or model.max_length
-    target = getattr(scaling, "target_length", None)
+    target = scaling.reach
     if length is not None and target is not None and length > target:
         findings.append(
             Finding(
@@ -135,7 +102,7 @@ def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> Readin
         length = target
     base = numbers.get("--rope-freq-base") or model.base
     config = replace(model, base=base, scaling=scaling, max_length=None if length is None else int(length))
-    return Reading({ALL_LAYERS: config}, tuple(findings))
+    return ParsedConfig({ALL_LAYERS: config}, tuple(findings))
 
 
 def _parsed(words: list[str]) -> dict[str, str]:
@@ -165,7 +132,7 @@ def _number(flag: str, text: str) -> float:
 
 
 def _scale(numbers: Mapping[str, float]) -> float | None:
-    """Return by how much the flags expand the context; 0 and negative numbers stand for what the file says."""
+    """Return by how much the flags expand the context; 0 and negative numbers stand for the setting of the file."""
     scale, inverse = numbers.get("--rope-scale"), numbers.get("--rope-freq-scale")
     if scale is not None and inverse is not None and abs(scale * inverse - 1) > 1e-6:
         raise ConfigError(
@@ -178,87 +145,31 @@ def _scale(numbers: Mapping[str, float]) -> float | None:
 def _scaling(
     flags: Mapping[str, str], numbers: Mapping[str, float], model: RotaryConfig, findings: list[Finding]
 ) -> FrequencyScaling:
-    kind, scale, own = flags.get("--rope-scaling"), _scale(numbers), model.scaling
+    kind, scale, own, types = flags.get("--rope-scaling"), _scale(numbers), model.scaling, _types()
     yarn_flags = [flag for flag in numbers if flag.startswith("--yarn-")]
     if kind is None and scale is None and not yarn_flags:
         return own
-    if kind is not None and kind not in _TYPES:
-        raise ConfigError(f"Unknown --rope-scaling '{kind}'.{nearest(kind, _TYPES)} Known: {', '.join(_TYPES)}.")
-    if not isinstance(own, Unscaled | Linear | YaRN):
+    if kind is not None and kind not in types:
+        raise ConfigError(f"Unknown --rope-scaling '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
+    if own.llamacpp_type is None:
         raise ConfigError(
             f"The file has the scaling '{own.name}', whose factors are tensors that no flag removes; a scaling by "
             f"flags would come on top of it. Leave out {', '.join(flag for flag in flags if flag != '--ctx-size')}."
         )
-    kind = kind or ("yarn" if isinstance(own, YaRN) else "linear")
+    kind = kind or (own.llamacpp_type if own != Unscaled() else "linear")
     if kind != "yarn" and yarn_flags:
         raise ConfigError(f"{yarn_flags[0]} is given, but --rope-scaling is '{kind}'. State --rope-scaling yarn.")
     if kind == "none":
         if scale not in (None, 1):
             raise ConfigError(f"--rope-scale {scale:g} has no effect with --rope-scaling none. State linear or yarn.")
         return Unscaled()
-    scale = scale or getattr(own, "factor", None)
+    scale = scale or own.stretch
     if scale is None:
         findings.append(
             Finding("warning", f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
         )
         return Unscaled()
     # The number of tokens before the extension, unless the file has an extension of its own.
-    original = getattr(own, "original_length", None) or (model.max_length if isinstance(own, Unscaled) else None)
-    if kind == "yarn":
-        return _yarn(numbers, scale, original, own, findings)
-    if "--rope-scaling" not in flags:
-        findings.append(
-            Finding(
-                "warning",
-                f"--rope-scale {scale:g} without --rope-scaling is linear interpolation.",
-                "State --rope-scaling linear, or yarn if that is meant.",
-            )
-        )
-    return Linear(factor=scale, original_length=original)
-
-
-def _yarn(
-    numbers: Mapping[str, float],
-    scale: float,
-    original: int | None,
-    own: FrequencyScaling,
-    findings: list[Finding],
-) -> YaRN:
-    if numbers.get("--yarn-ext-factor", -1) not in (-1, 1):
-        raise ConfigError(
-            f"--yarn-ext-factor {numbers['--yarn-ext-factor']:g} mixes YaRN with linear interpolation in a proportion "
-            "that no scaling here has. Leave it out, or state 1."
-        )
-    if numbers.get("--yarn-attn-factor", -1) not in (-1, 1):
-        findings.append(
-            Finding(
-                "warning",
-                f"--yarn-attn-factor {numbers['--yarn-attn-factor']:g} has no effect since December 2025, and "
-                "multiplied the attention scale before that.",
-                "Leave it out.",
-            )
-        )
-    stated = numbers.get("--yarn-orig-ctx")
-    if not stated:
-        findings.append(
-            Finding(
-                "note",
-                f"--yarn-orig-ctx is missing: llama.cpp takes the context length of the file, {original}.",
-                "State the length that the model was trained for before the extension.",
-            )
-        )
-    usual = own if isinstance(own, YaRN) else YaRN(factor=1, original_length=1)
-    relative = usual.attention_scale() / paper_attention_scale(usual)
-    return YaRN(
-        factor=scale,
-        original_length=int(stated) if stated else original,
-        beta_fast=_or(numbers.get("--yarn-beta-fast"), usual.beta_fast),
-        beta_slow=_or(numbers.get("--yarn-beta-slow"), usual.beta_slow),
-        attention_factor=None if usual.attention_factor is None else relative * (0.1 * math.log(scale) + 1),
-        mscale=usual.mscale,
-        mscale_all_dim=usual.mscale_all_dim,
-    )
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None or value < 0 else value
+    original = own.trained_by(model.max_length)
+    states_type = "--rope-scaling" in flags
+    return types[kind].from_llamacpp(LlamaCppContext(numbers, states_type, scale, original, own, findings))

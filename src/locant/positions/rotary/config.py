@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled, explain_frequencies
-from locant.positions.scaling.frequency import check_base, check_rotary_dim
+from locant.positions.scaling.checks import check_base, check_rotary_dim
 
 RotaryLayout = Literal["half", "interleaved"]
 """Which features form a pair; see :class:`RotaryConfig`."""
@@ -65,7 +65,7 @@ class RotaryConfig:
             raise ConfigError(
                 f"max_length of rotary positions must be a positive whole number; got {self.max_length!r}."
             )
-        target = getattr(self.scaling, "target_length", None)
+        target = self.scaling.reach
         if target is not None and self.scaling.limits_length and self.max_length > target:
             raise ConfigError(
                 f"max_length {self.max_length} is beyond target_length {target} of the scaling '{self.scaling.name}', "
@@ -101,3 +101,30 @@ class RotaryConfig:
             length: Length of the text to explain; the longest declared one where it is ``None``.
         """
         return explain_frequencies(self.scaling, self._dim, self.base, max_length=self.max_length, length=length)
+
+    def present_length(self) -> int:
+        """Return the length in tokens that a model reads as it is configured now.
+
+        Raises:
+            ConfigError: Neither the scaling nor ``max_length`` states it.
+        """
+        return self.scaling.present_length(self.max_length)
+
+    def describe(self) -> str:
+        """Return the scaling, its fields and the attention scale in a few words.
+
+        Example:
+            >>> from locant.positions.scaling import Linear
+            >>> RotaryConfig(head_dim=64, scaling=Linear(factor=4.0, original_length=2048)).describe()
+            'scaling linear (factor 4, target_length 8192, original_length 2048), attention scale 1'
+        """
+        options = {key: value for key, value in self.scaling.as_options().items() if value is not None}
+        said = ", ".join(f"{name} {_short(value)}" for name, value in options.items())
+        scale = self.attention_scale(self.scaling.reach or self.max_length)
+        return f"scaling {self.scaling.name}{f' ({said})' if said else ''}, attention scale {scale:.6g}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"of {len(value)} numbers from {value[0]:g} to {value[-1]:g}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,8 +10,8 @@ from locant.positions.scaling.llama3 import Llama3 as Llama3
 from locant.positions.scaling.longrope import LongRoPE as LongRoPE
 from locant.positions.scaling.ntk import DynamicNTK as DynamicNTK
 from locant.positions.scaling.ntk import NTKAware as NTKAware
+from locant.positions.scaling.ntk_by_parts import NTKByParts as NTKByParts
 from locant.positions.scaling.proportional import Proportional as Proportional
 from locant.positions.scaling.registry import SCALINGS as SCALINGS
 from locant.positions.scaling.registry import scaling_from_options as scaling_from_options
-from locant.positions.scaling.yarn import NTKByParts as NTKByParts
 from locant.positions.scaling.yarn import YaRN as YaRN

@@ -11,8 +11,6 @@ from typing import Literal
 
 from locant.positions.scaling.frequency import FrequencyScaling
 from locant.positions.scaling.linear import Unscaled
-from locant.positions.scaling.longrope import LongRoPE
-from locant.positions.scaling.ntk import DynamicNTK
 
 Fate = Literal["kept", "blended", "interpolated", "extrapolated", "still"]
 
@@ -169,10 +167,8 @@ def explain_frequencies(
         29-34  blended       2,402 - 6,695  2,900 - 35,198  1.21 - 5.26  3.41 - 1.22
         35-63  interpolated  8,219 - 2.6M   65,750 - 20.5M  8            0.997 - 0.0032
     """
-    trained: int | None = getattr(scaling, "original_length", None)
-    if isinstance(scaling, Unscaled):
-        trained = max_length
-    reach = length or getattr(scaling, "final_length", None) or getattr(scaling, "target_length", None) or max_length
+    trained = scaling.trained_by(max_length)
+    reach = length or scaling.explained_length or max_length
     stretch = _stretch(scaling, trained, reach)
     before = map(float, Unscaled().frequencies(dim, base))
     after = map(float, scaling.frequencies(dim, base, reach))
@@ -189,7 +185,7 @@ def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) 
     """Return how many times the trained length is read."""
     if trained is not None and reach is not None:
         return max(1.0, reach / trained)
-    return 1.0 if isinstance(scaling, DynamicNTK) else getattr(scaling, "factor", None) or 1.0
+    return scaling.stretch or 1.0
 
 
 def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
@@ -204,7 +200,7 @@ def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
 
 def _notes(explanation: Explanation, scaling: FrequencyScaling, max_length: int | None) -> Iterator[str]:
     trained, reach = explanation.trained_length, explanation.effective_length
-    target: int | None = getattr(scaling, "target_length", None)
+    target = scaling.reach
     if trained is None:
         yield "The trained length is unknown, so turns within it are not counted; state original_length or max_length."
     if max_length is not None and target is not None and max_length < target:
@@ -221,17 +217,7 @@ def _notes(explanation: Explanation, scaling: FrequencyScaling, max_length: int 
     declared = target or max_length
     if declared is not None and reach is not None and reach > declared:
         yield f"{reach} tokens are beyond {declared}, the longest text that is declared."
-    if isinstance(scaling, DynamicNTK) and target is None:
-        yield (
-            f"Frequencies follow the length of the text; shown for {_tokens(reach)}, counted in steps of "
-            f"{scaling.length_step}. Up to {trained} tokens nothing is scaled."
-        )
-    if isinstance(scaling, LongRoPE) and reach is not None:
-        which = "short_factors" if (scaling.final_length or reach) <= scaling.trained_length else "long_factors"
-        if scaling.final_length is None:
-            yield f"Shown for {reach} tokens, which take {which}; the lists change beyond {trained} tokens."
-        else:
-            yield f"All texts take {which}, because final_length is {scaling.final_length}."
+    yield from scaling.explain_notes(reach, max_length)
     for band in explanation.bands:
         if band[0].fate == "extrapolated":
             yield (

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT
+from locant.positions.scaling.checks import (
+    MOST_TOKENS,
+    check_base,
+    check_length,
+    check_number,
+    check_rotary_dim,
+    check_target,
+    missing_original_length,
+)
+from locant.positions.scaling.forms import EngineForms
 
-MOST_TOKENS = (1 << 63) - 1
-"""Length of the longest text of which every position is a 64-bit integer."""
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
+
+
+@dataclass(frozen=True)
+class ExtensionMethod:
+    """A scaling as a method of extending existing models.
+
+    Attributes:
+        source: What it is and where it was published, for the card of an extended model.
+        limits: What the users of such a model should know, in sentences.
+        comparable: Whether the perplexity of whole texts tells how it generates, so that it can be chosen by that.
+    """
+
+    source: str
+    limits: str
+    comparable: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrequencyScaling(ABC):
+class FrequencyScaling(EngineForms):
     """How the frequencies of rotary positions are changed so that a model can read longer texts.
 
     Scalings are values: frozen, compared and hashed by their fields, validated when they are made. Numbers given as
@@ -40,6 +64,9 @@ class FrequencyScaling(ABC):
 
     limits_length: ClassVar[bool] = True
     """Whether a model reads no further than ``target_length``, where the scaling has one."""
+
+    method: ClassVar[ExtensionMethod | None] = None
+    """What ``locant extend`` says about it, for scalings that it offers as a method."""
 
     def frequencies(self, dim: int, base: float, length: int | None = None) -> tuple[Decimal, ...]:
         """Return the frequencies of the ``dim / 2`` pairs, in radians a token, exact to at least 40 digits.
@@ -84,9 +111,108 @@ class FrequencyScaling(ABC):
         return None
 
     @property
+    def explained_length(self) -> int | None:
+        """Length in tokens of the text by which the scaling is explained, where it says one."""
+        return self.reach
+
+    @property
+    def stretch(self) -> float | None:
+        """How many times the trained length is read, where the scaling says it."""
+        return None
+
+    @property
     def depends_on_length(self) -> bool:
         """Whether texts of different lengths have different frequencies."""
         return self.length_class(1) != self.length_class(MOST_TOKENS)
+
+    def trained_by(self, max_length: int | None) -> int | None:
+        """Return the length in tokens trained before the scaling, where it is known.
+
+        Args:
+            max_length: Length in tokens that the model is declared for.
+        """
+        del max_length
+        return self.trained
+
+    def present_length(self, max_length: int | None) -> int:
+        """Return the length in tokens that a model with this scaling reads.
+
+        Args:
+            max_length: Length in tokens that the model is declared for.
+
+        Raises:
+            ConfigError: Neither the scaling nor the model states one.
+        """
+        known = [length for length in (self.reach, max_length) if length]
+        if not known:
+            raise ConfigError(
+                "The file does not say how long the texts were that the model was trained with "
+                "(max_position_embeddings, context_length). Add it."
+            )
+        return max(known)
+
+    def length_to_declare(self, target_length: int) -> int:
+        """Return the length in tokens to declare for a model that shall read ``target_length`` by this scaling."""
+        return target_length
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield what one should know besides when the scaling is explained.
+
+        Args:
+            length: Length in tokens of the text that is explained, where it is known.
+            max_length: Length in tokens that the model is declared for.
+        """
+        del length, max_length
+        yield from ()
+
+    def in_training(self) -> FrequencyScaling:
+        """Return the scaling that the model had in training."""
+        return self
+
+    @classmethod
+    def first_extension(cls, rotary_dim: int, trained: int, target_length: int) -> FrequencyScaling:
+        """Return the scaling by which a model without one reads longer texts.
+
+        Args:
+            rotary_dim: Number of rotated features.
+            trained: Length in tokens that the model was trained for.
+            target_length: Length in tokens that it shall read.
+        """
+        options = cls.options_for_lengths(rotary_dim=rotary_dim, trained=trained, longest=target_length)
+        return cls(**(options or {}))
+
+    @classmethod
+    def extending(cls, config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return the scaling by which a model reads longer texts, with this class as the method.
+
+        By default the scaling that the model has decides, see :meth:`extended_by`.
+
+        Args:
+            config: The model's configuration in training.
+            target_length: Length in tokens that it shall read.
+
+        Raises:
+            ConfigError: The method does not go with the scaling that the model has, or the model reads that far.
+        """
+        return config.scaling.extended_by(cls, config, target_length)
+
+    def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return the scaling by which a model that has this one in training reads longer texts.
+
+        Args:
+            method: The scaling that is asked for.
+            config: The model's configuration in training.
+            target_length: Length in tokens that it shall read.
+
+        Raises:
+            ConfigError: The two cannot be combined, or the model reads that far already.
+        """
+        del config, target_length
+        raise ConfigError(
+            f"The model is extended already, by the scaling '{self.name}', and {method.name} on top of it cannot be "
+            "expressed. Take the method longrope, which goes on from the present frequencies. Or, if the model was "
+            "never trained with that scaling, remove it from the configuration and restore max_position_embeddings."
+        )
 
     def attention_scale(self, length: int | None = None) -> float:
         """Return the number that multiplies cosine and sine of queries and of keys; scores grow by its square.
@@ -194,6 +320,11 @@ class Extension(FrequencyScaling):
         """``target_length``."""
         return self.target_length
 
+    @property
+    def stretch(self) -> float | None:
+        """``factor``."""
+        return self.factor
+
     def __post_init__(self) -> None:
         """Check that the three values agree, and fill in the one that follows from the others."""
         if self.original_length_use is not None and self.original_length is None:
@@ -264,65 +395,3 @@ class Extension(FrequencyScaling):
         """The original length of a scaling whose formula needs it."""
         assert self.original_length is not None
         return self.original_length
-
-
-def check_rotary_dim(dim: int) -> None:
-    """Raise ConfigError unless ``dim`` features can be turned in pairs."""
-    if not isinstance(dim, int) or dim < 2 or dim % 2:
-        raise ConfigError(f"Rotary positions turn features in pairs, so their number must be even; got {dim}.")
-
-
-def check_base(base: float) -> None:
-    """Raise ConfigError unless ``base`` is a finite number above 1."""
-    if not is_number(base) or not base > 1:
-        raise ConfigError(f"The base of rotary positions must be a number above 1, like 10000; got {base!r}.")
-
-
-def is_number(value: object) -> bool:
-    """Tell whether a value is a finite number that a float can hold; True and False are not."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def check_number(scaling: str, field: str, value: float, *, minimum: float) -> None:
-    """Raise ConfigError unless ``value`` is a finite number of at least ``minimum``."""
-    if not is_number(value):
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be a number; got {value!r}.")
-    if value < minimum:
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be at least {minimum:g}; got {value:g}.")
-
-
-def check_positive(scaling: str, field: str, value: float) -> None:
-    """Raise ConfigError unless ``value`` is a finite number above 0."""
-    if not is_number(value) or not value > 0:
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be a number above 0; got {value!r}.")
-
-
-def check_length(scaling: str, field: str, value: int) -> None:
-    """Raise ConfigError unless ``value`` is a positive whole number of tokens."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{field} of the scaling '{scaling}' must be a positive whole number; got {value!r}.")
-    if value > MOST_TOKENS:
-        raise ConfigError(f"{field} of the scaling '{scaling}' is beyond all positions, which are 64-bit integers.")
-
-
-def check_target(scaling: str, target_length: int, original_length: int) -> None:
-    """Raise ConfigError where the target is shorter than what the model was trained for."""
-    if target_length < original_length:
-        raise ConfigError(
-            f"The scaling '{scaling}' has target_length {target_length}, which is below original_length "
-            f"{original_length}: a scaling extends the trained length."
-        )
-
-
-def missing_original_length(scaling: str, use: str) -> ConfigError:
-    """Return the error for a scaling that is not told the trained length."""
-    return ConfigError(
-        f"The scaling '{scaling}' needs original_length, the length trained before the extension, {use}. Models state "
-        "it as 'original_max_position_embeddings', in the 'rope_parameters' or 'rope_scaling' of config.json or next "
-        "to it; where it is missing there, it is 'max_position_embeddings' of the model that was extended."
-    )

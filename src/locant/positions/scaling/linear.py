@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
+from locant.positions.scaling.checks import require_longer
+from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.forms import CTranslate2Context, GGUFContext, GGUFForm, LlamaCppContext, RopeContext
+from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 
 @register_scaling("none")
@@ -33,6 +40,63 @@ class Unscaled(FrequencyScaling):
         """Return the frequencies of the formula above."""
         del length_class
         return geometric_frequencies(dim // 2, base)
+
+    def trained_by(self, max_length: int | None) -> int | None:
+        """Return the declared length: nothing extends it."""
+        return max_length
+
+    def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return the method's scaling from the present length to the target."""
+        assert config.rotary_dim is not None
+        length = config.present_length()
+        require_longer(length, target_length, "reads")
+        return method.first_extension(config.rotary_dim, length, target_length)
+
+    rope_types: ClassVar[tuple[str, ...]] = ("default", "mrope")
+    rope_entries: ClassVar[tuple[str, ...]] = ("factor",)
+    gguf_type: ClassVar[str | None] = "none"
+    llamacpp_type: ClassVar[str | None] = "none"
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read the scaling; a factor would be a mistake."""
+        del context
+        factor = rope.number("factor")
+        if factor not in (None, 1):
+            raise ConfigError(
+                f"{rope.where} has factor {factor:g} but rope_type 'default', which scales nothing. "
+                "Name the scaling in rope_type, or remove factor."
+            )
+        return cls()
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the type alone."""
+        del engine
+        return {"rope_type": "default"}
+
+    @classmethod
+    def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
+        """Read the scaling; a factor would be a mistake."""
+        del keys
+        if context.factor != 1:
+            raise ConfigError(f"rope.scaling.factor {context.factor:g} has no effect with rope.scaling.type 'none'.")
+        context.refuse_attention_factor("none")
+        return cls()
+
+    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
+        """Return the type alone."""
+        del dim, base, engine
+        return GGUFForm({"type": "none"})
+
+    def llamacpp_flags(self, engine: str) -> dict[str, object] | None:
+        """Return the type alone."""
+        del engine
+        return {"--rope-scaling": "none"}
+
+    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
+        """Return no attributes."""
+        del engine
+        return {}
 
 
 @register_scaling("linear")
@@ -60,9 +124,109 @@ class Linear(Extension):
 
     title: ClassVar[str] = "PI"
     paper: ClassVar[str] = "Chen et al. 2023, arXiv:2306.15595"
+    method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
+        "position interpolation, Chen et al. 2023, arXiv:2306.15595",
+        "Short texts are interpolated as well, which costs some quality there.",
+    )
 
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
         """Return the frequencies of the formula above."""
         del length_class
         factor = self._exact_factor
         return tuple(frequency / factor for frequency in geometric_frequencies(dim // 2, base))
+
+    def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return the same scaling, counted anew from its original length; refuse other methods."""
+        if method is not Linear:
+            return super().extended_by(method, config, target_length)
+        if self.original_length is None:
+            raise ConfigError(
+                f"The model is scaled by 'linear' with factor {self.factor:g}, and the file does not say whether "
+                f"{config.max_length} tokens are its length before or after that. Add "
+                "original_max_position_embeddings, the length before, to rope_scaling or rope_parameters."
+            )
+        require_longer(self.original_length, target_length, "was trained for")
+        return Linear(original_length=self.original_length, target_length=target_length)
+
+    rope_types: ClassVar[tuple[str, ...]] = ("linear",)
+    rope_entries: ClassVar[tuple[str, ...]] = ("factor", "original_max_position_embeddings")
+    gguf_type: ClassVar[str | None] = "linear"
+    llamacpp_type: ClassVar[str | None] = "linear"
+    ctranslate2_type: ClassVar[tuple[int, str] | None] = (0, "Linear")
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read factor and original length."""
+        del context
+        original = rope.whole("original_max_position_embeddings")
+        return cls(factor=rope.needed_factor(cls.name), original_length=original)
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor."""
+        del engine
+        return {"rope_type": "linear", "factor": self.factor}
+
+    def vllm_entry_length(self, max_length: int | None, engine: str) -> int | None:
+        """Return the original length, which vLLM multiplies by the factor."""
+        if self.original_length is None and max_length is not None:
+            raise ConfigError(
+                f"{engine} needs original_length of the scaling 'linear': vLLM multiplies max_position_embeddings by "
+                f"factor {self.factor:g}, and would serve {self._factor * max_length:g} tokens instead of "
+                f"{max_length}."
+            )
+        return self.original_length
+
+    def vllm_served_length(self, max_length: int | None) -> int | None:
+        """Return the target length."""
+        del max_length
+        return self.target_length
+
+    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
+        """Return the declared length times the factor, unless it is the extended one already."""
+        if max_length is None or is_extended:
+            return self, max_length
+        return self, int(max_length * self._factor)
+
+    @classmethod
+    def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
+        """Read factor and original length; a file without a factor is unscaled."""
+        del keys
+        context.refuse_attention_factor("linear")
+        if context.factor == 1:
+            return Unscaled()
+        return cls(factor=context.factor, original_length=context.original_length)
+
+    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
+        """Return the factor, and the original length where it is known."""
+        del dim, base, engine
+        keys: dict[str, Any] = {"type": "linear", "factor": self.factor}
+        if self.original_length is not None:
+            keys["original_context_length"] = self.original_length
+        return GGUFForm(keys)
+
+    @classmethod
+    def from_llamacpp(cls, context: LlamaCppContext) -> FrequencyScaling:
+        """Read the factor."""
+        if not context.states_type:
+            context.warn(
+                f"--rope-scale {context.scale:g} without --rope-scaling is linear interpolation.",
+                "State --rope-scaling linear, or yarn if that is meant.",
+            )
+        return cls(factor=context.scale, original_length=context.original_length)
+
+    def llamacpp_flags(self, engine: str) -> dict[str, object] | None:
+        """Return the factor."""
+        del engine
+        return {"--rope-scaling": "linear", "--rope-scale": self.factor}
+
+    @classmethod
+    def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:
+        """Read the factor."""
+        del layer
+        context.refuse_attention_scale()
+        return cls(factor=1.0 if context.factor is None else context.factor)
+
+    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor."""
+        del engine
+        return {"rotary_scaling_factor": self.factor}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_positive, register_scaling
+from locant.positions.scaling.checks import check_positive
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import STANDING, CTranslate2Context, RopeContext
+from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 
 @register_scaling("llama3")
@@ -71,3 +79,98 @@ class Llama3(Extension):
             share = min(max((turns - low) / (high - low), Decimal(0)), Decimal(1))
             scaled.append(frequency * (share + (1 - share) * slowest))
         return tuple(scaled)
+
+    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield that CTranslate2's converter loses the scaling."""
+        yield Finding(
+            "note",
+            f"transformers: {config.describe()}. CTranslate2 after its own converter: no scaling, because the "
+            "converter leaves out factor and original length.",
+            "Set the attributes that --as ctranslate2 prints in the converted layers.",
+        )
+
+    rope_types: ClassVar[tuple[str, ...]] = ("llama3",)
+    rope_entries: ClassVar[tuple[str, ...]] = (
+        "factor",
+        "original_max_position_embeddings",
+        "low_freq_factor",
+        "high_freq_factor",
+    )
+    ctranslate2_type: ClassVar[tuple[int, str] | None] = (2, "Llama3")
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read lengths and the two corners of the blend."""
+        original = context.needed_original_length(rope, cls, "wavelengths would be compared with the extended length")
+        why = "the scaling 'llama3' compares wavelengths by it"
+        return cls(
+            **context.lengths_of(rope, cls, original),
+            low_frequency_factor=rope.need(rope.number("low_freq_factor"), "low_freq_factor", why),
+            high_frequency_factor=rope.need(rope.number("high_freq_factor"), "high_freq_factor", why),
+        )
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return factor, original length and the two corners of the blend."""
+        del engine
+        return {
+            "rope_type": "llama3",
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "low_freq_factor": self.low_frequency_factor,
+            "high_freq_factor": self.high_frequency_factor,
+        }
+
+    @classmethod
+    def from_gguf_factors(cls, factors: Sequence[float], plain: Sequence[float]) -> FrequencyScaling | None:
+        """Return the scaling whose blend meets two of the blended pairs, if there are two.
+
+        The blend is linear in the frequency: ``share = (L * f / 2 pi - low) / (high - low)``. Multiplying ``L``,
+        ``low`` and ``high`` by the same number changes nothing, so ``low`` is 1 wherever that makes ``L`` a whole
+        number.
+        """
+        largest = max(factors)
+        blended = [index for index, factor in enumerate(factors) if 1 + 1e-5 < factor < largest * (1 - 1e-5)]
+        if len(blended) < 2 or largest >= STANDING:
+            return None
+        turns = [plain[index] / (2 * math.pi) for index in (blended[0], blended[-1])]
+        shares = [(1 / factors[index] - 1 / largest) / (1 - 1 / largest) for index in (blended[0], blended[-1])]
+        slope = (shares[0] - shares[1]) / (turns[0] - turns[1])
+        offset = shares[0] - slope * turns[0]
+        if slope <= 0 or offset >= 0:
+            return None
+        high = 1 - 1 / offset
+        length = slope * (high - 1)
+        whole = max(round(length), 1)
+        low = whole / length
+        if abs(low - 1) < 1e-4:
+            low = 1.0
+        return cls(
+            original_length=whole, factor=largest, low_frequency_factor=low, high_frequency_factor=round(high * low, 3)
+        )
+
+    @classmethod
+    def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:
+        """Read factor, original length and the two corners of the blend."""
+        if context.factor is None or context.original_length is None:
+            raise ConfigError(
+                f"{layer.where} have rotary_scaling_type 2 (Llama3) without rotary_scaling_factor ({context.factor}) "
+                f"or original_max_position_embeddings ({context.original_length}): the engine then scales nothing, or "
+                "the wrong pairs. CTranslate2's converter leaves them out; set both."
+            )
+        low, high = layer.number("rotary_low_freq_factor"), layer.number("rotary_high_freq_factor")
+        return cls(
+            original_length=context.original_length,
+            factor=context.factor,
+            low_frequency_factor=1.0 if low is None else low,
+            high_frequency_factor=4.0 if high is None else high,
+        )
+
+    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
+        """Return factor, original length and the two corners of the blend."""
+        del engine
+        return {
+            "rotary_scaling_factor": self.factor,
+            "rotary_low_freq_factor": self.low_frequency_factor,
+            "rotary_high_freq_factor": self.high_frequency_factor,
+            "original_max_position_embeddings": self.original_length,
+        }

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, ClassVar
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
-from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_length, check_positive, is_number, register_scaling
+from locant.positions.exact import EXACT, geometric_frequencies
+from locant.positions.scaling.checks import check_length, check_positive, is_number, require_longer
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.positions.scaling.forms import (
+    LONG_FACTORS,
+    SHORT_FACTORS,
+    CTranslate2Context,
+    GGUFContext,
+    GGUFForm,
+    RopeContext,
+)
+from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.ntk_by_parts import slow_by_parts
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 # Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended
 # to 131,072; the long factors of its configuration, which lists them in float32.
@@ -58,6 +72,11 @@ class LongRoPE(Extension):
 
     title: ClassVar[str] = "LongRoPE"
     paper: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753"
+    method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
+        "two lists of factors, Ding et al. 2024, arXiv:2402.13753, with those of NTK-by-parts for long texts",
+        "Texts up to the original length are read exactly as before. transformers changes the list when a text exceeds "
+        "it, and keys cached before keep the other one; vLLM and llama.cpp take the long list for all texts.",
+    )
     original_length_use: ClassVar[str | None] = "to choose between its two lists of factors"
 
     short_factors: Sequence[float] = ()
@@ -136,3 +155,216 @@ class LongRoPE(Extension):
             frequency / Decimal(factor)
             for frequency, factor in zip(geometric_frequencies(dim // 2, base), factors, strict=True)
         )
+
+    @classmethod
+    def extending(cls, config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return two lists: the present frequencies, and NTK-by-parts on top of those of the longest texts."""
+        assert config.rotary_dim is not None
+        scaling, length = config.scaling, config.present_length()
+        require_longer(length, target_length, "reads")
+        plain = geometric_frequencies(config.rotary_dim // 2, Decimal(config.base))
+        present = config.frequencies(length)
+        if not all(present):
+            raise ConfigError("Some pairs of this model stand still, which the lists of LongRoPE cannot express.")
+        has_lists = isinstance(scaling, LongRoPE) and scaling.original_length != length
+        switch = scaling.trained_length if isinstance(scaling, LongRoPE) and has_lists else length
+        with localcontext(EXACT):
+            slowed = [slow_by_parts(frequency, length, Decimal(target_length) / length) for frequency in present]
+            short = [float(p / f) for p, f in zip(plain, config.frequencies(switch), strict=True)]
+            long = [float(p / f) for p, f in zip(plain, slowed, strict=True)]
+        return cls(
+            original_length=switch,
+            target_length=target_length,
+            short_factors=short,
+            long_factors=long,
+            attention_factor=config.attention_scale(length),
+        )
+
+    @property
+    def explained_length(self) -> int | None:
+        """``final_length``, or else ``target_length``."""
+        return self.final_length or self.target_length
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield which of the two lists is shown."""
+        del max_length
+        if length is None:
+            return
+        which = "short_factors" if (self.final_length or length) <= self.trained_length else "long_factors"
+        if self.final_length is None:
+            border = f"the lists change beyond {self.original_length} tokens"
+            yield f"Shown for {length} tokens, which take {which}; {border}."
+        else:
+            yield f"All texts take {which}, because final_length is {self.final_length}."
+
+    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield that cached keys keep the short factors in transformers."""
+        del config
+        if self.final_length is None:
+            yield Finding(
+                "warning",
+                f"transformers changes from the short to the long factors when a text exceeds {self.original_length} "
+                "tokens, and cached keys keep the short ones: generating across that border gives other scores than "
+                "reading the same text.",
+                "Decide before the first token: for longer texts, state the long factors as both lists.",
+            )
+
+    rope_types: ClassVar[tuple[str, ...]] = ("longrope", "su")
+    rope_entries: ClassVar[tuple[str, ...]] = (
+        "factor",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "short_factor",
+        "long_factor",
+        "short_mscale",
+        "long_mscale",
+    )
+    gguf_type: ClassVar[str | None] = "longrope"
+    ctranslate2_type: ClassVar[tuple[int, str] | None] = (1, "Su")
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read lengths, the two lists and the attention scale."""
+        effect = "the long factors would never be used, nor scores scaled"
+        original = context.needed_original_length(rope, cls, effect)
+        short, long = rope.number("short_mscale"), rope.number("long_mscale")
+        differ = f"{rope.where} has short_mscale {short} and long_mscale {long}; one scale is known"
+        attention = agreed(short, long, differ)
+        contradicts = f"attention_factor in {rope.where} contradicts its mscale"
+        attention = agreed(rope.number("attention_factor"), attention, contradicts)
+        lengths = context.lengths_of(rope, cls, original)
+        if context.max_length is not None and "factor" in lengths and attention is None:
+            ratio = context.max_length / original
+            if abs(ratio - lengths["factor"]) > 0.5 / original:
+                raise ConfigError(
+                    f"factor in {rope.where} is {lengths['factor']:g}, but max_position_embeddings "
+                    f"{context.max_length} is {ratio:g} times original_max_position_embeddings {original}. "
+                    "transformers 4 takes the ratio for the attention scale and transformers 5 the factor; make them "
+                    "agree, or state attention_factor."
+                )
+        return cls(
+            **lengths,
+            short_factors=rope.numbers("short_factor") or (),
+            long_factors=rope.numbers("long_factor") or (),
+            attention_factor=attention,
+        )
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return lengths, the two lists and the attention scale."""
+        self._refuse_final_length(engine)
+        return {
+            "rope_type": "longrope",
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "short_factor": list(self.short_factors),
+            "long_factor": list(self.long_factors),
+            "attention_factor": self.attention_scale(),
+        }
+
+    def huggingface_entries(self, max_length: int | None) -> dict[str, Any]:
+        """Return the original length as well: releases up to 4.4x look only there, and Phi-3's class has its own."""
+        return super().huggingface_entries(max_length) | {"original_max_position_embeddings": self.original_length}
+
+    def vllm_findings(self, max_length: int | None, *, heeds_attention: bool) -> Iterator[Finding]:
+        """Yield that vLLM chooses one of the lists for all texts."""
+        del heeds_attention
+        if self.original_length != max_length:
+            yield Finding(
+                "warning",
+                f"transformers: short factors up to {self.original_length} tokens, long ones beyond. vLLM, and "
+                "llama.cpp by its context: long factors for all texts once --max-model-len exceeds that, which it does "
+                "by default.",
+                f"Start vLLM with --max-model-len {self.original_length} where texts are short; elsewhere, state "
+                "final_length to compute what it computes.",
+            )
+
+    @classmethod
+    def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
+        """Read lengths and attention scale, and the lists from their tensors."""
+        if SHORT_FACTORS not in context.tensors or LONG_FACTORS not in context.tensors:
+            raise ConfigError(f"rope.scaling.type 'longrope' needs the tensors {SHORT_FACTORS} and {LONG_FACTORS}.")
+        if context.factor != 1:
+            raise ConfigError(
+                f"llama.cpp divides LongRoPE's frequencies by rope.scaling.factor {context.factor:g} as well. "
+                "Remove it."
+            )
+        context.note(
+            "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
+            "State final_length in the configuration to do the same.",
+        )
+        why = "llama.cpp takes context_length, and never the long factors"
+        original = keys.need(context.original_length, "rope.scaling.original_context_length", why)
+        length = keys.need(keys.whole("context_length"), "context_length", "it tells how far the model is extended")
+        return cls(
+            original_length=int(original),
+            target_length=int(length),
+            short_factors=context.tensors[SHORT_FACTORS],
+            long_factors=context.tensors[LONG_FACTORS],
+            attention_factor=context.attention_factor,
+        )
+
+    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
+        """Return original length, attention scale and the lists as tensors."""
+        del dim, base
+        self._refuse_final_length(engine)
+        keys = {
+            "type": "longrope",
+            "original_context_length": self.original_length,
+            "attn_factor": self.attention_scale(),
+        }
+        return GGUFForm(keys, {SHORT_FACTORS: tuple(self.short_factors), LONG_FACTORS: tuple(self.long_factors)})
+
+    @classmethod
+    def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:
+        """Read lengths and the two lists."""
+        original = context.original_length
+        if original is None:
+            raise ConfigError(
+                f"original_max_position_embeddings is missing in {layer.where}: the engine needs it for Su."
+            )
+        context.note(
+            "CTranslate2 takes the long factors once it has tabulated more positions than the original length, and it "
+            "tabulates at least 2048.",
+            "Compare its scores with those of the trained model at lengths around the original one.",
+        )
+        return cls(
+            original_length=original,
+            target_length=max(context.max_length or original, original),
+            short_factors=layer.numbers("rotary_scaling_short_factor") or (),
+            long_factors=layer.numbers("rotary_scaling_long_factor") or (),
+            attention_factor=context.attention_scale,
+        )
+
+    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
+        """Return the two lists, and the lengths by which the engine arrives at the attention scale."""
+        self._refuse_final_length(engine)
+        wanted, original = self.attention_scale(), self.trained_length
+        ratio = round(math.exp((wanted**2 - 1) * math.log(original)))
+        length = ratio * original
+        if ratio == self.factor and self.target_length is not None:
+            length = self.target_length
+        if not math.isclose(ctranslate2_attention_scale(length, original), wanted, rel_tol=1e-6):
+            raise ConfigError(
+                f"{engine} cannot express attention scale {wanted:g} of the scaling 'longrope': its engine has "
+                "sqrt(1 + ln(n) / ln(original_length)) for whole numbers n."
+            )
+        return {
+            "rotary_scaling_short_factor": list(self.short_factors),
+            "rotary_scaling_long_factor": list(self.long_factors),
+            "original_max_position_embeddings": original,
+            "max_position_embeddings": length,
+        }
+
+    def _refuse_final_length(self, engine: str) -> None:
+        if self.final_length is not None:
+            raise ConfigError(
+                f"{engine} cannot express final_length {self.final_length} of the scaling 'longrope': the engine "
+                "chooses between the lists. Write the configuration without final_length, or with the list of that "
+                "length as both."
+            )
+
+
+def ctranslate2_attention_scale(length: int, original_length: int) -> float:
+    """Return what CTranslate2 multiplies cosine and sine by whenever a layer has both lengths."""
+    ratio = length // original_length
+    return 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(original_length))

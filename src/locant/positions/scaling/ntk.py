@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
-from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import (
-    Extension,
-    FrequencyScaling,
-    check_length,
-    check_number,
-    check_target,
-    missing_original_length,
-    register_scaling,
-)
+from locant.positions.exact import EXACT, geometric_frequencies
+from locant.positions.scaling.checks import check_length, check_number, check_target, missing_original_length
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import RopeContext
+from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.linear import Unscaled
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 
 def _with_larger_base(name: str, dim: int, base: Decimal, scale: Decimal) -> tuple[Decimal, ...]:
@@ -51,11 +51,19 @@ class NTKAware(Extension):
 
     title: ClassVar[str] = "NTK-aware"
     paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.1"
+    method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
+        "NTK-aware interpolation, as given in Peng et al. 2023, arXiv:2309.00071, section 3.1",
+        "Short texts are changed a little as well.",
+    )
 
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
         """Return the frequencies of the formula above."""
         del length_class
         return _with_larger_base(self.name, dim, base, self._exact_factor)
+
+    def equivalent_base(self, dim: int, base: float) -> float | None:
+        """Return ``base'``."""
+        return _base_of(self.frequencies(dim, base), dim)
 
 
 @register_scaling("dynamic")
@@ -91,6 +99,13 @@ class DynamicNTK(FrequencyScaling):
 
     title: ClassVar[str] = "dynamic NTK"
     paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.3"
+    method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
+        "dynamic NTK, as given in Peng et al. 2023, arXiv:2309.00071, section 3.3",
+        "Frequencies follow the length of the text. transformers keeps cached keys as they were turned before, so "
+        "generating beyond the original length gives other scores than reading the same text; vLLM fixes the "
+        "frequencies for the longest text instead.",
+        comparable=False,
+    )
 
     original_length: int | None = None
     factor: float = 1.0
@@ -137,3 +152,123 @@ class DynamicNTK(FrequencyScaling):
         length = self.target_length or length_class or self.original_length
         factor = Decimal(self.factor)
         return _with_larger_base(self.name, dim, base, factor * length / self.original_length - (factor - 1))
+
+    @classmethod
+    def first_extension(cls, rotary_dim: int, trained: int, target_length: int) -> FrequencyScaling:
+        """Return the scaling as transformers has it, whose factor is the extension and which counts every token."""
+        del rotary_dim
+        return cls(original_length=trained, factor=target_length / trained, length_step=1)
+
+    def in_training(self) -> FrequencyScaling:
+        """Return no scaling: no model is trained with this one, and below the original length it changes nothing."""
+        return Unscaled()
+
+    def present_length(self, max_length: int | None) -> int:
+        """Return the original length, unless a final one is fixed."""
+        if self.target_length is None:
+            assert self.original_length is not None
+            return self.original_length
+        return super().present_length(max_length)
+
+    def length_to_declare(self, target_length: int) -> int:
+        """Return the original length, which transformers takes from there."""
+        assert self.original_length is not None
+        return self.original_length if self.target_length is None else target_length
+
+    def equivalent_base(self, dim: int, base: float) -> float | None:
+        """Return ``base'`` where a final length fixes it."""
+        return None if self.target_length is None else _base_of(self.frequencies(dim, base), dim)
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield that frequencies follow the text."""
+        del max_length
+        if self.target_length is None:
+            shown = "unknown" if length is None else f"{length} tokens"
+            yield (
+                f"Frequencies follow the length of the text; shown for {shown}, counted in steps of "
+                f"{self.length_step}. Up to {self.original_length} tokens nothing is scaled."
+            )
+
+    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield that cached keys keep the frequencies of shorter texts in transformers."""
+        if self.target_length is not None:
+            return
+        assert self.original_length is not None
+        assert config.rotary_dim is not None
+        reach = round(self.factor * self.original_length)
+        base = replace(self, target_length=reach).equivalent_base(config.rotary_dim, config.base)
+        yield Finding(
+            "warning",
+            f"transformers computes the frequencies of 'dynamic' for the length of each forward pass, and cached keys "
+            f"keep older ones: beyond {self.original_length} tokens, generating gives other scores than reading "
+            "the same text.",
+            f"Fix the length: rope_theta {base:.10g} without rope_scaling is the same for {reach} tokens. Or "
+            "generate with use_cache=False.",
+        )
+
+    rope_types: ClassVar[tuple[str, ...]] = ("dynamic",)
+    rope_entries: ClassVar[tuple[str, ...]] = ("factor", "original_max_position_embeddings")
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read the factor; the original length is ``max_position_embeddings``."""
+        stated = context.original_length_of(rope)
+        if stated is not None and context.max_length is not None and stated != context.max_length:
+            raise ConfigError(
+                f"The scaling 'dynamic' in {rope.where} has original_max_position_embeddings {stated}, but "
+                f"transformers takes the original length from max_position_embeddings, which is {context.max_length}. "
+                "Set max_position_embeddings to the length trained before the extension."
+            )
+        factor = rope.needed_factor(cls.name)
+        return cls(original_length=context.max_length or stated, factor=factor, length_step=1)
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor."""
+        del engine
+        return {"rope_type": "dynamic", "factor": self.factor}
+
+    def huggingface_entries(self, max_length: int | None) -> dict[str, Any]:
+        """Return the original length as the declared one."""
+        if max_length not in (None, self.original_length) or self.length_step != 1:
+            raise ConfigError(
+                f"config.json cannot express the scaling 'dynamic' with max_length {max_length}, original_length "
+                f"{self.original_length} and length_step {self.length_step}: transformers takes the original length "
+                "from max_position_embeddings and counts every token. Set max_length to the original length and "
+                "length_step to 1, or state a target_length."
+            )
+        return {"max_position_embeddings": self.original_length}
+
+    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor, if vLLM's one length is the one that this is made for."""
+        assert self.original_length is not None
+        reached = self.factor * self.original_length
+        if self.target_length is None or abs(reached - self.target_length) > 0.5:
+            raise ConfigError(
+                f"{engine} cannot express the scaling 'dynamic' with target_length {self.target_length}: vLLM's is "
+                f"static, for {reached:g} tokens, factor {self.factor:g} times the original length. Use that "
+                "target_length, or the scaling 'ntk', which is written as a larger base."
+            )
+        return self.rope_parameters(engine)
+
+    def vllm_entry_length(self, max_length: int | None, engine: str) -> int | None:
+        """Return the original length."""
+        del max_length, engine
+        return self.original_length
+
+    def vllm_served_length(self, max_length: int | None) -> int | None:
+        """Return the target length."""
+        del max_length
+        return self.target_length
+
+    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
+        """Return the scaling fixed for the one length that vLLM computes it for."""
+        del max_length, is_extended
+        assert self.original_length is not None
+        target = round(self.factor * self.original_length)
+        return replace(self, target_length=target), target
+
+
+def _base_of(frequencies: tuple[Decimal, ...], dim: int) -> float:
+    """Return the base of a geometric progression of frequencies."""
+    with localcontext(EXACT):
+        return float(frequencies[1] ** (Decimal(-dim) / 2))

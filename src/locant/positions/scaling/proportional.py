@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.frequency import FrequencyScaling, check_number, is_number, register_scaling
+from locant.positions.scaling.checks import check_number, is_number, require_longer
+from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.forms import STANDING, RopeContext
+from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
+from locant.positions.scaling.linear import Linear, Unscaled
+
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 
 @register_scaling("proportional")
@@ -67,3 +76,50 @@ class Proportional(FrequencyScaling):
             frequency / factor if index < turning else Decimal(0)
             for index, frequency in enumerate(geometric_frequencies(dim // 2, base))
         )
+
+    @property
+    def stretch(self) -> float | None:
+        """``factor``."""
+        return self.factor
+
+    def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
+        """Return the turning pairs slowed further by position interpolation; refuse other methods."""
+        if method is not Linear:
+            raise ConfigError(
+                f"The scaling 'proportional' of this model can be combined with linear alone, not {method.name}."
+            )
+        length = config.present_length()
+        require_longer(length, target_length, "reads")
+        return replace(self, factor=self.factor * target_length / length)
+
+    rope_types: ClassVar[tuple[str, ...]] = ("proportional",)
+    rope_entries: ClassVar[tuple[str, ...]] = ("factor",)
+    transformers_versions: ClassVar[tuple[str, ...]] = ("5",)
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read the factor; the fraction is ``partial_rotary_factor``."""
+        fraction = 1.0 if context.rotary_fraction is None else context.rotary_fraction
+        return cls(rotary_fraction=fraction, factor=rope.number("factor") or 1.0)
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor."""
+        del engine
+        return {"rope_type": "proportional", "factor": self.factor}
+
+    @property
+    def turning_fraction(self) -> float | None:
+        """``rotary_fraction``."""
+        return self.rotary_fraction
+
+    @classmethod
+    def from_gguf_factors(cls, factors: Sequence[float], plain: Sequence[float]) -> FrequencyScaling | None:
+        """Return the scaling that turns the first pairs alike and not the others, if the factors look like one."""
+        del plain
+        turning = sum(factor < math.sqrt(STANDING) for factor in factors)
+        factor = factors[0] if turning else 1.0
+        if factor < 1 or max(factors[:turning], default=factor) != min(factors[:turning], default=factor):
+            return None
+        if turning == len(factors) and factor == 1:
+            return Unscaled()
+        return cls(rotary_fraction=turning / len(factors), factor=factor)

@@ -13,6 +13,7 @@ from locant.positions.scaling.frequency import REGISTERED, FrequencyScaling
 _MODULES = (
     "locant.positions.scaling.linear",
     "locant.positions.scaling.ntk",
+    "locant.positions.scaling.ntk_by_parts",
     "locant.positions.scaling.yarn",
     "locant.positions.scaling.longrope",
     "locant.positions.scaling.llama3",

@@ -1,99 +1,21 @@
-"""NTK-by-parts and YaRN: fast pairs stay, slow pairs are interpolated, those between are blended."""
+"""YaRN: NTK-by-parts, and attention sharpened a little."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
-from locant.positions.exact import TWO_PI, geometric_frequencies
-from locant.positions.scaling.frequency import Extension, check_positive, register_scaling
+from locant.positions.scaling.checks import check_number, check_positive
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import GGUFContext, GGUFForm, LlamaCppContext, RopeContext
+from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.ntk_by_parts import NTKByParts
 
-
-@register_scaling("ntk-by-parts")
-@dataclass(frozen=True, kw_only=True)
-class NTKByParts(Extension):
-    """NTK-by-parts: a pair is slowed by how many turns it makes within the trained length.
-
-    Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2::
-
-        f_i = (1 - g_i) * base^(-2i/d) / factor + g_i * base^(-2i/d)
-
-    A pair of ``r = original_length * base^(-2i/d) / (2 pi)`` turns has ``g = 1`` (kept) at ``beta_fast`` turns and
-    more, ``g = 0`` (interpolated) at ``beta_slow`` and fewer. Between, the paper's ``g`` is linear in ``r``. All
-    implementations, the authors' included, make it linear in the index ``i`` of the pair instead, and so does this
-    class, because models were trained with it::
-
-        index(beta) = d * ln(original_length / (2 pi * beta)) / (2 * ln(base))
-        low, high   = floor(index(beta_fast)), ceil(index(beta_slow)), both clipped to 0 .. d - 1
-        g_i         = 1 - clip((i - low) / (high - low), 0, 1),   with high = low + 0.001 where they are equal
-
-    Hugging Face clips ``low`` only from below and ``high`` only from above. Where even the fastest pair falls short of
-    ``beta_slow`` turns, ``high`` may be negative there and the ramp runs backwards: all pairs are kept, where all but
-    the first should be interpolated. It does not see ``truncate`` in parameters that are given by layer type. Where a
-    model does not state the original length it silently takes ``max_position_embeddings``, often the extended length,
-    so that pairs are kept which were interpolated in training.
-
-    Args:
-        original_length: Length in tokens that the model was trained for before the extension.
-        factor: ``target_length / original_length``, at least 1.
-        target_length: Length in tokens that the model shall read.
-        beta_fast: Turns from which on a pair keeps its frequency.
-        beta_slow: Turns up to which a pair is interpolated; at most ``beta_fast``.
-        truncate: Whether the two indices are rounded outwards to whole pairs.
-
-    Example:
-        >>> scaling = NTKByParts(original_length=2048, factor=4)
-        >>> [f"{scaled / plain:.4f}" for scaled, plain in zip(
-        ...     scaling.frequencies(16, 10000.0), NTKByParts(original_length=2048, factor=1).frequencies(16, 10000.0))]
-        ['1.0000', '1.0000', '1.0000', '0.8125', '0.6250', '0.4375', '0.2500', '0.2500']
-    """
-
-    title: ClassVar[str] = "NTK-by-parts"
-    paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, section 3.2"
-    original_length_use: ClassVar[str | None] = "to count the turns that each pair makes within it"
-
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    truncate: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the fields, and fill in factor or target length."""
-        super().__post_init__()
-        check_positive(self.name, "beta_fast", self.beta_fast)
-        check_positive(self.name, "beta_slow", self.beta_slow)
-        if self.beta_slow > self.beta_fast:
-            raise ConfigError(
-                f"The scaling '{self.name}' has beta_slow {self.beta_slow:g} and beta_fast {self.beta_fast:g}: "
-                "pairs are kept from beta_fast turns on and interpolated up to beta_slow, which must not be larger."
-            )
-        if not isinstance(self.truncate, bool):
-            raise ConfigError(f"truncate of the scaling '{self.name}' must be true or false; got {self.truncate!r}.")
-
-    def _blended_indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
-        """Return the index up to which pairs are kept and the one from which on they are interpolated."""
-        low, high = (
-            dim * (self.trained_length / (TWO_PI * Decimal(beta))).ln() / (2 * base.ln())
-            for beta in (self.beta_fast, self.beta_slow)
-        )
-        if self.truncate:
-            low, high = low.to_integral_value(ROUND_FLOOR), high.to_integral_value(ROUND_CEILING)
-        last = Decimal(dim - 1)
-        return min(max(low, Decimal(0)), last), min(max(high, Decimal(0)), last)
-
-    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
-        """Return the frequencies of the formula above."""
-        del length_class
-        low, high = self._blended_indices(dim, base)
-        width = high - low or Decimal("0.001")
-        slowest = 1 / self._exact_factor
-        ramp = (min(max((index - low) / width, Decimal(0)), Decimal(1)) for index in range(dim // 2))
-        return tuple(
-            frequency * (1 - share + share * slowest)
-            for frequency, share in zip(geometric_frequencies(dim // 2, base), ramp, strict=True)
-        )
+if TYPE_CHECKING:
+    from locant.positions.rotary.config import RotaryConfig
 
 
 @register_scaling("yarn")
@@ -133,6 +55,10 @@ class YaRN(NTKByParts):
 
     title: ClassVar[str] = "YaRN"
     paper: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071"
+    method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
+        "YaRN, Peng et al. 2023, arXiv:2309.00071",
+        "Short texts are scaled as well, which costs a little quality there.",
+    )
 
     attention_factor: float | None = None
     mscale: float | None = None
@@ -160,7 +86,267 @@ class YaRN(NTKByParts):
         del length
         if self.attention_factor is not None:
             return float(self.attention_factor)
-        logarithm = math.log(self._factor)
         if self.mscale is None or self.mscale_all_dim is None:
-            return 0.1 * logarithm + 1
+            return self.paper_attention_scale()
+        logarithm = math.log(self._factor)
         return (0.1 * self.mscale * logarithm + 1) / (0.1 * self.mscale_all_dim * logarithm + 1)
+
+    def paper_attention_scale(self) -> float:
+        """Return the attention scale that the paper's formula gives for the factor."""
+        return 0.1 * math.log(self._factor) + 1
+
+    def _with_target(self, target_length: int) -> NTKByParts:
+        extended = replace(self, factor=None, target_length=target_length)
+        follows_factor = (
+            self.attention_factor is not None and abs(self.attention_factor / self.paper_attention_scale() - 1) < 1e-6
+        )
+        return replace(extended, attention_factor=None) if follows_factor else extended
+
+    def _as_yarn(self) -> YaRN:
+        return self
+
+    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield that llama.cpp always rounds the corners of the ramp."""
+        if self.truncate:
+            return
+        rounded = replace(config, scaling=replace(self, truncate=True))
+        pairs = zip(config.explain().pairs, rounded.explain().pairs, strict=True)
+        exact, whole = max(pairs, key=lambda pair: abs(math.log(pair[0].ratio / pair[1].ratio)))
+        if exact.ratio == whole.ratio:
+            return
+        yield Finding(
+            "warning",
+            f"transformers: pair {exact.index} is slowed by {1 / exact.ratio:.4g}. llama.cpp, which always rounds the "
+            f"corners of YaRN's ramp: by {1 / whole.ratio:.4g}; no other pair differs more.",
+            "Compare the scores of the two at long texts; neither the files nor the flags of llama.cpp can express it.",
+        )
+
+    rope_types: ClassVar[tuple[str, ...]] = ("yarn",)
+    rope_entries: ClassVar[tuple[str, ...]] = (
+        "factor",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "truncate",
+    )
+    gguf_type: ClassVar[str | None] = "yarn"
+    llamacpp_type: ClassVar[str | None] = "yarn"
+
+    @classmethod
+    def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
+        """Read lengths, corners of the ramp and attention scale."""
+        original = context.original_length_of(rope)
+        if original is None and context.max_length is not None:
+            original = context.max_length
+            context.warn(
+                f"original_max_position_embeddings is missing in {rope.where}; transformers silently takes "
+                f"max_position_embeddings, {original}, which is taken here as well.",
+                "Write down the length that the model was trained for before the extension.",
+            )
+            lengths: dict[str, Any] = {"original_length": original, "factor": rope.needed_factor(cls.name)}
+        else:
+            lengths = context.lengths_of(rope, cls, original)
+        mscale, mscale_all_dim = rope.number("mscale"), rope.number("mscale_all_dim")
+        if bool(mscale) != bool(mscale_all_dim):
+            context.warn(
+                f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the other, "
+                "DeepSeek's own code does not.",
+                "State both, or attention_factor.",
+            )
+            mscale = mscale_all_dim = None
+        truncate = rope.flag("truncate")
+        scaling = cls(
+            **lengths,
+            beta_fast=rope.number("beta_fast") or 32.0,
+            beta_slow=rope.number("beta_slow") or 1.0,
+            truncate=truncate is not False,
+            attention_factor=rope.number("attention_factor"),
+            mscale=mscale or None,
+            mscale_all_dim=mscale_all_dim or None,
+        )
+        if scaling.mscale_all_dim is not None:
+            whole = 0.1 * scaling.mscale_all_dim * math.log(scaling._factor) + 1
+            context.note(
+                f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
+                "0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
+                "Scale the scores in the attention, if the model is one of them.",
+            )
+        return scaling
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return lengths, corners of the ramp and attention scale."""
+        del engine
+        written: dict[str, Any] = {
+            "rope_type": "yarn",
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "beta_fast": self.beta_fast,
+            "beta_slow": self.beta_slow,
+        }
+        if not self.truncate:
+            written["truncate"] = False
+        if self.attention_factor is not None:
+            written["attention_factor"] = float(self.attention_factor)
+        if self.mscale is not None:
+            written |= {"mscale": self.mscale, "mscale_all_dim": self.mscale_all_dim}
+        return written
+
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], engine: str) -> dict[str, Any]:
+        """Return the entries with vLLM's ``attn_factor``, relative to the paper's scale, as ``attention_factor``."""
+        entries = Fields(rope, engine)
+        kept = {key: value for key, value in rope.items() if key not in ("attn_factor", "extrapolation_factor")}
+        if entries.number("extrapolation_factor") not in (None, 1):
+            raise ConfigError(
+                f"extrapolation_factor {rope['extrapolation_factor']:g} of YaRN in vLLM is not known here."
+            )
+        attention, relative = entries.number("attention_factor"), entries.number("attn_factor")
+        factor = entries.needed_factor(cls.name)
+        check_number(cls.name, "factor", factor, minimum=1)
+        if relative is None:
+            return kept
+        kept["attention_factor"] = relative * (0.1 * math.log(factor) + 1)
+        if attention is not None and not math.isclose(attention, kept["attention_factor"], rel_tol=1e-6):
+            raise ConfigError(
+                f"attention_factor {attention:g} in {engine} contradicts attn_factor {relative:g}, by which the "
+                f"attention scale is {kept['attention_factor']:g}; releases of vLLM differ in which they take."
+            )
+        return kept
+
+    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the entries with the attention scale under the names of all releases of vLLM."""
+        scale, usual = self.attention_scale(), self.paper_attention_scale()
+        rope = self.rope_parameters(engine) or {}
+        rope = {key: rope[key] for key in rope if key not in ("mscale", "mscale_all_dim", "attention_factor")}
+        return rope if scale == usual else rope | {"attention_factor": scale, "attn_factor": scale / usual}
+
+    def vllm_findings(self, max_length: int | None, *, heeds_attention: bool) -> Iterator[Finding]:
+        """Yield that older releases of vLLM take the paper's attention scale."""
+        del max_length
+        scale, usual = self.attention_scale(), self.paper_attention_scale()
+        if not heeds_attention and not math.isclose(scale, usual, rel_tol=1e-6):
+            yield Finding(
+                "warning",
+                f"transformers: attention scale {scale:.6g}. vLLM up to 0.25, which ignores attention_factor and "
+                f"mscale: {usual:.6g}.",
+                f"State attn_factor {scale / usual:.6g} as well in --hf-overrides.",
+            )
+
+    @classmethod
+    def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
+        """Read lengths, corners of the ramp and attention scale."""
+        original = context.original_length
+        if original is None:
+            original = keys.whole("context_length")
+            context.warn(
+                f"rope.scaling.original_context_length is missing; llama.cpp takes context_length, {original}.",
+                "Write down the length that the model was trained for before the extension.",
+            )
+        mix = keys.number("rope.scaling.yarn_ext_factor")
+        if mix is not None and mix not in (1, -1):
+            raise ConfigError(
+                f"rope.scaling.yarn_ext_factor {mix:g} mixes YaRN with linear interpolation; 1 is known here."
+            )
+        if keys.number("rope.scaling.yarn_attn_factor") not in (None, 1, -1):
+            context.warn(
+                "rope.scaling.yarn_attn_factor has no effect since December 2025, and multiplies the attention scale "
+                "before.",
+                "Write rope.scaling.attn_factor, the attention scale divided by 0.1 * ln(factor) + 1.",
+            )
+        multiplier = keys.number("rope.scaling.yarn_log_multiplier")
+        mscale, mscale_all_dim = context.mscale_of(multiplier) if multiplier else (None, None)
+        scaling = cls(
+            factor=context.factor,
+            original_length=original,
+            beta_fast=keys.number("rope.scaling.yarn_beta_fast") or 32.0,
+            beta_slow=keys.number("rope.scaling.yarn_beta_slow") or 1.0,
+            mscale=mscale,
+            mscale_all_dim=mscale_all_dim,
+        )
+        if context.attention_factor == 1:
+            return scaling
+        if multiplier:
+            raise ConfigError("rope.scaling.attn_factor and yarn_log_multiplier both scale scores; one is known here.")
+        absolute = context.attention_factor * scaling.paper_attention_scale()
+        # The file's float32 keeps 1 from coming back exactly.
+        return replace(scaling, attention_factor=1.0 if math.isclose(absolute, 1, rel_tol=1e-6) else absolute)
+
+    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
+        """Return lengths, corners of the ramp and the attention scale relative to the paper's."""
+        del dim, base
+        self._check_llamacpp(engine)
+        keys: dict[str, Any] = {
+            "type": "yarn",
+            "factor": self.factor,
+            "original_context_length": self.original_length,
+            "yarn_beta_fast": self.beta_fast,
+            "yarn_beta_slow": self.beta_slow,
+        }
+        relative = self.attention_scale() / self.paper_attention_scale()
+        if relative != 1:
+            keys["attn_factor"] = relative
+        pair = None if self.mscale is None or self.mscale_all_dim is None else (self.mscale, self.mscale_all_dim)
+        return GGUFForm(keys, mscale=pair)
+
+    def _check_llamacpp(self, engine: str) -> None:
+        """Raise ConfigError for YaRN that llama.cpp computes otherwise."""
+        if not self.truncate:
+            raise ConfigError(
+                f"{engine} cannot express truncate false of the scaling 'yarn': llama.cpp rounds the two corners of "
+                "the ramp to whole pairs."
+            )
+
+    @classmethod
+    def from_llamacpp(cls, context: LlamaCppContext) -> FrequencyScaling:
+        """Read lengths and corners of the ramp; what the flags leave out is that of the file."""
+        numbers, own = context.numbers, context.own
+        if numbers.get("--yarn-ext-factor", -1) not in (-1, 1):
+            raise ConfigError(
+                f"--yarn-ext-factor {numbers['--yarn-ext-factor']:g} mixes YaRN with linear interpolation in a "
+                "proportion that no scaling here has. Leave it out, or state 1."
+            )
+        if numbers.get("--yarn-attn-factor", -1) not in (-1, 1):
+            context.warn(
+                f"--yarn-attn-factor {numbers['--yarn-attn-factor']:g} has no effect since December 2025, and "
+                "multiplied the attention scale before that.",
+                "Leave it out.",
+            )
+        stated = numbers.get("--yarn-orig-ctx")
+        if not stated:
+            context.note(
+                f"--yarn-orig-ctx is missing: llama.cpp takes the context length of the file, "
+                f"{context.original_length}.",
+                "State the length that the model was trained for before the extension.",
+            )
+        usual = own if isinstance(own, YaRN) else cls(factor=1, original_length=1)
+        relative = usual.attention_scale() / usual.paper_attention_scale()
+        corners = {name: numbers.get(f"--yarn-{name.replace('_', '-')}", -1) for name in ("beta_fast", "beta_slow")}
+        return cls(
+            factor=context.scale,
+            original_length=int(stated) if stated else context.original_length,
+            **{name: getattr(usual, name) if value < 0 else value for name, value in corners.items()},
+            attention_factor=None if usual.attention_factor is None else relative * (0.1 * math.log(context.scale) + 1),
+            mscale=usual.mscale,
+            mscale_all_dim=usual.mscale_all_dim,
+        )
+
+    def llamacpp_flags(self, engine: str) -> dict[str, object] | None:
+        """Return lengths and corners of the ramp."""
+        self._check_llamacpp(engine)
+        if abs(self.attention_scale() / self.paper_attention_scale() - 1) > 1e-6:
+            raise ConfigError(
+                f"{engine} cannot express attention scale {self.attention_scale():g} of the scaling 'yarn': YaRN has "
+                f"{self.paper_attention_scale():g} there, and --yarn-attn-factor has no effect since December 2025. "
+                "Write it into the GGUF file as rope.scaling.attn_factor."
+            )
+        return {
+            "--rope-scaling": "yarn",
+            "--rope-scale": self.factor,
+            "--yarn-orig-ctx": self.original_length,
+            "--yarn-ext-factor": 1.0,
+            "--yarn-beta-fast": self.beta_fast,
+            "--yarn-beta-slow": self.beta_slow,
+        }
