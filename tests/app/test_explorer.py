@@ -276,8 +276,8 @@ def test_pasted_nonsense(pasted: Any, said: str) -> None:
 )
 def test_a_pasted_configuration_that_cannot_be_right_is_a_finding(config: dict[str, Any]) -> None:
     inspection = inspect_text(json.dumps(config))
-    assert inspection.reading is None or layer_pictures(inspection)
-    assert inspection.diagnoses
+    assert inspection.parsed is None or layer_pictures(inspection)
+    assert inspection.findings
 
 
 HOSTILE = [10**9, -1, 0, 1.5, math.nan, math.inf, -math.inf, None, "", "64", "DROP", [64], {"a": 1}, True, 10**5000]

@@ -78,7 +78,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert layer["frequencies"][63] == pytest.approx(500000.0 ** (-126 / 128) / 8)
     assert (data["declared_length"], data["model_type"], data["kind"]) == (131072, "llama", "huggingface")
     assert data["equivalent"]["setting"] is None
-    assert "cannot say the scaling 'llama3'" in data["equivalent"]["error"]
+    assert "cannot express the scaling 'llama3'" in data["equivalent"]["error"]
 
 
 def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_an_equivalent_stands_alone_on_standard_output(tmp_path: Path, capsys: p
     assert main(["inspect", model, "--as", "ctranslate2"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "locant: error: CTranslate2 4.8 cannot say the scaling 'yarn'" in captured.err
+    assert "locant: error: CTranslate2 4.8 cannot express the scaling 'yarn'" in captured.err
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

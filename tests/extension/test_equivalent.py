@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from published_models import GEMMA_3, MODELS
 
-from locant.cli.inspect import _ENGINES
 from locant.errors import LocantError, UsageError
-from locant.extension import ENGINES, Inspection, inspect_model, to_engine_config
+from locant.extension import Inspection, inspect_model, to_engine_config
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_ctranslate2, read_huggingface, read_llamacpp, read_vllm
 
@@ -34,11 +33,11 @@ def _same(read: RotaryConfig, meant: RotaryConfig) -> bool:
 @pytest.mark.parametrize("name", MODELS)
 def test_merged_into_config_json_it_means_the_same(name: str, engine: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
-    assert inspection.reading is not None
+    assert inspection.parsed is not None
     said = to_engine_config(inspection, engine)
     assert isinstance(said, dict)
     bare = {key: value for key, value in MODELS[name].items() if key not in _ROTARY}
-    assert _same(read_huggingface(bare | said).config, inspection.reading.config)
+    assert _same(read_huggingface(bare | said).config, inspection.parsed.config)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -46,38 +45,38 @@ def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
     if name == "LLaMA-2-7B-32K":
         pytest.skip("has no original length, which vLLM needs; refused below")
     inspection = _inspected(tmp_path, MODELS[name])
-    assert inspection.reading is not None
+    assert inspection.parsed is not None
     said = to_engine_config(inspection, "vllm")
     assert isinstance(said, str)
-    assert _same(read_vllm(said, MODELS[name]).config, inspection.reading.config)
+    assert _same(read_vllm(said, MODELS[name]).config, inspection.parsed.config)
 
 
 @pytest.mark.parametrize("name", ["Llama 2 7B", "Code Llama 7B", "LLaMA-2-7B-32K", "Qwen2.5 7B with YaRN"])
 def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
-    assert inspection.reading is not None
+    assert inspection.parsed is not None
     said = to_engine_config(inspection, "llamacpp")
     assert isinstance(said, str)
-    assert _same(read_llamacpp(said, RotaryConfig(head_dim=128)).config, inspection.reading.config)
+    assert _same(read_llamacpp(said, RotaryConfig(head_dim=128)).config, inspection.parsed.config)
 
 
 @pytest.mark.parametrize("name", ["Llama 2 7B", "Llama 3.1 8B", "LLaMA-2-7B-32K", "Phi-3 mini 128k"])
 def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
-    assert inspection.reading is not None
+    assert inspection.parsed is not None
     said = to_engine_config(inspection, "ctranslate2")
     assert isinstance(said, dict)
-    assert _same(read_ctranslate2(said).config, inspection.reading.config)
+    assert _same(read_ctranslate2(said).config, inspection.parsed.config)
 
 
 @pytest.mark.parametrize(
     ("content", "engine", "message"),
     [
-        (MODELS["Llama 3.1 8B"], "llamacpp", "cannot say the scaling 'llama3'"),
+        (MODELS["Llama 3.1 8B"], "llamacpp", "cannot express the scaling 'llama3'"),
         (MODELS["gpt-oss 20B"], "llamacpp", "truncate false"),
-        (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot say the scaling 'yarn'"),
+        (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot express the scaling 'yarn'"),
         (MODELS["LLaMA-2-7B-32K"], "vllm", "needs original_length"),
-        (GEMMA_3, "vllm", "cannot say different rotary positions"),
+        (GEMMA_3, "vllm", "cannot express different rotary positions"),
         (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "vllm", "static"),
         (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "yarm"}}, "hf5", "before it is right: Unknown rope_type"),
         (
@@ -94,6 +93,5 @@ def test_what_cannot_be_said_is_an_error(content: dict[str, Any], engine: str, m
 
 
 def test_engines(tmp_path: Path) -> None:
-    assert tuple(ENGINES) == _ENGINES
     with pytest.raises(UsageError, match="Did you mean 'vllm'"):
         to_engine_config(_inspected(tmp_path, MODELS["Llama 2 7B"]), "vlm")

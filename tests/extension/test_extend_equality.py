@@ -15,7 +15,7 @@ from extend_models import FAMILIES, config_of, save_model
 
 from locant.errors import ConfigError
 from locant.extension.extend.extend import extend_model
-from locant.extension.extend.methods import METHODS, apply_method
+from locant.extension.extend.methods import apply_method, extension_methods
 from locant.extension.rotation_in_model import locant_rotation
 from locant.rotary_configs import read_huggingface
 
@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 
 
 def methods_of(family: str) -> list[str]:
-    return [method for method in METHODS if can_say(family, method)]
+    return [method for method in extension_methods() if can_say(family, method)]
 
 
 def can_say(family: str, method: str) -> bool:
@@ -61,7 +61,7 @@ def test_what_is_covered() -> None:
     covered = {family: methods_of(family) for family in FAMILIES}
     for family, methods in covered.items():
         expected = {"phi3": ["ntk", "longrope"], "qwen2-yarn": ["yarn", "longrope"]}
-        assert methods == expected.get(family, ["longrope"] if family in ONLY_LONGROPE else list(METHODS))
+        assert methods == expected.get(family, ["longrope"] if family in ONLY_LONGROPE else list(extension_methods()))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -167,13 +167,13 @@ def test_auto_measures_and_takes_the_best(model: Path, tmp_path: Path) -> None:
     text.write_text("the quick brown fox jumps over the lazy dog. " * 10)
     said = []
     extended = extend_model(model, tmp_path / "out", 160, method="auto", texts=[text], on_measured=said.append)
-    account = extended.account
-    assert [each.method for each in said] == ["none", "yarn", "ntk", "linear", "longrope"]
-    assert list(account.measurements) == said
-    assert account.lengths == (64, 160)
+    report = extended.report
+    assert [each.method for each in said] == ["none", "linear", "ntk", "yarn", "longrope"]
+    assert list(report.measurements) == said
+    assert report.lengths == (64, 160)
     best = min(each.long for each in said[1:])
     near = [each for each in said[1:] if each.long <= 1.01 * best]
-    assert account.method == min(near, key=lambda each: each.short).method
+    assert report.method == min(near, key=lambda each: each.short).method
     # What was measured is what the saved model does.
     import torch
 
@@ -182,11 +182,10 @@ def test_auto_measures_and_takes_the_best(model: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         tokens = torch.tensor([ids])
         loss = saved(tokens, labels=tokens, use_cache=False).loss.item()
-    measured = next(each for each in said if each.method == account.method)
+    measured = next(each for each in said if each.method == report.method)
     assert torch.tensor(measured.long).log().item() == pytest.approx(loss, rel=1e-4)
     assert (
-        f"| {account.method} | {measured.short:.3f} | {measured.long:.3f} |"
-        in (extended.path / "README.md").read_text()
+        f"| {report.method} | {measured.short:.3f} | {measured.long:.3f} |" in (extended.path / "README.md").read_text()
     )
 
 

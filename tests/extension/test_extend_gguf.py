@@ -10,7 +10,7 @@ import pytest
 
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.extension.extend.gguf import extended_metadata, write_extended_gguf
-from locant.extension.extend.methods import METHODS
+from locant.extension.extend.methods import extension_methods
 from locant.extension.source import load_source
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf
@@ -107,7 +107,7 @@ def test_the_keys_of_each_method(tmp_path: Path) -> None:
     assert (linear["llama.rope.scaling.type"], linear["llama.rope.scaling.factor"]) == ("linear", 4.0)
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "dynamic"])
+@pytest.mark.parametrize("method", [method for method in extension_methods() if method != "dynamic"])
 def test_factors_never_multiply(tmp_path: Path, method: str) -> None:
     path = write(tmp_path / "m.gguf")
     twice = extend(extend(path, "yarn", 16384, "once.gguf"), method, 32768, "twice.gguf")
@@ -116,10 +116,10 @@ def test_factors_never_multiply(tmp_path: Path, method: str) -> None:
 
 def test_longrope_takes_the_place_of_llama_3s_factors(tmp_path: Path) -> None:
     from locant.positions.scaling import Llama3
-    from locant.rotary_configs.gguf import factors_of
+    from locant.rotary_configs import write_gguf
 
     scaled = RotaryConfig(head_dim=64, base=100000.0, scaling=Llama3(original_length=2048, factor=4))
-    factors = np.array(factors_of(scaled), dtype=np.float32)
+    factors = np.array(write_gguf(scaled, "llama").tensors["rope_freqs.weight"], dtype=np.float32)
     path = write(tmp_path / "m.gguf", tensors={"rope_freqs.weight": factors})
     with pytest.raises(ConfigError, match="by the scaling 'llama3'"):
         extend(path, "yarn", 16384)

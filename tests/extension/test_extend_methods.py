@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.extension.extend.methods import METHODS, TRACE, apply_method, before_extension, mark_trained
+from locant.extension.extend.methods import TRACE, apply_method, before_extension, extension_methods, mark_trained
 from locant.positions.scaling import YaRN
 from locant.rotary_configs import read_huggingface
 
@@ -51,7 +51,7 @@ def frequencies(content: dict[str, Any], length: int, layer: str = "all") -> lis
 
 
 def test_the_entries_of_each_method() -> None:
-    written = {method: apply_method(LLAMA, method, 16384) for method in METHODS}
+    written = {method: apply_method(LLAMA, method, 16384) for method in extension_methods()}
     assert written["linear"]["rope_scaling"] == {"rope_type": "linear", "factor": 2.0}
     # bloc97's formula with the numbers put in by hand.
     assert written["ntk"]["rope_theta"] == pytest.approx(100000.0 * 2 ** (64 / 62), rel=1e-12)
@@ -90,7 +90,7 @@ def test_longrope_goes_on_from_a_scaling(content: dict[str, Any]) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    method=st.sampled_from(METHODS),
+    method=st.sampled_from(sorted(extension_methods())),
     first=st.integers(8193, 1 << 20),
     second=st.integers(8193, 1 << 20),
 )
@@ -117,7 +117,7 @@ def test_a_stated_attention_factor_follows_yarns_formula_where_it_was_its_value(
     assert read_huggingface(apply_method(own, "yarn", 262144)).config.attention_scale() == 1.0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", extension_methods())
 def test_sliding_attention_stays(method: str) -> None:
     extended = apply_method(GEMMA_3, method, 131072)
     assert frequencies(extended, 131072, "sliding_attention") == frequencies(GEMMA_3, 1, "sliding_attention")

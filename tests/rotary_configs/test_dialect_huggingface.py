@@ -156,7 +156,11 @@ def test_static_ntk_is_written_as_the_larger_base() -> None:
         ({"a": RotaryConfig(head_dim=8), "b": RotaryConfig(head_dim=16)}, {}, "a, b differ"),
         ({"a": RotaryConfig(head_dim=8), "all": RotaryConfig(head_dim=8)}, {}, "cannot stand beside others"),
         ({}, {}, "no rotary configuration"),
-        ({"a": RotaryConfig(head_dim=8)}, {"version": "4"}, "transformers 4 cannot express rotary positions of .* a apart"),
+        (
+            {"a": RotaryConfig(head_dim=8)},
+            {"version": "4"},
+            "transformers 4 cannot express rotary positions of .* a apart",
+        ),
         (RotaryConfig(head_dim=8), {"version": "6"}, "Known: 4, 5"),
         (RotaryConfig(head_dim=8, base=2e4, layout="interleaved"), {"model_type": "gptj"}, "can say rotary_dim and"),
     ],

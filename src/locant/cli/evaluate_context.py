@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     """Measure how far a model reads, and write table, pictures and a page."""
     from locant.extension.evaluate.documents import read_texts
     from locant.extension.evaluate.evaluation import configurations, evaluate_context
-    from locant.extension.load import load_config, resolve_model
+    from locant.extension.load import load_config
+    from locant.extension.source import resolve_model
     from locant.runtime import choose_device, keep_freed_memory
 
     device = choose_device(options.device)

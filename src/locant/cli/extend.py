@@ -10,7 +10,7 @@ from locant.cli.arguments import parse_length
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from locant.extension.extend.extend import Extended
+    from locant.extension.extend.extend import ExtendedModel
     from locant.extension.extend.finetune import FineTuning
 
 _EPILOG = """examples:
@@ -19,19 +19,21 @@ _EPILOG = """examples:
   locant extend smollm2 --to 16384 -o smollm2-16k
   locant extend smollm2 --to 16384 --finetune books.txt --steps 200 --device cuda -o smollm2-16k
 
-Methods: yarn (default), ntk, linear, dynamic, longrope, or auto, which measures all but dynamic and takes the best."""
+The method auto measures {measured} on a text, and takes the best."""
 
-_METHODS = ("auto", "yarn", "ntk", "linear", "dynamic", "longrope")
 _WITH_FINETUNE = ("steps", "length", "full", "rank", "learning_rate", "save_every")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    from locant.extension.extend.methods import AUTO, DEFAULT, extension_methods
+
+    methods = extension_methods()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
+    parser.epilog = _EPILOG.format(measured=", ".join(name for name in methods if methods[name].comparable))
     parser.add_argument("model", metavar="MODEL", help="folder, GGUF file, 'smollm2', or id on Hugging Face's Hub")
     parser.add_argument("--to", required=True, type=parse_length, metavar="N", help="tokens to read; 32k is 32768")
-    parser.add_argument("--method", default="yarn", choices=_METHODS, help="how (default: yarn)")
+    parser.add_argument("--method", default=DEFAULT, choices=(AUTO, *methods), help=f"how (default: {DEFAULT})")
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
     parser.add_argument(
         "--format", choices=("huggingface", "gguf"), help="of the result (default: that of MODEL, if not trained)"
@@ -93,15 +95,15 @@ def _finetuning(options: argparse.Namespace) -> FineTuning | None:
     return FineTuning(texts=tuple(options.finetune), **given)
 
 
-def _print(extended: Extended) -> None:
-    account = extended.account
+def _print(extended: ExtendedModel) -> None:
+    report = extended.report
     print(
-        f"{extended.path} is written: {account.model} from {account.original_length} to {account.target_length} tokens "
-        f"by {account.method}."
+        f"{extended.path} is written: {report.model} from {report.original_length} to {report.target_length} tokens "
+        f"by {report.method}."
     )
-    if account.measurements:
+    if report.measurements:
         print(
-            f"{account.method} was chosen: of the methods whose perplexity at {account.lengths[1]} tokens is within 1% "
-            f"of the best, it is the best at {account.lengths[0]}."
+            f"{report.method} was chosen: of the methods whose perplexity at {report.lengths[1]} tokens is within 1% "
+            f"of the best, it is the best at {report.lengths[0]}."
         )
     print(f"See {extended.path / 'README.md'} for what changed, and try: locant inspect {extended.model}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from locant.extension import Diagnosis, Inspection
+    from locant.extension import Finding, Inspection
     from locant.positions.rotary.config import RotaryConfig
 
 _EPILOG = """examples:
@@ -19,15 +19,16 @@ _EPILOG = """examples:
   locant inspect smollm2 --figure smollm2.png
   vllm serve models/Qwen2.5-7B --hf-overrides "$(locant inspect models/Qwen2.5-7B --as vllm)"
 
-Exit code: 0, or 1 where a finding is an error or --as or --figure cannot say it, or 2 where MODEL cannot be read."""
+Exit code: 0; 1 where a finding is an error or --as or --figure cannot express it; 2 where MODEL cannot be read."""
 
-_ENGINES = ("vllm", "llamacpp", "hf5", "hf4", "ctranslate2")
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _FATES = {"kept": "green", "blended": "yellow", "interpolated": "cyan", "extrapolated": "red", "still": "dim"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    from locant.extension import ENGINES
+
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument(
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="folder with config.json, that file, a GGUF file, smollm2 (in a package), or a Hub id (owner/name)",
     )
-    parser.add_argument("--as", dest="engine", choices=_ENGINES, help="print the equivalent setting of an engine")
+    parser.add_argument("--as", dest="engine", choices=tuple(ENGINES), help="print the equivalent setting of an engine")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
 
@@ -44,23 +45,22 @@ def run(options: argparse.Namespace) -> int:
     """Print what the rotary configuration of a model means, and what is wrong with it."""
     from locant.errors import LocantError
     from locant.extension import inspect_model, to_engine_config
-    from locant.extension.source import resolve_model
 
     if options.figure:
         from locant.figures.files import require_image_path
 
         require_image_path(options.figure)
-    inspection = inspect_model(resolve_model(options.model, weights=False))
-    said, refused = None, ""
+    inspection = inspect_model(options.model)
+    setting, refused = None, ""
     if options.engine:
         try:
-            said = to_engine_config(inspection, options.engine)
+            setting = to_engine_config(inspection, options.engine)
         except LocantError as error:
             refused = str(error)
     if options.json:
-        _print_json(inspection, options.engine, said, refused)
+        _print_json(inspection, options.engine, setting, refused)
     elif options.engine:
-        _print_equivalent(inspection, said, refused)
+        _print_equivalent(inspection, setting, refused)
     else:
         _print_all(inspection)
     if options.figure:
@@ -71,52 +71,48 @@ def run(options: argparse.Namespace) -> int:
     return 1 if inspection.has_errors or refused else 0
 
 
-def _print_json(inspection: Inspection, engine: str | None, said: Any, refused: str) -> None:
+def _print_json(inspection: Inspection, engine: str | None, setting: Any, refused: str) -> None:
     import json
 
-    from locant.extension.inspect.inspection import as_data
-
-    data = as_data(inspection)
+    data = inspection.as_data()
     if engine:
-        data["equivalent"] = {"engine": engine, "setting": said, "error": refused or None}
+        data["equivalent"] = {"engine": engine, "setting": setting, "error": refused or None}
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
-def _print_equivalent(inspection: Inspection, said: Any, refused: str) -> None:
+def _print_equivalent(inspection: Inspection, setting: Any, refused: str) -> None:
     """Print the setting alone on standard output, so that it can be passed on, and the rest on standard error."""
     import json
 
-    for diagnosis in inspection.diagnoses:
-        if diagnosis.severity != "note":
-            print(_printable(f"locant: {diagnosis.severity}: {diagnosis.message}"), file=sys.stderr)
+    for finding in inspection.findings:
+        if finding.severity != "note":
+            print(_printable(f"locant: {finding.severity}: {finding.message}"), file=sys.stderr)
     if refused:
         print(_printable(f"locant: error: {refused}"), file=sys.stderr)
     else:
-        print(said if isinstance(said, str) else json.dumps(said, indent=2))
+        print(setting if isinstance(setting, str) else json.dumps(setting, indent=2))
 
 
 def _print_all(inspection: Inspection) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    words = "GGUF" if inspection.kind == "gguf" else "config.json"
-    console.print(_printable(f"{inspection.path}: {words}, model type {inspection.model_type or 'not stated'}"))
-    reading = inspection.reading
-    for layer, config in ({} if reading is None else reading.configs).items():
+    format = "GGUF" if inspection.kind == "gguf" else "config.json"
+    console.print(_printable(f"{inspection.path}: {format}, model type {inspection.model_type or 'not stated'}"))
+    parsed = inspection.parsed
+    for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)
-    for layer, axes in ({} if reading is None else reading.multimodal).items():
+    for layer, axes in ({} if parsed is None else parsed.multimodal).items():
         console.print(f"\n{_printable(layer)} layers have several axes, of {axes['sections']} pairs")
     console.print()
-    if not inspection.diagnoses:
+    if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")
-    for diagnosis in inspection.diagnoses:
-        _print_diagnosis(console, diagnosis)
+    for finding in inspection.findings:
+        _print_finding(console, finding)
 
 
 def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
     from rich.text import Text
-
-    from locant.extension.inspect.engine_differences import describe
 
     explanation = config.explain()
     assert config.rotary_dim is not None
@@ -126,7 +122,7 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
     )
-    console.print(describe(config))
+    console.print(config.describe())
     table = Text(str(explanation))
     for fate, colour in _FATES.items():
         table.highlight_words([f" {fate} "], colour)
@@ -142,15 +138,15 @@ def _incomplete(pairs: tuple[int, ...], length: int) -> str:
     return f"Pairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens."
 
 
-def _print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
+def _print_finding(console: Console, finding: Finding) -> None:
     from textwrap import fill
 
     from rich.text import Text
 
-    text = Text(fill(_printable(f"{diagnosis.severity}: {diagnosis.message}"), console.width))
-    text.stylize(_COLOURS[diagnosis.severity], 0, len(diagnosis.severity))
+    text = Text(fill(_printable(f"{finding.severity}: {finding.message}"), console.width))
+    text.stylize(_COLOURS[finding.severity], 0, len(finding.severity))
     console.print(text)
-    remedy = fill(_printable(diagnosis.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
+    remedy = fill(_printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
     console.print(remedy, style="dim")
 
 

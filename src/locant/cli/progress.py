@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from locant.extension.extend.finetune import FineTuningStep
-from locant.extension.extend.report import Measurement
+from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
 from locant.training import PreparedReport, StepReport, TrainingCallback, ValidationReport
@@ -123,7 +123,7 @@ class ExtensionProgress(WorkBar):
         super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
         self._length = length
 
-    def on_measured(self, measured: Measurement) -> None:
+    def on_measured(self, measured: MeasuredMethod) -> None:
         """Write a line about a candidate of ``auto``."""
         self.console.print(
             f"{measured.method:<9} perplexity {measured.short:>9.3f} at the original length, {measured.long:>9.3f} at "

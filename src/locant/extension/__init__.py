@@ -1,4 +1,4 @@
-"""Existing models with rotary positions: what their configuration means, and what is wrong with it."""
+"""Existing models with rotary positions: inspected, extended to longer texts, and evaluated by length."""
 
 from locant.lazy import lazy_exports
 

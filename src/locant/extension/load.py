@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import CheckpointError, LocantError, MissingExtraError, UsageError
 from locant.extension.inspect.engine_configs import to_engine_config
 from locant.extension.inspect.inspection import inspect_model
-from locant.extension.source import EXTRA, Source, load_source, resolve_model
+from locant.extension.source import EXTRA, Source, load_source
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-__all__ = ["load_config", "load_model", "load_tokenizer", "resolve_model"]
 
 _INDEX = "model.safetensors.index.json"
 # What transformers adds to the metadata of a GGUF file.
@@ -32,7 +30,7 @@ def load_config(path: Path) -> dict[str, Any]:
     """Return a model's configuration as Hugging Face's config.json has it.
 
     Args:
-        path: From :func:`resolve_model`.
+        path: From :func:`~locant.extension.source.resolve_model`.
 
     Returns:
         The content of config.json, unchanged; of a GGUF file what transformers makes of its metadata, with the rotary
@@ -40,7 +38,7 @@ def load_config(path: Path) -> dict[str, Any]:
 
     Raises:
         UsageError: It cannot be read.
-        LocantError: The frequencies of a GGUF file cannot be said in a config.json.
+        LocantError: The frequencies of a GGUF file cannot be expressed in a config.json.
         MissingExtraError: transformers or gguf is not installed.
     """
     source = load_source(path)
@@ -51,10 +49,10 @@ def load_config(path: Path) -> dict[str, Any]:
         config: dict[str, Any] = from_file.from_pretrained(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
         ).to_diff_dict()
-    said = to_engine_config(inspect_model(path), "hf5")
-    assert isinstance(said, dict)
-    removed = {*_NOT_THE_MODELS, *(key for key, value in said.items() if value is None)}
-    return {key: value for key, value in (config | said).items() if key not in removed}
+    rotary = to_engine_config(inspect_model(path), "hf5")
+    assert isinstance(rotary, dict)
+    removed = {*_NOT_THE_MODELS, *(key for key, value in rotary.items() if value is None)}
+    return {key: value for key, value in (config | rotary).items() if key not in removed}
 
 
 def load_model(
@@ -67,8 +65,8 @@ def load_model(
     """Load a causal language model with plain transformers, ready to be evaluated.
 
     Args:
-        path: From :func:`resolve_model`; a folder with safetensors, its config.json, or a GGUF file, whose weights are
-            unpacked.
+        path: From :func:`~locant.extension.source.resolve_model`; a folder with safetensors, its config.json, or a
+            GGUF file, whose weights are unpacked.
         config: Instead of the model's own configuration, what :func:`load_config` returned with changes.
         device: Where to.
         dtype: Of the weights; float32 on CPU and bfloat16 elsewhere by default.
@@ -114,7 +112,7 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model.
 
     Args:
-        path: From :func:`resolve_model`.
+        path: From :func:`~locant.extension.source.resolve_model`.
 
     Raises:
         UsageError: It needs code of its own.

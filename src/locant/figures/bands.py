@@ -13,7 +13,6 @@ import numpy as np
 
 from locant.errors import LocantError
 from locant.extension import Inspection
-from locant.extension.inspect.engine_differences import describe
 from locant.figures.drawing import FAINT, INK, FigureData, Numbers, drawing, new_figure, settle
 from locant.figures.files import require_image_path, save_figure
 from locant.figures.spectrum import FATE_MARKS, FATE_MEANING
@@ -54,16 +53,16 @@ def inspected_layers(inspection: Inspection) -> list[LayerBands]:
     Raises:
         LocantError: The configuration has no meaning that could be drawn.
     """
-    if inspection.reading is None:
-        raise LocantError(f"Nothing can be drawn before the configuration is right: {inspection.diagnoses[0].message}")
-    return [_layer(name, config) for name, config in inspection.reading.configs.items()]
+    if inspection.parsed is None:
+        raise LocantError(f"Nothing can be drawn before the configuration is right: {inspection.findings[0].message}")
+    return [_layer(name, config) for name, config in inspection.parsed.configs.items()]
 
 
 def _layer(name: str, config: RotaryConfig) -> LayerBands:
     explanation = config.explain()
     return LayerBands(
         name=name,
-        note=describe(config),
+        note=config.describe(),
         wavelengths=np.array([pair.wavelength for pair in explanation.pairs]),
         scaled=np.array([pair.scaled_wavelength for pair in explanation.pairs]),
         fates=[pair.fate for pair in explanation.pairs],

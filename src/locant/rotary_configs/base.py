@@ -11,6 +11,11 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Finding
 
+UNREADABLE = (ConfigError, ArithmeticError, ValueError)
+"""What readers raise for a file that cannot be right; the last two for numbers beyond any range or domain."""
+
+_LONGEST_MESSAGE = 1000
+
 ALL_LAYERS = "all"
 """The layer type of models whose layers all have the same rotary positions."""
 
@@ -95,3 +100,16 @@ def with_equivalent_base(config: RotaryConfig) -> RotaryConfig:
 def cannot_express(engine: str, scaling: FrequencyScaling, why: str) -> ConfigError:
     """Return the error for a scaling that an engine or a format does not have."""
     return ConfigError(f"{engine} cannot express the scaling '{scaling.name}': {why}.")
+
+
+def error_finding(error: ArithmeticError | ValueError, where: str) -> Finding:
+    """Return the finding for a configuration that cannot be read.
+
+    Args:
+        error: What its reader raised, one of :data:`UNREADABLE`.
+        where: The file, for the message.
+    """
+    message = str(error) if isinstance(error, ConfigError) else f"{where} holds a number beyond any range ({error})."
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]} ..."
+    return Finding("error", message, "Correct the entry; the configuration that the publisher released is the measure.")

@@ -132,9 +132,9 @@ def inspect_text(content: Any) -> Inspection:
 
 def layer_pictures(inspection: Inspection) -> Mapping[str, Panel]:
     """Return for each kind of layers the wavelengths of its pairs, before and after its scaling."""
-    reading = inspection.reading
+    parsed = inspection.parsed
     found: dict[str, Panel] = {}
-    for layer, config in ({} if reading is None else reading.configs).items():
+    for layer, config in ({} if parsed is None else parsed.configs).items():
         explanation = config.explain()
         lengths = {"trained": explanation.trained_length, "effective": explanation.effective_length}
         found[layer] = Curves(

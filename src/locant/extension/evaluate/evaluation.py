@@ -33,10 +33,9 @@ from locant.extension.evaluate.perplexity import (
 from locant.extension.evaluate.records import Records, fingerprint, weights_fingerprint
 from locant.extension.evaluate.retrieval import ANSWER_RULES, TASKS, THRESHOLD, Needle, effective_length
 from locant.extension.extend.methods import apply_method
-from locant.extension.inspect.diagnosis import UNREADABLE
 from locant.extension.load import load_config, load_model, load_tokenizer
 from locant.files import write_json
-from locant.positions.scaling import DynamicNTK, LongRoPE
+from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.huggingface import read_huggingface
 from locant.runtime import environment
 
@@ -302,7 +301,7 @@ def _follows_length(config: Mapping[str, Any]) -> bool:
         configs = read_huggingface(config).configs
     except UNREADABLE:
         return True
-    return any(isinstance(each.scaling, DynamicNTK | LongRoPE) for each in configs.values())
+    return any(each.scaling.depends_on_length for each in configs.values())
 
 
 def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locant.errors import ConfigError, DataError
-from locant.extension.extend.methods import METHODS, apply_method
-from locant.extension.extend.report import Measurement
+from locant.extension.extend.methods import apply_method, extension_methods
+from locant.extension.extend.report import MeasuredMethod
 from locant.extension.load import load_config, load_model, load_tokenizer
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _ALIKE = 1.01  # perplexities that differ by less say nothing about which method is better
-_NO_CANDIDATES = ("dynamic",)
 _BOOK = "web"
 _LARGEST_EXPONENT = 700
 
@@ -30,15 +29,14 @@ def choose_method(
     check: Callable[[str], object],
     texts: Sequence[Path] = (),
     device: torch.device | str = "cpu",
-    on_measured: Callable[[Measurement], None] | None = None,
-) -> tuple[str, list[Measurement], tuple[int, int]]:
+    on_measured: Callable[[MeasuredMethod], None] | None = None,
+) -> tuple[str, list[MeasuredMethod], tuple[int, int]]:
     """Measure the methods that a model can have, and choose one.
 
     Each is measured by the perplexity of one text of the original and one of the target length, the beginning of the
     text given; see the metric ``prefix`` of :data:`~locant.extension.evaluate.perplexity.METRICS`. Of the methods whose
     perplexity at the target length is within a hundredth of the best, the one that is best at the original length is
-    taken. ``dynamic`` is no candidate: what it computes when generating with cached keys in transformers is not what
-    would be measured.
+    taken. ``dynamic`` is no candidate: with cached keys, transformers does not compute what would be measured.
 
     Args:
         model: A path from :func:`~locant.extension.source.resolve_model`.
@@ -58,8 +56,8 @@ def choose_method(
     """
     content = load_config(model)
     candidates, reasons = {"none": content}, []
-    for method in METHODS:
-        if method in _NO_CANDIDATES:
+    for method, about in extension_methods().items():
+        if not about.comparable:
             continue
         try:
             check(method)
@@ -73,7 +71,7 @@ def choose_method(
     measured = []
     for method, config in candidates.items():
         loaded = load_model(model, config, device=device)
-        found = Measurement(method, _perplexity(loaded, tokens[: lengths[0]]), _perplexity(loaded, tokens[:long]))
+        found = MeasuredMethod(method, _perplexity(loaded, tokens[: lengths[0]]), _perplexity(loaded, tokens[:long]))
         del loaded  # before the next one needs the memory
         measured.append(found)
         if on_measured is not None:

@@ -13,39 +13,44 @@ from locant.extension.extend.choose_method import choose_method
 from locant.extension.extend.finetune import FineTuning, FineTuningStep, check_finetuning, finetune, read_tokens
 from locant.extension.extend.folder import write_folder, write_trained
 from locant.extension.extend.gguf import extended_configs, write_extended_gguf
-from locant.extension.extend.methods import apply_method, before_extension, check_request, mark_trained, present_length
-from locant.extension.extend.report import ExtensionReport, Measurement, write_card
+from locant.extension.extend.methods import (
+    AUTO,
+    DEFAULT,
+    apply_method,
+    before_extension,
+    check_request,
+    main_layer,
+    mark_trained,
+)
+from locant.extension.extend.report import ExtensionReport, MeasuredMethod, write_card
 from locant.extension.load import check_weights, load_config, load_model, load_tokenizer
 from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder
 from locant.interop.folders import require_new_folder
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
-from locant.rotary_configs.huggingface import LOCAL, read_huggingface, text_part
+from locant.rotary_configs.huggingface import read_huggingface, text_part
 
 if TYPE_CHECKING:
     import torch
-
-AUTO = "auto"
-"""The method that measures the others and takes one of them."""
 
 Format = Literal["huggingface", "gguf"]
 _WORK = ".training"
 
 
 @dataclass(frozen=True)
-class Extended:
+class ExtendedModel:
     """An extended model.
 
     Attributes:
         path: Its folder.
         format: What it holds.
-        account: What was done.
+        report: What was done.
     """
 
     path: Path
     format: Format
-    account: ExtensionReport
+    report: ExtensionReport
 
     @property
     def model(self) -> Path:
@@ -58,14 +63,14 @@ def extend_model(
     output: Path,
     target_length: int,
     *,
-    method: str = "yarn",
+    method: str = DEFAULT,
     format: Format | None = None,
     texts: Sequence[Path] = (),
     finetuning: FineTuning | None = None,
     device: torch.device | str = "cpu",
-    on_measured: Callable[[Measurement], None] | None = None,
+    on_measured: Callable[[MeasuredMethod], None] | None = None,
     on_step: Callable[[FineTuningStep], None] | None = None,
-) -> Extended:
+) -> ExtendedModel:
     """Extend the context of a model with rotary positions.
 
     A folder of Hugging Face's transformers becomes another one, whose weights are links to the same files unless they
@@ -76,7 +81,7 @@ def extend_model(
         model: A folder, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub.
         output: A new folder.
         target_length: Length in tokens that the model shall read.
-        method: One of :data:`~locant.extension.extend.methods.METHODS`, or ``auto`` to measure and choose.
+        method: One of :func:`~locant.extension.extend.methods.extension_methods`, or ``auto`` to measure and choose.
         format: Of the result; that of the model where it is ``None``, but ``huggingface`` after training.
         texts: What ``auto`` measures on, see :func:`~locant.extension.extend.choose_method.choose_method`.
         finetuning: How to train the extended model, if at all.
@@ -93,7 +98,7 @@ def extend_model(
     Example:
         >>> extended = extend_model("smollm2", Path("smollm2-16k"), 16384)  # doctest: +SKIP
     """
-    check_request("yarn" if method == AUTO else method, target_length)
+    check_request(DEFAULT if method == AUTO else method, target_length)
     require_new_folder(output)
     if finetuning is not None:
         check_finetuning(finetuning)
@@ -119,14 +124,14 @@ def extend_model(
             on_measured=on_measured,
         )
         measured = {"measurements": measurements, "lengths": lengths}
-    account = replace(job.account(method, *configs(method)), **measured)
+    report = replace(job.report(method, *configs(method)), **measured)
     if format == "gguf":
-        job.write_gguf(account)
+        job.write_gguf(report)
     elif finetuning is not None:
-        account = job.write_trained(account, finetuning, on_step)
+        report = job.write_trained(report, finetuning, on_step)
     else:
-        job.write_huggingface(account)
-    return Extended(output, format, account)
+        job.write_huggingface(report)
+    return ExtendedModel(output, format, report)
 
 
 _Configs = tuple[Mapping[str, RotaryConfig], Mapping[str, RotaryConfig]]
@@ -146,49 +151,49 @@ class _Job:
         return load_config(self.source.path)
 
     def huggingface_configs(self, method: str) -> _Configs:
-        """Return the configurations before and after, said in config.json."""
+        """Return the configurations before and after, as config.json expresses them."""
         content = self.content()
         before = read_huggingface(before_extension(content, method)).configs
         return before, read_huggingface(apply_method(content, method, self.target_length)).configs
 
     def gguf_configs(self, method: str) -> _Configs:
-        """Return the configurations before and after, said in GGUF."""
+        """Return the configurations before and after, as GGUF expresses them."""
         return extended_configs(self.source, method, self.target_length)
 
     def present_length(self) -> int:
         configs = read_huggingface(before_extension(self.content())).configs
-        return present_length(configs[_main_layer(configs)])
+        return configs[main_layer(configs)].present_length()
 
-    def account(
+    def report(
         self, method: str, before: Mapping[str, RotaryConfig], after: Mapping[str, RotaryConfig]
     ) -> ExtensionReport:
-        length = present_length(before[_main_layer(before)])
+        length = before[main_layer(before)].present_length()
         return ExtensionReport(self.name, method, length, self.target_length, dict(before), dict(after))
 
-    def write_gguf(self, account: ExtensionReport) -> None:
-        file = f"{self.source.path.stem}-{self.target_length}-{account.method}.gguf"
+    def write_gguf(self, report: ExtensionReport) -> None:
+        file = f"{self.source.path.stem}-{self.target_length}-{report.method}.gguf"
         with replacing_folder(_empty(self.output)) as folder:
-            write_extended_gguf(self.source, folder / file, account.method, self.target_length)
-            (folder / "README.md").write_text(write_card("", account), encoding="utf-8")
+            write_extended_gguf(self.source, folder / file, report.method, self.target_length)
+            (folder / "README.md").write_text(write_card("", report), encoding="utf-8")
 
-    def write_huggingface(self, account: ExtensionReport) -> None:
-        content = apply_method(self.content(), account.method, self.target_length)
+    def write_huggingface(self, report: ExtensionReport) -> None:
+        content = apply_method(self.content(), report.method, self.target_length)
         if self.source.kind == "huggingface":
             check_weights(self.source.path.parent)
             _refuse_own_code(content)
             with replacing_folder(_empty(self.output)) as folder:
-                write_folder(self.source.path.parent, folder, content, account)
+                write_folder(self.source.path.parent, folder, content, report)
             return
         model = load_model(self.source.path, content)
         with replacing_folder(_empty(self.output)) as folder:
-            write_trained(self.source, folder, model, load_tokenizer(self.source.path), content, account)
+            write_trained(self.source, folder, model, load_tokenizer(self.source.path), content, report)
 
     def write_trained(
-        self, account: ExtensionReport, settings: FineTuning, on_step: Callable[[FineTuningStep], None] | None
+        self, report: ExtensionReport, settings: FineTuning, on_step: Callable[[FineTuningStep], None] | None
     ) -> ExtensionReport:
         import torch
 
-        content = mark_trained(apply_method(self.content(), account.method, self.target_length))
+        content = mark_trained(apply_method(self.content(), report.method, self.target_length))
         settings = settings if settings.length else replace(settings, length=self.target_length)
         assert settings.length is not None
         if settings.length > self.target_length:
@@ -202,18 +207,18 @@ class _Job:
         dtype = torch.float32 if settings.kind == "full" else None
         model = load_model(self.source.path, content, device=self.device, dtype=dtype)
         work = self.output.with_name(self.output.name + _WORK)
-        identity = f"{self.source.path.resolve()} {account.method} {self.target_length}"
+        identity = f"{self.source.path.resolve()} {report.method} {self.target_length}"
         model = finetune(model, tokens, settings, work, identity=identity, on_step=on_step)
         how = "LoRA" if settings.kind == "lora" else "all weights"
-        account = replace(
-            account,
+        report = replace(
+            report,
             training=f"Then it was trained on ({how}, {settings.steps:,} steps of {settings.length:,} tokens, learning "
             f"rate {settings.learning_rate:g}).",
         )
         with replacing_folder(_empty(self.output)) as folder:
-            write_trained(self.source, folder, model, tokenizer, content, account)
+            write_trained(self.source, folder, model, tokenizer, content, report)
         shutil.rmtree(work, ignore_errors=True)
-        return account
+        return report
 
 
 def _refuse_own_code(content: Mapping[str, Any]) -> None:
@@ -225,11 +230,6 @@ def _refuse_own_code(content: Mapping[str, Any]) -> None:
             f"The model type '{content.get('model_type')}' needs code of its own, which is neither run nor passed on, "
             "so the result could not be loaded."
         )
-
-
-def _main_layer(configs: Mapping[str, RotaryConfig]) -> str:
-    """Return the layer type whose positions are extended."""
-    return next((layer for layer in configs if layer != LOCAL), LOCAL)
 
 
 def _empty(folder: Path) -> Path:

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 _CARD, _CONFIG, _TOKENIZER, _GENERATION = "README.md", "config.json", "tokenizer_config.json", "generation_config.json"
 _WEIGHTS = ".safetensors"
 # Pickles and code are never passed on; the others are the same weights for other software.
-_LEFT_OUT = (
-    *(".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so", ".gguf", ".onnx", ".h5", ".msgpack"),
-    *(".tflite", ".zip", ".tar", ".gz"),
-)
+_PICKLES_AND_CODE = frozenset((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so"))
+_OTHER_FORMATS = frozenset((".gguf", ".onnx", ".h5", ".msgpack", ".tflite", ".zip", ".tar", ".gz"))
+_LEFT_OUT = _PICKLES_AND_CODE | _OTHER_FORMATS
 
 
-def write_folder(source: Path, target: Path, content: Mapping[str, Any], account: ExtensionReport) -> None:
+def write_folder(source: Path, target: Path, content: Mapping[str, Any], report: ExtensionReport) -> None:
     """Write the folder of a model whose weights stay: they are linked, where the file system can, or else copied.
 
     Hard links are used, so that the new folder stays whole when the old one is removed.
@@ -37,7 +36,7 @@ def write_folder(source: Path, target: Path, content: Mapping[str, Any], account
         source: The model's folder.
         target: An empty folder, which should be a temporary one.
         content: The new content of config.json.
-        account: What was done, for the model card.
+        report: What was done, for the model card.
 
     Raises:
         CheckpointError: A JSON file of the model is damaged, or the disk has no room for a copy.
@@ -50,8 +49,8 @@ def write_folder(source: Path, target: Path, content: Mapping[str, Any], account
             _pass_on(file, target / file.name)
     for name in (_TOKENIZER, _GENERATION):
         if (source / name).is_file():
-            _write(target / name, _with_length(read_json(source / name), account, source / name))
-    finish_folder(target, content, account, read_card(source))
+            _write(target / name, _with_length(read_json(source / name), report, source / name))
+    finish_folder(target, content, report, read_card(source))
 
 
 def write_trained(
@@ -60,7 +59,7 @@ def write_trained(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
     content: Mapping[str, Any],
-    account: ExtensionReport,
+    report: ExtensionReport,
 ) -> None:
     """Write the folder of a model whose weights are not those of a file any more.
 
@@ -72,7 +71,7 @@ def write_trained(
         model: With its new weights.
         tokenizer: Its tokenizer.
         content: The new content of config.json.
-        account: What was done, for the model card.
+        report: What was done, for the model card.
 
     Raises:
         CheckpointError: The disk is full.
@@ -99,29 +98,29 @@ def write_trained(
         file.chmod((target / _CONFIG).stat().st_mode)  # safetensors lets nobody else read
     tokenizer_settings = target / _TOKENIZER
     if tokenizer_settings.is_file():
-        _write(tokenizer_settings, _with_length(read_json(tokenizer_settings), account, tokenizer_settings))
+        _write(tokenizer_settings, _with_length(read_json(tokenizer_settings), report, tokenizer_settings))
     folder = source.path.parent
     if source.kind == "huggingface" and (folder / _GENERATION).is_file():
-        _write(target / _GENERATION, _with_length(read_json(folder / _GENERATION), account, folder / _GENERATION))
+        _write(target / _GENERATION, _with_length(read_json(folder / _GENERATION), report, folder / _GENERATION))
     architectures = {"architectures": [type(model).__name__]}
-    said = architectures | dict(content) | {"dtype": str(model.dtype).removeprefix("torch.")}
+    entries = architectures | dict(content) | {"dtype": str(model.dtype).removeprefix("torch.")}
     for name in ("torch_dtype", "quantization_config"):
-        said.pop(name, None)
-    finish_folder(target, said, account, read_card(folder) if source.kind == "huggingface" else "")
+        entries.pop(name, None)
+    finish_folder(target, entries, report, read_card(folder) if source.kind == "huggingface" else "")
 
 
-def finish_folder(target: Path, content: Mapping[str, Any], account: ExtensionReport, card: str) -> None:
+def finish_folder(target: Path, content: Mapping[str, Any], report: ExtensionReport, card: str) -> None:
     """Write config.json and the model card.
 
     Args:
         target: The folder.
         content: The content of config.json.
-        account: What was done.
+        report: What was done.
         card: The model card so far.
     """
     # Code of its own is not passed on, and would have another idea of the new entries.
     _write(target / _CONFIG, {key: value for key, value in content.items() if key != "auto_map"})
-    (target / _CARD).write_text(write_card(card, account), encoding="utf-8")
+    (target / _CARD).write_text(write_card(card, report), encoding="utf-8")
 
 
 def read_card(source: Path) -> str:
@@ -146,15 +145,15 @@ def _pass_on(file: Path, target: Path) -> None:
     shutil.copyfile(file, target)
 
 
-def _with_length(settings: Any, account: ExtensionReport, path: Path) -> dict[str, Any]:
+def _with_length(settings: Any, report: ExtensionReport, path: Path) -> dict[str, Any]:
     """Return settings in which the old length, where it is stated, is the new one."""
     if not isinstance(settings, dict):
         raise CheckpointError(f"{path} must hold a JSON object; it holds a {type(settings).__name__}.")
     changed = dict(settings)
     for name in ("model_max_length", "max_length"):
         stated = settings.get(name)
-        if isinstance(stated, int) and not isinstance(stated, bool) and stated == account.original_length:
-            changed[name] = account.target_length
+        if isinstance(stated, int) and not isinstance(stated, bool) and stated == report.original_length:
+            changed[name] = report.target_length
     return changed
 
 

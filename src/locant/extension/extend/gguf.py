@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from locant.errors import ConfigError, MissingExtraError, UsageError
-from locant.extension.extend.methods import extend_configs
+from locant.extension.extend.methods import extend_configs, main_layer
 from locant.extension.source import EXTRA, Source
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import DynamicNTK, Linear, LongRoPE, Unscaled
-from locant.rotary_configs.base import Reading
-from locant.rotary_configs.gguf import FREQUENCIES, LONG, SHORT, read_gguf
+from locant.positions.scaling import Unscaled
+from locant.positions.scaling.forms import FACTORS, LONG_FACTORS, SHORT_FACTORS
+from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_writer import write_gguf
 from locant.rotary_configs.huggingface import LOCAL
 
@@ -28,7 +29,7 @@ TRACE = "locant.extension."
 # others refuse a file with a tensor that they do not know.
 _WITH_LONGROPE = ("llama", "phi3", "phimoe", "minicpm", "apertus")
 _UINT32, _FLOAT32, _STRING = 4, 6, 8
-_ROTARY_TENSORS = (FREQUENCIES, LONG, SHORT)
+_ROTARY_TENSORS = (FACTORS, LONG_FACTORS, SHORT_FACTORS)
 
 
 def extended_configs(
@@ -38,7 +39,7 @@ def extended_configs(
 
     Args:
         source: The GGUF file.
-        method: One of :data:`~locant.extension.extend.methods.METHODS`.
+        method: One of :func:`~locant.extension.extend.methods.extension_methods`.
         target_length: Length in tokens that the model shall read.
 
     Raises:
@@ -47,20 +48,21 @@ def extended_configs(
     if source.content.get("split.count", 1) not in (0, 1):
         raise ConfigError("The model is one of several GGUF files. Merge them with llama-gguf-split --merge first.")
     architecture = source.content.get("general.architecture")
-    reading = _before_extension(read_gguf(source.content, source.tensors), source.content)
-    configs = extend_configs(reading, method, target_length)
-    scaling = configs[_main_layer(configs)].scaling
-    if isinstance(scaling, DynamicNTK):
+    parsed = _before_extension(read_gguf(source.content, source.tensors), source.content)
+    configs = extend_configs(parsed, method, target_length)
+    extended = configs[main_layer(configs)]
+    assert extended.rotary_dim is not None
+    if extended.scaling.gguf_form(extended.rotary_dim, extended.base, "GGUF") is None:
         raise ConfigError(
-            "llama.cpp has the same frequencies for texts of all lengths, so GGUF cannot say the method dynamic. "
+            f"llama.cpp has the same frequencies for texts of all lengths, so GGUF cannot express the method {method}. "
             "Take ntk, which is the same for the longest text."
         )
-    if isinstance(scaling, LongRoPE) and architecture not in _WITH_LONGROPE:
+    written = write_gguf(configs, str(architecture))  # raises what else it cannot express
+    if LONG_FACTORS in written.tensors and architecture not in _WITH_LONGROPE:
         raise ConfigError(
             f"llama.cpp reads the lists of LongRoPE for {', '.join(_WITH_LONGROPE)} alone, not for '{architecture}'."
         )
-    write_gguf(configs, str(architecture))  # says what else it cannot be told
-    return reading.configs, configs
+    return parsed.configs, configs
 
 
 def extended_metadata(
@@ -72,15 +74,12 @@ def extended_metadata(
     """
     before, configs = extended_configs(source, method, target_length)
     architecture = str(source.content["general.architecture"])
-    layer = _main_layer(configs)
-    full, old = configs[layer], before[layer]
+    old = before[main_layer(configs)]
     written = write_gguf(configs, architecture)
     names = _keys(architecture, ("context_length", "rope.freq_base", "rope.scaling."))
     new = {key: value for key, value in written.metadata.items() if key.startswith(names)}
-    if isinstance(full.scaling, Linear) and full.scaling.original_length is not None:
-        new[f"{architecture}.rope.scaling.original_context_length"] = full.scaling.original_length
     new[f"{TRACE}method"] = method
-    if isinstance(old.scaling, Unscaled) and old.max_length is not None:
+    if old.scaling == Unscaled() and old.max_length is not None:
         new |= {f"{TRACE}freq_base": float(old.base), f"{TRACE}context_length": old.max_length}
     return new, written.tensors
 
@@ -91,7 +90,7 @@ def write_extended_gguf(source: Source, target: Path, method: str, target_length
     Args:
         source: The file to extend.
         target: Where to; should be a temporary name.
-        method: One of :data:`~locant.extension.extend.methods.METHODS`.
+        method: One of :func:`~locant.extension.extend.methods.extension_methods`.
         target_length: Length in tokens that the model shall read.
 
     Returns:
@@ -130,20 +129,16 @@ def _keys(architecture: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{architecture}.{name}" for name in names)
 
 
-def _main_layer(configs: Mapping[str, RotaryConfig]) -> str:
-    return next(layer for layer in configs if layer != LOCAL)
-
-
-def _before_extension(reading: Reading, content: Mapping[str, Any]) -> Reading:
-    """Return the reading of a model that was extended here as it was before, if it was unscaled then."""
+def _before_extension(parsed: ParsedConfig, content: Mapping[str, Any]) -> ParsedConfig:
+    """Return the configuration of a model that was extended here as it was before, if it was unscaled then."""
     base, length = content.get(f"{TRACE}freq_base"), content.get(f"{TRACE}context_length")
     if not isinstance(base, float) or not isinstance(length, int):
-        return reading
+        return parsed
     restored = {
         layer: config if layer == LOCAL else replace(config, base=base, scaling=Unscaled(), max_length=length)
-        for layer, config in reading.configs.items()
+        for layer, config in parsed.configs.items()
     }
-    return Reading(restored, reading.findings, reading.multimodal)
+    return ParsedConfig(restored, parsed.findings, parsed.multimodal)
 
 
 def _read(path: Path) -> GGUFReader:
@@ -165,12 +160,12 @@ def _text(text: str, order: str) -> bytes:
 def _packed(key: str, value: Any, order: str) -> bytes:
     match value:
         case str():
-            said = struct.pack(f"{order}I", _STRING) + _text(value, order)
+            packed = struct.pack(f"{order}I", _STRING) + _text(value, order)
         case int():
-            said = struct.pack(f"{order}II", _UINT32, value)
+            packed = struct.pack(f"{order}II", _UINT32, value)
         case _:
-            said = struct.pack(f"{order}If", _FLOAT32, value)
-    return _text(key, order) + said
+            packed = struct.pack(f"{order}If", _FLOAT32, value)
+    return _text(key, order) + packed
 
 
 def _write_tensors(

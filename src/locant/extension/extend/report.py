@@ -1,4 +1,4 @@
-"""The section of a model card that says how a model's context was extended."""
+"""Reports about extended models, and the section of a model card that holds them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from locant.extension.inspect.engine_differences import describe
+from locant.extension.extend.methods import extension_methods
 from locant.positions.rotary.config import RotaryConfig
 from locant.version import __version__
 
 _START, _END = "<!-- locant extend -->", "<!-- end of locant extend -->"
 _SECTION = re.compile(f"\n*{re.escape(_START)}.*?{re.escape(_END)}\n*", re.DOTALL)
 
-SOURCES = {
-    "linear": "position interpolation, Chen et al. 2023, arXiv:2306.15595",
-    "ntk": "NTK-aware interpolation, as given in Peng et al. 2023, arXiv:2309.00071, section 3.1",
-    "dynamic": "dynamic NTK, as given in Peng et al. 2023, arXiv:2309.00071, section 3.3",
-    "yarn": "YaRN, Peng et al. 2023, arXiv:2309.00071",
-    "longrope": "two lists of factors, Ding et al. 2024, arXiv:2402.13753, with those of NTK-by-parts for long texts",
-}
-"""What each method is, and where it was published."""
-
-_LIMITS = {
-    "linear": "Short texts are interpolated as well, which costs some quality there.",
-    "ntk": "Short texts are changed a little as well.",
-    "dynamic": "Frequencies follow the length of the text. transformers keeps cached keys as they were turned before, "
-    "so generating beyond the original length gives other scores than reading the same text; vLLM fixes the "
-    "frequencies for the longest text instead.",
-    "yarn": "Short texts are scaled as well, which costs a little quality there.",
-    "longrope": "Texts up to the original length are read exactly as before. transformers changes the list when a text "
-    "exceeds it, and keys cached before keep the other one; vLLM and llama.cpp take the long list for all texts.",
-}
-
 
 @dataclass(frozen=True)
-class Measurement:
-    """What was measured of one candidate.
+class MeasuredMethod:
+    """The perplexities of one candidate of the method ``auto``.
 
     Attributes:
         method: Its name; ``none`` for the model as it was.
@@ -55,7 +35,7 @@ class ExtensionReport:
 
     Attributes:
         model: Its name.
-        method: One of :data:`~locant.extension.extend.methods.METHODS`.
+        method: One of :func:`~locant.extension.extend.methods.extension_methods`.
         original_length: Length in tokens that it read before.
         target_length: Length in tokens that it reads now.
         before: Its rotary configurations, by layer type.
@@ -71,50 +51,52 @@ class ExtensionReport:
     target_length: int
     before: dict[str, RotaryConfig]
     after: dict[str, RotaryConfig]
-    measurements: Sequence[Measurement] = ()
+    measurements: Sequence[MeasuredMethod] = ()
     lengths: tuple[int, int] = (0, 0)
     training: str = ""
 
 
-def write_card(card: str, account: ExtensionReport) -> str:
+def write_card(card: str, report: ExtensionReport) -> str:
     """Return a model card with the section about the extension; a section that is there already is replaced.
 
     Args:
         card: The text of README.md, empty where there is none.
-        account: What was done.
+        report: What was done.
     """
     rest = _SECTION.sub("\n", card).rstrip()
     if not rest:
-        rest = f"# {account.model}, extended to {account.target_length:,} tokens"
-    return f"{rest}\n\n{_START}\n{_section(account)}\n{_END}\n"
+        rest = f"# {report.model}, extended to {report.target_length:,} tokens"
+    return f"{rest}\n\n{_START}\n{_section(report)}\n{_END}\n"
 
 
-def _section(account: ExtensionReport) -> str:
-    adapted = account.training or "The weights are unchanged: the model was not trained on longer texts."
+def _section(report: ExtensionReport) -> str:
+    about = extension_methods()[report.method]
+    adapted = report.training or "The weights are unchanged: the model was not trained on longer texts."
     lines = [
         "## Extended context",
         "",
-        f"The context of {account.model} was extended from {account.original_length:,} to {account.target_length:,} "
-        f"tokens by the method `{account.method}` ({SOURCES[account.method]}), with Locant {__version__}. {adapted}",
+        f"The context of {report.model} was extended from {report.original_length:,} to {report.target_length:,} "
+        f"tokens by the method `{report.method}` ({about.source}), with Locant {__version__}. {adapted}",
         "",
         "| layers | rotary positions before | now |",
         "| --- | --- | --- |",
     ]
     lines += [
-        f"| {layer} | {_said(account.before[layer])} | {_said(config)} |" for layer, config in account.after.items()
+        f"| {layer} | {_described(report.before[layer])} | {_described(config)} |"
+        for layer, config in report.after.items()
     ]
-    if account.measurements:
-        lines += ["", *_measured(account)]
-    return "\n".join([*lines, "", _LIMITS[account.method]])
+    if report.measurements:
+        lines += ["", *_measured(report)]
+    return "\n".join([*lines, "", about.limits])
 
 
-def _said(config: RotaryConfig) -> str:
-    return f"base {config.base:.10g}, {describe(config)}"
+def _described(config: RotaryConfig) -> str:
+    return f"base {config.base:.10g}, {config.describe()}"
 
 
-def _measured(account: ExtensionReport) -> list[str]:
-    short, long = account.lengths
-    rows = [f"| {each.method} | {each.short:.3f} | {each.long:.3f} |" for each in account.measurements]
+def _measured(report: ExtensionReport) -> list[str]:
+    short, long = report.lengths
+    rows = [f"| {each.method} | {each.short:.3f} | {each.long:.3f} |" for each in report.measurements]
     return [
         f"The method was chosen by perplexity, measured on texts of {short:,} and {long:,} tokens:",
         "",

@@ -1,4 +1,4 @@
-"""The setting of each engine that means what a rotary configuration means."""
+"""Settings of engines that are equivalent to the rotary configuration of a model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from locant.errors import LocantError, UsageError, nearest
-from locant.extension.inspect.diagnosis import UNREADABLE, Diagnosis
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
+from locant.rotary_configs.base import UNREADABLE, error_finding
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.huggingface import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
@@ -17,7 +17,7 @@ from locant.rotary_configs.vllm import write_vllm
 
 
 def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any]:
-    """Say a model's rotary positions in the words of an engine.
+    """Return the setting of an engine for the rotary positions of a model.
 
     Args:
         inspection: The model.
@@ -30,23 +30,24 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
 
     Raises:
         UsageError: The engine is unknown.
-        LocantError: It cannot say them, or nobody can because the file contradicts itself.
+        LocantError: The engine cannot express them, or nobody can because the file contradicts itself.
     """
     if engine not in ENGINES:
         raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
-    reading = inspection.reading
-    if reading is None:
-        raise LocantError(f"It cannot be said for another engine before it is right: {inspection.diagnoses[0].message}")
-    if reading.multimodal:
-        sections = next(iter(reading.multimodal.values()))["sections"]
+    parsed = inspection.parsed
+    if parsed is None:
+        message = inspection.findings[0].message
+        raise LocantError(f"It cannot be expressed for another engine before it is right: {message}")
+    if parsed.multimodal:
+        sections = next(iter(parsed.multimodal.values()))["sections"]
         raise LocantError(
             f"The positions of this model have several axes (sections {', '.join(map(str, sections))}), which the "
             f"setting for {engine} would lose. Keep the model's own entries."
         )
     try:
-        return ENGINES[engine](inspection, reading.configs)
+        return ENGINES[engine](inspection, parsed.configs)
     except UNREADABLE as error:
-        raise LocantError(Diagnosis.of_error(error, inspection.path.name).message) from error
+        raise LocantError(error_finding(error, inspection.path.name).message) from error
 
 
 def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
@@ -91,4 +92,4 @@ ENGINES: dict[str, Callable[[Inspection, dict[str, RotaryConfig]], str | dict[st
     "hf4": _hf4,
     "ctranslate2": _ctranslate2,
 }
-"""What says rotary positions for each engine, by the engine's name."""
+"""Functions that return the setting of an engine, by the engine's name."""

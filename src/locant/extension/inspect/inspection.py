@@ -1,22 +1,22 @@
-"""Inspection: what the rotary configuration of an existing model means, and what is wrong with it."""
+"""Inspection of the rotary configuration of an existing model: its meaning, and what is wrong with it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from locant.errors import ConfigError
-from locant.extension.inspect.diagnosis import UNREADABLE, Diagnosis
-from locant.extension.inspect.engine_differences import diagnose_differences, diagnose_unread
-from locant.extension.inspect.stored_frequencies import diagnose_stored
-from locant.extension.source import Source, check_sizes, load_source
+from locant.extension.inspect.engine_differences import engine_differences
+from locant.extension.inspect.stored_frequencies import stored_findings
+from locant.extension.source import Source, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
-from locant.rotary_configs.base import Reading
+from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_huggingface, text_part
 
@@ -30,8 +30,9 @@ class Inspection:
         kind: ``huggingface`` for a config.json, ``gguf``.
         model_type: ``model_type`` of config.json or of its text part; the architecture of a GGUF file.
         declared_length: Length in tokens that the file declares, where it does.
-        reading: What the file means; ``None`` where it contradicts itself or says nothing, which is a diagnosis then.
-        diagnoses: What is wrong or doubtful, errors first.
+        parsed: What the file means; ``None`` where it contradicts itself or has no rotary positions, which is a finding
+            then.
+        findings: What is wrong or doubtful, errors first.
         content: What was read: the text part of config.json, or the metadata.
     """
 
@@ -39,14 +40,31 @@ class Inspection:
     kind: Literal["huggingface", "gguf"]
     model_type: str | None
     declared_length: int | None
-    reading: Reading | None
-    diagnoses: tuple[Diagnosis, ...]
+    parsed: ParsedConfig | None
+    findings: tuple[Finding, ...]
     content: Mapping[str, Any]
 
     @property
     def has_errors(self) -> bool:
         """Whether something is wrong rather than doubtful."""
-        return any(diagnosis.severity == "error" for diagnosis in self.diagnoses)
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all of it as plain data for JSON.
+
+        Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in
+        radians a token.
+        """
+        configs = {} if self.parsed is None else self.parsed.configs
+        return {
+            "path": str(self.path),
+            "kind": self.kind,
+            "model_type": self.model_type,
+            "declared_length": self.declared_length,
+            "layers": {layer: _layer(config) for layer, config in configs.items()},
+            "multimodal": {} if self.parsed is None else self.parsed.multimodal,
+            "findings": [dataclasses.asdict(finding) for finding in self.findings],
+        }
 
 
 def inspect_model(model: Path | str) -> Inspection:
@@ -55,13 +73,16 @@ def inspect_model(model: Path | str) -> Inspection:
     Nothing of the model is executed, and of its weights only frequencies are read.
 
     Args:
-        model: A folder with config.json, a config.json, or a GGUF file.
+        model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
+            which only JSON files are downloaded.
 
     Returns:
-        The meaning and the diagnoses; a configuration that cannot be right is a diagnosis, not an exception.
+        The meaning and the findings; a configuration that cannot be right is a finding, not an exception.
 
     Raises:
         UsageError: There is nothing at that path, or nothing that can be read as one of these.
+        CheckpointError: The Hub could not be asked, or refuses.
+        MissingExtraError: The package that a name asks for is not installed.
 
     Example:
         >>> import json, tempfile
@@ -69,59 +90,52 @@ def inspect_model(model: Path | str) -> Inspection:
         >>> _ = (folder / "config.json").write_text(json.dumps({
         ...     "model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768,
         ...     "rope_scaling": {"type": "linear", "factor": 8.0}}))
-        >>> for diagnosis in inspect_model(folder).diagnoses:
-        ...     print(diagnosis.severity, diagnosis.message)  # doctest: +NORMALIZE_WHITESPACE
+        >>> for finding in inspect_model(folder).findings:
+        ...     print(finding.severity, finding.message)  # doctest: +NORMALIZE_WHITESPACE
         warning transformers: declared for 32768 tokens. vLLM: serves 262144 by default, which it derives from the
         factor of the scaling 'linear'.
     """
-    source = load_source(Path(model))
-    content = source.content
-    reading, found, is_sized = None, [], False
+    source = load_source(resolve_model(model, weights=False))
+    content, parsed, has_usual_sizes, found = source.content, None, False, list[Finding]()
     try:
         if source.kind == "huggingface":
             content = text_part(source.content)
         check_sizes(source.kind, content)
-        is_sized = True
-        reading = _read(source)
-        found = [Diagnosis.of_finding(finding) for finding in reading.findings]
+        has_usual_sizes = True
+        parsed = _read(source)
     except UNREADABLE as error:
-        found = [Diagnosis.of_error(error, source.path.name)]
+        found.append(error_finding(error, source.path.name))
+    else:
+        found += parsed.findings
     model_type = _model_type(source, content)
-    if source.kind == "huggingface" and is_sized:
-        found += _about_huggingface(source, reading)
-    elif model_type == "llama":
+    if source.kind == "huggingface" and has_usual_sizes:
+        found += engine_differences(source.content, parsed)
+        found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
+    elif model_type == "llama" and source.kind == "gguf":
         found.append(
-            Diagnosis(
+            Finding(
                 "note",
                 "A GGUF file of a Llama holds queries and keys permuted from halves to neighbours, hence its layout.",
                 "--as hf4 and hf5 speak of the weights before that, in halves.",
             )
         )
     order = ("error", "warning", "note")
-    found = sorted(dict.fromkeys(found), key=lambda diagnosis: order.index(diagnosis.severity))
+    found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
-    return Inspection(source.path, source.kind, model_type, length, reading, tuple(found), content)
+    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content)
 
 
-def _read(source: Source) -> Reading:
+def _read(source: Source) -> ParsedConfig:
     if source.kind == "gguf":
         return read_gguf(source.content, source.tensors)
-    if not _says_anything(source.content):
+    if not _has_rotary_entries(source.content):
         raise ConfigError(
             f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."
         )
     return read_huggingface(source.content)
 
 
-def _about_huggingface(source: Source, reading: Reading | None) -> Iterator[Diagnosis]:
-    if reading is None:
-        yield from diagnose_unread(source.content)
-        return
-    yield from diagnose_differences(source.content, reading)
-    yield from diagnose_stored(source.path.parent, reading.configs)
-
-
-def _says_anything(content: Mapping[str, Any]) -> bool:
+def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
     known = families.INTERLEAVED | families.HALF | families.LOCAL_AND_GLOBAL.keys() | families.BASES.keys()
     return any(
@@ -139,24 +153,6 @@ def _declared_length(kind: str, model_type: str | None, content: Mapping[str, An
     names = (f"{model_type}.context_length",) if kind == "gguf" else ("max_position_embeddings", "n_positions")
     found = (content.get(name) for name in names)
     return next((int(length) for length in found if isinstance(length, int | float) and length % 1 == 0), None)
-
-
-def as_data(inspection: Inspection) -> dict[str, Any]:
-    """Return an inspection as JSON can say it.
-
-    Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in radians a
-    token.
-    """
-    reading = inspection.reading
-    return {
-        "path": str(inspection.path),
-        "kind": inspection.kind,
-        "model_type": inspection.model_type,
-        "declared_length": inspection.declared_length,
-        "layers": {} if reading is None else {layer: _layer(config) for layer, config in reading.configs.items()},
-        "multimodal": {} if reading is None else reading.multimodal,
-        "findings": [dataclasses.asdict(diagnosis) for diagnosis in inspection.diagnoses],
-    }
 
 
 def _layer(config: RotaryConfig) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from locant.extension.inspect.diagnosis import Diagnosis
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
+from locant.positions.scaling.fields import Finding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,12 +21,12 @@ _FLOAT32_ERROR = 1e-5
 _COARSE_ERROR = {"bfloat16": 2.0**-8, "float16": 2.0**-10}
 
 
-def diagnose_stored(folder: Path, configs: Mapping[str, RotaryConfig]) -> Iterator[Diagnosis]:
+def stored_findings(folder: Path, configs: Mapping[str, RotaryConfig]) -> Iterator[Finding]:
     """Yield what is wrong with the frequencies (``*inv_freq``) in the safetensors files of a folder.
 
     Args:
         folder: Where the files are; only their heads and these tensors are read.
-        configs: What the configuration says, by layer type.
+        configs: The configurations, by layer type.
     """
     from safetensors import SafetensorError
 
@@ -40,10 +40,10 @@ def diagnose_stored(folder: Path, configs: Mapping[str, RotaryConfig]) -> Iterat
                 first, count, _ = groups.get(key, (f"{name} in {path.name}", 0, tensor))
                 groups[key] = (first, count + 1, tensor)
         except (SafetensorError, OSError) as error:
-            yield Diagnosis("warning", f"{path.name} cannot be read: {error}.", "Download or copy the file again.")
+            yield Finding("warning", f"{path.name} cannot be read: {error}.", "Download or copy the file again.")
     for name, count, tensor in groups.values():
         where = name if count == 1 else f"{name} and {count - 1} others with the same numbers"
-        found = _diagnose(tensor, where, configs)
+        found = _compare(tensor, where, configs)
         if found is not None:
             yield found
 
@@ -64,20 +64,20 @@ def _frequencies_in(path: Path) -> Iterator[tuple[str, Tensor]]:
                     yield name, tensor
 
 
-def _diagnose(tensor: Tensor, where: str, configs: Mapping[str, RotaryConfig]) -> Diagnosis | None:
+def _compare(tensor: Tensor, where: str, configs: Mapping[str, RotaryConfig]) -> Finding | None:
     from locant.rotary_configs.identify.identify import identify
 
-    finding = identify(tensor)
-    coarse = finding.stored_as if finding.stored_as in _COARSE_ERROR else ""
+    found = identify(tensor)
+    coarse = found.stored_as if found.stored_as in _COARSE_ERROR else ""
     precision = _COARSE_ERROR.get(coarse, _FLOAT32_ERROR)
     # Checkpoints of position interpolation hold the frequencies from before it.
     stated = [*configs.values(), *(replace(config, scaling=Unscaled(), max_length=None) for config in configs.values())]
     errors = [(_error(tensor, config), config) for config in stated if len(config.frequencies()) == len(tensor)]
     error, config = min(errors, key=lambda pair: pair[0], default=(float("inf"), None))
     if config is None or error > precision:
-        return Diagnosis(
+        return Finding(
             "error",
-            f"{where} holds other frequencies than the configuration says. {finding}",
+            f"{where} holds other frequencies than the configuration says. {found}",
             "Find out which the model was trained with. transformers computes them from the configuration and passes "
             "over the stored ones; other engines may take those.",
         )
@@ -85,7 +85,7 @@ def _diagnose(tensor: Tensor, where: str, configs: Mapping[str, RotaryConfig]) -
         return None
     turned = _worst_angle(tensor, config)
     length = max((each.max_length or 0) for each in configs.values()) or 4096
-    return Diagnosis(
+    return Finding(
         "warning",
         f"{where} holds frequencies rounded to {coarse}, wrong by up to {error:.1e} relatively: at position {length} a "
         f"pair is turned by up to {turned * length:.2g} radians too far or too little.",

@@ -323,11 +323,12 @@ class YaRN(NTKByParts):
             )
         usual = own if isinstance(own, YaRN) else cls(factor=1, original_length=1)
         relative = usual.attention_scale() / usual.paper_attention_scale()
-        corners = {name: numbers.get(f"--yarn-{name.replace('_', '-')}", -1) for name in ("beta_fast", "beta_slow")}
+        fast, slow = numbers.get("--yarn-beta-fast", -1), numbers.get("--yarn-beta-slow", -1)
         return cls(
             factor=context.scale,
             original_length=int(stated) if stated else context.original_length,
-            **{name: getattr(usual, name) if value < 0 else value for name, value in corners.items()},
+            beta_fast=usual.beta_fast if fast < 0 else fast,
+            beta_slow=usual.beta_slow if slow < 0 else slow,
             attention_factor=None if usual.attention_factor is None else relative * (0.1 * math.log(context.scale) + 1),
             mscale=usual.mscale,
             mscale_all_dim=usual.mscale_all_dim,

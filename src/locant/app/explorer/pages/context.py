@@ -32,8 +32,7 @@ from locant.app.explorer.pages.parts import (
     send_text,
     table,
 )
-from locant.extension import Diagnosis, Inspection
-from locant.extension.inspect.engine_differences import describe
+from locant.extension import Finding, Inspection
 
 PAGE = "context"
 _KNOBS = ("head", "base", "trained", "wanted")
@@ -109,17 +108,17 @@ def _meaning(inspection: Inspection) -> list[Component]:
             f"{f'{declared:,} tokens' if declared else 'an unknown length'}."
         )
     ]
-    parts += map(_finding, inspection.diagnoses) if inspection.diagnoses else [html.P("Nothing was found wrong.")]
-    reading = inspection.reading
+    parts += map(_finding, inspection.findings) if inspection.findings else [html.P("Nothing was found wrong.")]
+    parsed = inspection.parsed
     panels = layer_pictures(inspection)
-    for layer, config in ({} if reading is None else reading.configs).items():
+    for layer, config in ({} if parsed is None else parsed.configs).items():
         figure = chart(panels[layer])
         share = f"{config.rotary_dim} of {config.head_dim} features of a head are rotated, layout {config.layout}, "
         parts.append(
             html.Section(
                 [
                     html.H2(panels[layer].title),
-                    html.P(f"{share}base {config.base:,.10g}; {describe(config)}."),
+                    html.P(f"{share}base {config.base:,.10g}; {config.describe()}."),
                     dcc.Graph(figure=figure, style=room(figure), config=GRAPH),
                     html.Div(html.Pre(str(config.explain())), className="scroll", tabIndex=0),
                 ],
@@ -130,8 +129,8 @@ def _meaning(inspection: Inspection) -> list[Component]:
     return parts
 
 
-def _finding(diagnosis: Diagnosis) -> Component:
+def _finding(finding: Finding) -> Component:
     return html.Div(
-        [html.P([html.Strong(f"{diagnosis.severity}: "), diagnosis.message]), html.P(diagnosis.remedy)],
-        className=f"finding {diagnosis.severity}",
+        [html.P([html.Strong(f"{finding.severity}: "), finding.message]), html.P(finding.remedy)],
+        className=f"finding {finding.severity}",
     )
