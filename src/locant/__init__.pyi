@@ -17,7 +17,7 @@ from locant.extension.evaluate.evaluation import evaluate_context as evaluate_co
 from locant.extension.extend.extend import extend_model as extend
 from locant.extension.inspect.inspection import inspect_model as inspect
 from locant.interop.huggingface_import import import_model as import_model
-from locant.lab.runner import run_comparison as compare
+from locant.lab.compare import compare as compare
 from locant.models.config import TransformerConfig as TransformerConfig
 from locant.models.config import preset as preset
 from locant.models.language_model import LanguageModel as LanguageModel

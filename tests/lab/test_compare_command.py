@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from lab_records import TINY
 from rich.console import Console
 
 from locant.cli import main
-from locant.cli.compare import _print_grid
+from locant.cli.compare import print_grid
 from locant.errors import DataError
 from locant.figures import LengthCurve, quality_by_length
-from locant.lab import Comparison, load_records
+from locant.lab import Comparison, compare, load_records
 from locant.lab.comparison import save_comparison
 from locant.lab.worker import main as work
 
@@ -52,6 +53,19 @@ def test_everything_is_made_of_records(finished: Path, capsys: pytest.CaptureFix
     assert mean == pytest.approx(sum(values) / 2)
 
 
+def test_records_of_earlier_versions_give_the_same_tables(tmp_path: Path) -> None:
+    """Those in docs were written when variants were called contenders; the tables beside them are as they were made."""
+    recorded = Path(__file__).parents[2] / "docs" / "results" / "lab" / "copy-reverse"
+    assert '"contender"' in (recorded / "records" / "copy" / "none" / "seed-1.json").read_text(encoding="utf-8")
+    shutil.copytree(recorded, tmp_path / "copy")
+    (tmp_path / "copy" / "results.md").unlink()
+    result = compare(output=tmp_path / "copy", device="cpu")
+    assert (len(result.records), result.failures, result.fair) == (46, [], True)
+    assert (tmp_path / "copy" / "results.md").read_text(encoding="utf-8") == (recorded / "results.md").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_an_unfair_comparison_fails(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = finished / "records" / "copy" / "none" / "seed-1.json"
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -85,6 +99,10 @@ def test_a_saved_comparison_goes_on_as_it_is(finished: Path, capsys: pytest.Capt
             r"unknown key 'train_lenght'\. Did you mean 'train_length'",
         ),
         (["--task", "copy", "--steps", "2", "--test-lengths", "3,x"], "--test-lengths takes whole numbers"),
+        (
+            ["--task", "copy", "--steps", "2", "optimiser.clip_norm=2"],
+            r"unknown key 'optimiser.clip_norm'\. It is called 'max_grad_norm' now",
+        ),
         (["--task", "copy", "--steps", "0"], "steps"),
         (["--task", "copy", "--steps", "2", "--at-once", "0"], "--at-once must be at least 1; got 0"),
         (["--task", "language-modelling", "--steps", "2"], "needs a text: give --text FILE"),
@@ -110,7 +128,7 @@ def test_wide_tables_are_shown_in_parts_and_whole() -> None:
     console = Console(width=40, record=True, file=io.StringIO())
     lines = [["scheme", *(f"at {length}" for length in range(100, 120))]]
     lines += [[name, *(f"{name[0]}{length}.5" for length in range(100, 120))] for name in ("rotary", "alibi")]
-    _print_grid(console, lines, "title")
+    print_grid(console, lines, "title")
     shown = console.export_text()
     assert all(len(line.rstrip()) <= 40 for line in shown.splitlines())
     words = shown.split()

@@ -8,8 +8,8 @@ import torch
 
 from locant.errors import ConfigError
 from locant.lab import Budget, Trial, build_task
-from locant.lab.length_generalisation import _ANSWER, _END, _START, LengthGeneralisationTask
-from locant.lab.optimise import train_language_model
+from locant.lab.language_model_training import train_language_model
+from locant.lab.length_generalisation import ANSWER, END, START, LengthGeneralisationTask
 from locant.lab.variants import build_fairly
 from locant.models import LanguageModel
 from locant.text import PAD
@@ -30,14 +30,14 @@ def trial(variant: str, steps: int, tmp_path: Path, seed: int = 1) -> Trial:
 
 
 def test_only_answers_are_learned() -> None:
-    batch = next(task("addition")._training_batches(1, 100))
+    batch = next(task("addition").training_batches(1, 100))
     for ids, labels in zip(batch.ids.tolist(), batch.labels.tolist(), strict=True):
-        row = [*(number for number in ids if number not in (PAD, _END)), _END]
-        assert row[0] == _START
-        start = row.index(_ANSWER)
+        row = [*(number for number in ids if number not in (PAD, END)), END]
+        assert row[0] == START
+        start = row.index(ANSWER)
         assert labels[:start] == [PAD] * start
         assert [label for label in labels if label != PAD] == row[start + 1 :]
-    assert batch.tokens == int((batch.ids != PAD).sum()) - int((batch.ids == _END).sum())
+    assert batch.tokens == int((batch.ids != PAD).sum()) - int((batch.ids == END).sum())
 
 
 def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
@@ -46,7 +46,7 @@ def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
     logits = model.step(torch.tensor([row]), cache)
     while len(answer) < most:
         answer.append(int(logits[0, -1].argmax()))
-        if answer[-1] == _END:
+        if answer[-1] == END:
             break
         logits = model.step(torch.tensor([[answer[-1]]]), cache)
     return answer
@@ -54,19 +54,19 @@ def greedy(model: LanguageModel, row: list[int], most: int) -> list[int]:
 
 def test_right_answers_are_those_of_greedy_decoding() -> None:
     copying = task("copy", train_length=3, optimiser={"learning_rate": 0.01, "warmup_steps": 10})
-    model = build_fairly(copying.model.config("rotary", copying._vocabulary_size, trained=9, longest=9), 1)
-    train_language_model(model, copying._training_batches(1, 9), Budget(steps=150), copying.optimiser, lambda _: None)
+    model = build_fairly(copying.model.config("rotary", copying.vocabulary_size, trained=9, longest=9), 1)
+    train_language_model(model, copying.training_batches(1, 9), Budget(steps=150), copying.optimiser, lambda _: None)
     model.eval()
     shares = []
     for length in (1, 2, 4):
-        batches = copying._test_batches(1, length)
+        batches = copying.test_batches(1, length)
         right = 0
         with torch.no_grad():
             for ids, labels in zip(batches[0].ids.tolist(), batches[0].labels.tolist(), strict=True):
                 wanted = [label for label in labels if label != PAD]
-                right += greedy(model, ids[: ids.index(_ANSWER) + 1], len(wanted)) == wanted
+                right += greedy(model, ids[: ids.index(ANSWER) + 1], len(wanted)) == wanted
         shares.append(100 * right / 40)
-        assert copying._measure(model, length, batches).value == pytest.approx(shares[-1])
+        assert copying.measure(model, length, batches).value == pytest.approx(shares[-1])
     assert max(shares) > 20, "the model must have learned something, or nothing was compared"
     assert min(shares) < 90
 

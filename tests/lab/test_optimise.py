@@ -7,8 +7,8 @@ import torch
 
 from locant.errors import TrainingError
 from locant.lab import Budget, build_task
+from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.language_modelling import CharacterTask
-from locant.lab.optimise import OptimiserSettings, train_language_model
 from locant.models import LanguageModel, LanguageModelConfig
 from locant.training import LanguageModelBatch
 

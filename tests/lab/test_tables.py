@@ -9,9 +9,8 @@ import pytest
 from lab_records import make_record
 
 from locant.lab import Budget, Comparison, MetricValue, Record
-from locant.lab.fairness import check_fairness
 from locant.lab.language_modelling import TINY_SHAKESPEARE
-from locant.lab.ranks import PAPER, agreement, mean_ranks
+from locant.lab.record import check_fairness
 from locant.lab.rendering import (
     as_data,
     csv_text,
@@ -23,7 +22,7 @@ from locant.lab.rendering import (
     row_texts,
     tables_by_length,
 )
-from locant.lab.tables import Cell, _some, result_tables
+from locant.lab.tables import PAPER_RANKS, Cell, agreement, evenly_spaced, mean_ranks, result_tables
 
 COMPARISON = Comparison(
     tasks=("copy", "reverse"),
@@ -73,9 +72,9 @@ def test_a_variant_that_cannot_at_all() -> None:
 
 
 def test_some_lengths_end_with_the_last() -> None:
-    assert _some(range(1, 11), 4) == [1, 4, 7, 10]
-    assert _some(range(11, 21), 4) == [11, 14, 17, 20]
-    assert _some([5, 6], 4) == [5, 6]
+    assert evenly_spaced(range(1, 11), 4) == [1, 4, 7, 10]
+    assert evenly_spaced(range(11, 21), 4) == [11, 14, 17, 20]
+    assert evenly_spaced([5, 6], 4) == [5, 6]
 
 
 def test_mean_reciprocal_ranks_by_hand() -> None:
@@ -99,9 +98,11 @@ def test_mean_reciprocal_ranks_by_hand() -> None:
 
 
 def test_agreement_with_the_paper() -> None:
-    order = [make_record("copy", name, 1, {3: 100 * value}) for name, value in PAPER.items()]
+    order = [make_record("copy", name, 1, {3: 100 * value}) for name, value in PAPER_RANKS.items()]
     assert agreement(mean_ranks(order)) == "Of the 10 pairs of the paper's five schemes, 10 stand in its order."
-    other = [make_record("copy", name, 1, {3: {"none": 1.0}.get(name, 100 * value)}) for name, value in PAPER.items()]
+    other = [
+        make_record("copy", name, 1, {3: {"none": 1.0}.get(name, 100 * value)}) for name, value in PAPER_RANKS.items()
+    ]
     said = agreement(mean_ranks([*other, make_record("copy", "rotary", 1, {3: 99.0})]))
     assert said.startswith("Of the 10 pairs of the paper's five schemes, 6 stand in its order; the other way round: ")
     assert said.endswith("t5 above none, alibi above none, rotary-25 above none, sinusoidal above none.")
@@ -154,7 +155,7 @@ def test_files_say_what_the_tables_say() -> None:
 def test_seen_and_unseen_lengths_are_ranked_apart() -> None:
     order = [
         make_record("copy", name, 1, {1: 90.0 - 100 * value, 3: 100 * value}, trained=2)
-        for name, value in PAPER.items()
+        for name, value in PAPER_RANKS.items()
     ]
     unseen, seen = rank_sentences(order)
     assert unseen == "Unseen lengths: Of the 10 pairs of the paper's five schemes, 10 stand in its order."

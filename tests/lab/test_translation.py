@@ -12,7 +12,7 @@ import yaml
 
 from locant.errors import ConfigError, DataError
 from locant.lab import Budget, MetricValue, Outcome, Record, Trial, build_task
-from locant.lab.fairness import check_fairness
+from locant.lab.record import check_fairness
 from locant.lab.translation_measures import HeldOutPair, by_length, held_out_pairs, order_accuracy, swapped
 from locant.lab.translation_training import build_translator, check_translator
 from locant.models import RNN, DecodingSettings, Transformer, TransformerConfig, count_parameters

@@ -35,7 +35,7 @@ def write_text(path: Path, sentences: list[str]) -> None:
 
 def train(folder: Path) -> None:
     """Train a model of a few thousand parameters for ten steps."""
-    from locant.training import load_recipe, start_run
+    from locant import training
 
     text = folder.with_name(f"{folder.name}-text")
     text.mkdir()
@@ -60,7 +60,7 @@ def train(folder: Path) -> None:
         "training.device=cpu",
         "decoding.max_length=40",
     ]
-    start_run(load_recipe("translator", changes), folder)
+    training.train(training.load_recipe("translator", changes), folder)
 
 
 def export(to: str) -> Callable[[Path], None]:

@@ -36,12 +36,12 @@ def test_equals_torch_cross_entropy_with_gradients(batch, length, vocabulary, sm
     hidden = torch.randn(batch, length, 6, dtype=torch.float64).float().requires_grad_()
     weight = torch.randn(vocabulary, 6).requires_grad_()
     labels = torch.randint(0, vocabulary, (batch, length))
-    before = objective._CHUNK_BYTES
-    objective._CHUNK_BYTES = chunk
+    before = objective.CHUNK_BYTES
+    objective.CHUNK_BYTES = chunk
     try:
         loss, nll = projected_cross_entropy(hidden, weight, labels, smoothing=smoothing, ignore=0)
     finally:
-        objective._CHUNK_BYTES = before
+        objective.CHUNK_BYTES = before
     (3 * loss).backward()
     found = hidden.grad, weight.grad
 
@@ -75,7 +75,7 @@ def test_all_padding_counts_for_nothing():
 
 @pytest.mark.parametrize("chunk", [1, 200, 1 << 20])
 def test_bfloat16_rounds_logits_and_their_gradient_alone(chunk, monkeypatch):
-    monkeypatch.setattr(objective, "_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(objective, "CHUNK_BYTES", chunk)
     torch.manual_seed(1)
     hidden = torch.randn(3, 7, 16).bfloat16().requires_grad_()
     weight = torch.randn(50, 16).requires_grad_()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text
+from locant.app.report import Block, Code, Fact, Facts, Figure, Report, Section, Table, Text, write_report
 from locant.figures import FigureData, LengthCurve, quality_by_length, save_figure, svg
 from locant.lab import Comparison, Record
-from locant.lab.fairness import check_fairness
-from locant.lab.ranks import mean_ranks
+from locant.lab.record import check_fairness
 from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
-from locant.lab.tables import Curve, ResultTable, result_tables
+from locant.lab.tables import Curve, ResultTable, mean_ranks, result_tables
 
 _WIDE = 20  # times the smallest value: where the largest one asks for logarithms
 
@@ -167,3 +166,16 @@ def write_comparison_figures(folder: Path, tables: Sequence[ResultTable]) -> lis
             written.append(folder / f"{name}.png")
             save_figure(figure, written[-1], dots_per_inch=150)
     return written
+
+
+def write_comparison_page(folder: Path, comparison: Comparison, records: Sequence[Record]) -> list[Path]:
+    """Write all figures, and the report as ``report.html``, and return their paths.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        CheckpointError: The folder cannot be written.
+    """
+    figures = write_comparison_figures(folder, result_tables(comparison, records))
+    page = folder / "report.html"
+    write_report(page, comparison_report(comparison, records, f"locant compare -o {folder}"))
+    return [*figures, page]

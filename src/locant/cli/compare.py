@@ -11,8 +11,7 @@ from locant.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from locant.lab import Comparison, Record
-    from locant.lab.tables import ResultTable
+    from locant.lab import ComparisonResult
 
 _EPILOG = """examples:
   locant compare --task copy --schemes none,rotary,alibi --minutes-each 1 -o runs/copy
@@ -50,61 +49,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a comparison and write what came of it."""
+    """Run a comparison, show its tables and write its page."""
+    from locant.app import write_comparison_page
     from locant.cli.progress import ComparisonProgress
-    from locant.lab import load_records, run_comparison
-    from locant.lab.tables import result_tables
+    from locant.errors import MissingExtraError
+    from locant.lab import compare
+    from locant.training.recipe import apply_overrides
 
     if options.output is None:
         if options.task or options.schemes:
             raise UsageError("Say where records and tables should go: --output FOLDER.")
         _list_tasks()
         return 0
-    if options.at_once is not None and options.at_once < 1:
-        raise UsageError(f"--at-once must be at least 1; got {options.at_once}.")
-    comparison = _comparison(options)
-    with ComparisonProgress() as bars:
-        failures = run_comparison(
-            options.output, comparison, device=options.device, at_once=options.at_once, callback=bars
+    with ComparisonProgress() as progress:
+        result = compare(
+            options.task,
+            options.schemes,
+            output=options.output,
+            steps=options.steps,
+            minutes_each=options.minutes_each,
+            seeds=options.seeds,
+            device=options.device,
+            at_once=options.at_once,
+            settings={**apply_overrides({}, options.settings), **_settings(options)},
+            callback=progress,
         )
-    jobs = {(job.task, job.variant, job.seed) for job in comparison.jobs()}
-    records = [r for r in load_records(options.output) if (r.task, r.variant, r.seed) in jobs]
-    tables = result_tables(comparison, records)
-    _show(tables, records)
-    _write(options.output, comparison, tables, records)
-    return 1 if failures or not _show_fairness(records) else 0
-
-
-def _comparison(options: argparse.Namespace) -> Comparison:
-    from locant.lab import Comparison, all_schemes, expand_tasks, load_comparison
-    from locant.training.recipe import apply_overrides
-
-    settings = {**apply_overrides({}, options.settings), **_settings(options)}
-    asked = options.task or options.schemes or settings or options.steps or options.minutes_each
-    if (options.output / "comparison.json").exists() and not options.task:
-        if asked:
-            raise UsageError(
-                f"{options.output} holds a comparison; without --task it goes on as it is, so leave out everything but "
-                "--seeds, --at-once and --device, or say it all again."
-            )
-        saved = load_comparison(options.output)
-        return saved.model_copy(update={"seeds": options.seeds}) if options.seeds else saved
-    if not options.task:
-        raise UsageError("Say what to compare on: --task NAME. `locant compare` alone lists the tasks.")
-    if (options.steps is None) == (options.minutes_each is None):
-        raise UsageError("Say how long each trial trains: either --steps N or --minutes-each M.")
-    names = options.schemes.split(",") if options.schemes else []
-    variants = [one for name in names for one in (all_schemes() if name == "all" else (name.strip(),))]
-    return Comparison.parse(
-        {
-            "tasks": expand_tasks(tuple(name.strip() for name in options.task.split(","))),
-            "variants": list(dict.fromkeys(variants)),
-            "seeds": 3 if options.seeds is None else options.seeds,
-            "budget": {"steps": options.steps, "minutes": options.minutes_each},
-            "options": settings,
-        },
-        "comparison",
-    )
+    _show(result)
+    written = result.written
+    try:
+        written += write_comparison_page(result.folder, result.comparison, result.records)
+    except MissingExtraError as error:
+        print(f"No figures and no page: {error}")
+    print(f"Wrote {', '.join(path.name for path in written)} in {result.folder}.")
+    _show_fairness(result)
+    return 1 if result.failures or not result.fair else 0
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -140,29 +118,29 @@ def _list_tasks() -> None:
         console.print(f"{name} is all of {', '.join(members)}.")
 
 
-def _show(tables: list[ResultTable], records: list[Record]) -> None:
+def _show(result: ComparisonResult) -> None:
     from rich.console import Console
 
-    from locant.lab.ranks import mean_ranks
     from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
+    from locant.lab.tables import mean_ranks
 
     console = Console(highlight=False, markup=False)
-    for table in tables:
+    for table in result.tables:
         console.print(f"\n{table.task.title} ({table.task.name})", style="bold")
         for lines in quality_and_cost(table):
-            _print_grid(console, lines)
+            print_grid(console, lines)
         for sentence in (*definitions(table), *table.notes):
             console.print(sentence, style="dim")
         for metric, lines in tables_by_length(table):
-            _print_grid(console, lines, f"{metric.name} against length")
-    if mean_ranks(records):
-        columns, rows = rank_rows(records)
-        _print_grid(console, [columns, *rows], "Mean reciprocal rank")
-        for sentence in rank_sentences(records):
+            print_grid(console, lines, f"{metric.name} against length")
+    if mean_ranks(result.records):
+        columns, rows = rank_rows(result.records)
+        print_grid(console, [columns, *rows], "Mean reciprocal rank")
+        for sentence in rank_sentences(result.records):
             console.print(sentence, style="dim")
 
 
-def _print_grid(console: Console, lines: list[list[str]], title: str = "") -> None:
+def print_grid(console: Console, lines: list[list[str]], title: str = "") -> None:
     """Print a table with a header, in several parts where it is wider than the terminal."""
     from rich import box
     from rich.table import Table
@@ -190,35 +168,12 @@ def _parts(widths: list[int], names: int, room: int) -> list[list[int]]:
     return parts
 
 
-def _show_fairness(records: list[Record]) -> bool:
+def _show_fairness(result: ComparisonResult) -> None:
     from rich.console import Console
 
-    from locant.lab.fairness import check_fairness
-
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    checks = check_fairness(records)
-    broken = [check for check in checks if not check.holds]
-    for check in broken:
-        console.print(f"Not a fair comparison: {check.task}, seed {check.seed}, {check.what}: {check.common}.")
-    if checks and not broken:
+    for check in result.checks:
+        if not check.holds:
+            console.print(f"Not a fair comparison: {check.task}, seed {check.seed}, {check.what}: {check.common}.")
+    if result.checks and result.fair:
         console.print("The same for all: first batch, initial weights and size but for the scheme's own parameters.")
-    return not broken
-
-
-def _write(folder: Path, comparison: Comparison, tables: list[ResultTable], records: list[Record]) -> None:
-    from locant.app import comparison_report, write_comparison_figures, write_report
-    from locant.errors import MissingExtraError
-    from locant.files import write_json, write_text
-    from locant.lab.rendering import as_data, csv_text, markdown
-
-    write_text(folder / "results.md", markdown(tables, records))
-    write_text(folder / "results.csv", csv_text(records))
-    write_json(folder / "results.json", as_data(tables, records))
-    written = ["results.md", "results.csv", "results.json"]
-    try:
-        written += [path.name for path in write_comparison_figures(folder, tables)]
-        write_report(folder / "report.html", comparison_report(comparison, records, f"locant compare -o {folder}"))
-        written.append("report.html")
-    except MissingExtraError as error:
-        print(f"No figures and no page: {error}")
-    print(f"Wrote {', '.join(written)} in {folder}.")

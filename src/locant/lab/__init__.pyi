@@ -1,3 +1,5 @@
+from locant.lab.compare import ComparisonResult as ComparisonResult
+from locant.lab.compare import compare as compare
 from locant.lab.comparison import Comparison as Comparison
 from locant.lab.comparison import load_comparison as load_comparison
 from locant.lab.record import Record as Record
@@ -9,6 +11,8 @@ from locant.lab.registry import expand_tasks as expand_tasks
 from locant.lab.runner import ComparisonCallback as ComparisonCallback
 from locant.lab.runner import Failure as Failure
 from locant.lab.runner import run_comparison as run_comparison
+from locant.lab.tables import ResultTable as ResultTable
+from locant.lab.tables import result_tables as result_tables
 from locant.lab.task import ComparisonTask as ComparisonTask
 from locant.lab.task import Metric as Metric
 from locant.lab.task import MetricValue as MetricValue

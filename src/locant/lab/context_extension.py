@@ -14,15 +14,13 @@ from safetensors.torch import load_file
 
 from locant.files import read_json, replacing_folder, write_json, write_tensors
 from locant.lab.characters import Characters, window_batches
+from locant.lab.language_model_training import train_language_model
 from locant.lab.language_modelling import CharacterTask
-from locant.lab.optimise import train_language_model
 from locant.lab.task import MetricValue, Outcome, Trial
-from locant.lab.variants import build_fairly, initial_facts, require_known
+from locant.lab.variants import build_fairly, initial_facts, require_known, split_variant
 from locant.models.language_model import LanguageModel
+from locant.positions.scaling import SCALINGS, scaling_from_options
 from locant.training import Budget
-
-_SCALINGS = ("none", "linear", "ntk", "dynamic", "ntk-by-parts", "yarn")
-_WITHOUT_FACTOR = ("none", "dynamic")  # the same model for every factor, as long as it is not tuned
 
 
 class ContextExtensionTask(CharacterTask):
@@ -40,11 +38,15 @@ class ContextExtensionTask(CharacterTask):
     @classmethod
     def default_variants(cls) -> tuple[str, ...]:
         """Return no scaling, PI (``linear``), NTK-aware, dynamic NTK, NTK-by-parts and YaRN."""
-        return _SCALINGS
+        return ("none", "linear", "ntk", "dynamic", "ntk-by-parts", "yarn")
 
     def check_variant(self, variant: str) -> None:
-        """Variants are frequency scalings."""
-        require_known(variant, _SCALINGS, "frequency scaling")
+        """Variants are the frequency scalings that follow from lengths, with options perhaps."""
+        name, _ = split_variant(variant)
+        known = [name for name in SCALINGS if self._lengths_of(name, 2) is not None]
+        require_known(name, known, "frequency scaling")
+        for factor in self.factors:
+            scaling_from_options(name, self._options(variant, factor))
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -53,7 +55,7 @@ class ContextExtensionTask(CharacterTask):
     def prepare(self, trial: Trial) -> None:
         """Train the rotary model of a seed."""
         characters = self._characters()
-        model = self._model(characters, None, 1, trial)
+        model = self._model(characters, "none", 1, trial)
         facts = initial_facts(model)
         batches = window_batches(characters.train, self.train_length, self.batch, trial.seed)
         found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
@@ -64,14 +66,17 @@ class ContextExtensionTask(CharacterTask):
     def run(self, trial: Trial) -> Outcome:
         """Measure the model under one scaling by every factor, then tune it briefly and measure again."""
         characters, measurements, untuned = self._characters(), list[MetricValue](), list[MetricValue]()
+        before: dict[str, Any] = {}
         for done, factor in enumerate(self.factors):
-            if done == 0 or trial.variant not in _WITHOUT_FACTOR:
+            options = self._options(trial.variant, factor)
+            if done == 0 or options != before:  # else it is the same model, as long as it is not tuned
                 untuned = self._measure(self._trained(characters, trial, factor), characters)
             measurements += [one.model_copy(update={"condition": f"{factor}x"}) for one in untuned]
             if self.fine_tune_steps:
                 model = self._trained(characters, trial, factor)
                 self._fine_tune(model, characters, trial, factor)
                 measurements += self._measure(model, characters, f"{factor}x, fine-tuned")
+            before = options
             trial.progress((done + 1) / len(self.factors))
         trained = read_json(trial.prepared / "trained.json")
         return Outcome(measurements=tuple(measurements), text=characters.digest, **trained)
@@ -84,27 +89,26 @@ class ContextExtensionTask(CharacterTask):
         train_language_model(model, batches, Budget(steps=self.fine_tune_steps), optimiser, lambda _: None)
 
     def _trained(self, characters: Characters, trial: Trial, factor: int) -> LanguageModel:
-        model = self._model(characters, self._scaling(trial.variant, factor), factor, trial)
+        model = self._model(characters, trial.variant, factor, trial)
         # The output matrix is the embedding's and stored once.
         weights = load_file(trial.prepared / "model.safetensors", device=str(trial.device))
         model.load_state_dict(weights, strict=False)
         return model
 
-    def _scaling(self, variant: str, factor: int) -> dict[str, Any] | None:
-        match variant:
-            case "none":
-                return None
-            case "dynamic":
-                step = max(1, self.train_length // 4)
-                return {"kind": "dynamic", "original_length": self.train_length, "length_step": step}
-            case _:
-                return {"kind": variant, "original_length": self.train_length, "factor": factor}
+    def _lengths_of(self, name: str, factor: int) -> dict[str, Any] | None:
+        """Return the options of a scaling that follow from trained and extended length, if it has such."""
+        rotary_dim = self.model.d_model // self.model.heads
+        lengths = {"trained": self.train_length, "longest": self.train_length * factor}
+        return SCALINGS[name].options_for_lengths(rotary_dim=rotary_dim, **lengths)
 
-    def _model(
-        self, characters: Characters, scaling: dict[str, Any] | None, factor: int, trial: Trial
-    ) -> LanguageModel:
+    def _options(self, variant: str, factor: int) -> dict[str, Any]:
+        """Return all options of a scaling, those that the variant gives included."""
+        name, given = split_variant(variant)
+        return {**(self._lengths_of(name, factor) or {}), **given}
+
+    def _model(self, characters: Characters, variant: str, factor: int, trial: Trial) -> LanguageModel:
         size, length = characters.vocabulary_size, self.train_length
         config = self.model.config("rotary", size, trained=length, longest=length * factor)
-        options = {"base": self.base, **({"scaling": scaling} if scaling else {})}
-        changed = config.model_copy(update={"position_options": options})
+        scaling = {"kind": split_variant(variant)[0], **self._options(variant, factor)}
+        changed = config.model_copy(update={"position_options": {"base": self.base, "scaling": scaling}})
         return build_fairly(changed, trial.seed).to(trial.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.lab.characters import Characters, nats_per_character, read_characters, scored_text, window_batches
-from locant.lab.optimise import OptimiserSettings, train_language_model
+from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Published, Trial
 from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
 from locant.models.language_model import LanguageModel

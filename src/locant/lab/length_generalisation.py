@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 
 from locant.errors import ConfigError
-from locant.lab.optimise import OptimiserSettings, train_language_model
+from locant.lab.language_model_training import OptimiserSettings, train_language_model
 from locant.lab.problems import PROBLEMS, Problem
 from locant.lab.task import ComparisonTask, Metric, MetricValue, Outcome, Trial
 from locant.lab.variants import ModelSettings, build_fairly, check_scheme, initial_facts
@@ -25,7 +25,7 @@ from locant.models.language_model import LanguageModel
 from locant.text import PAD
 from locant.training import LanguageModelBatch
 
-_START, _ANSWER, _END = 1, 2, 3
+START, ANSWER, END = 1, 2, 3
 _TEST_ROWS = 100  # at once
 
 EXACT = Metric(
@@ -74,17 +74,17 @@ class LengthGeneralisationTask(ComparisonTask):
 
     def run(self, trial: Trial) -> Outcome:
         """Train on short questions and count right answers at every test length."""
-        tests = {length: self._test_batches(trial.seed, length) for length in self._lengths}
+        tests = {length: self.test_batches(trial.seed, length) for length in self._lengths}
         longest = max(batch.ids.shape[1] for batches in tests.values() for batch in batches)
         # Questions have different numbers of tokens; what training shows is the longest of very many.
         random = self._random(trial.seed, "longest")
         trained = max(self._batch(random, [self.train_length] * 2000).ids.shape[1], 2)
-        config = self.model.config(trial.variant, self._vocabulary_size, trained=trained, longest=longest)
+        config = self.model.config(trial.variant, self.vocabulary_size, trained=trained, longest=longest)
         model = build_fairly(config, trial.seed).to(trial.device)
         facts = initial_facts(model)
-        batches = self._training_batches(trial.seed, trained)
+        batches = self.training_batches(trial.seed, trained)
         found = train_language_model(model, batches, trial.budget, self.optimiser, trial.progress)
-        measurements = tuple(self._measure(model.eval(), length, tests[length]) for length in self._lengths)
+        measurements = tuple(self.measure(model.eval(), length, tests[length]) for length in self._lengths)
         return Outcome(measurements=measurements, **facts, **asdict(found))
 
     @cached_property
@@ -96,17 +96,18 @@ class LengthGeneralisationTask(ComparisonTask):
         return self.test_lengths or tuple(range(1, 2 * self.train_length + 1))
 
     @property
-    def _vocabulary_size(self) -> int:
-        return _END + 1 + len(self._problem.symbols)
+    def vocabulary_size(self) -> int:
+        """Number of ids: padding, the marks and the problem's symbols."""
+        return END + 1 + len(self._problem.symbols)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {symbol: number for number, symbol in enumerate(self._problem.symbols, start=_END + 1)}
+        return {symbol: number for number, symbol in enumerate(self._problem.symbols, start=END + 1)}
 
     def _random(self, seed: int, purpose: str) -> Random:
         return Random(f"{self.name}/{seed}/{purpose}")
 
-    def _training_batches(self, seed: int, longest: int) -> Iterator[LanguageModelBatch]:
+    def training_batches(self, seed: int, longest: int) -> Iterator[LanguageModelBatch]:
         """Yield batches without end; a sequence longer than any known to the tables is drawn again."""
         random = self._random(seed, "training")
         while True:
@@ -114,7 +115,8 @@ class LengthGeneralisationTask(ComparisonTask):
             if batch.ids.shape[1] <= longest:
                 yield batch
 
-    def _test_batches(self, seed: int, length: int) -> list[LanguageModelBatch]:
+    def test_batches(self, seed: int, length: int) -> list[LanguageModelBatch]:
+        """Return the test questions of one length, always the same ones."""
         random = self._random(seed, f"test/{length}")
         sizes = [min(_TEST_ROWS, self.test_examples - done) for done in range(0, self.test_examples, _TEST_ROWS)]
         return [self._batch(random, [length] * size) for size in sizes]
@@ -124,7 +126,7 @@ class LengthGeneralisationTask(ComparisonTask):
         for length in lengths:
             question, answer = self._problem.sample(random, length)
             numbers = self._numbers
-            rows.append([_START, *(numbers[t] for t in question), _ANSWER, *(numbers[t] for t in answer), _END])
+            rows.append([START, *(numbers[t] for t in question), ANSWER, *(numbers[t] for t in answer), END])
             starts.append(len(question) + 1)
         width = max(map(len, rows))
         ids = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
@@ -133,7 +135,7 @@ class LengthGeneralisationTask(ComparisonTask):
         return LanguageModelBatch(ids[:, :-1], labels, sum(map(len, rows)) - len(rows))
 
     @torch.no_grad()
-    def _measure(self, model: LanguageModel, length: int, batches: list[LanguageModelBatch]) -> MetricValue:
+    def measure(self, model: LanguageModel, length: int, batches: list[LanguageModelBatch]) -> MetricValue:
         """Count right answers at one length.
 
         A greedily decoded answer is right exactly where each of its tokens is the likeliest after the right ones

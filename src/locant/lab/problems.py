@@ -9,6 +9,9 @@ from typing import ClassVar
 
 Tokens = list[str]
 
+DIGITS = tuple("0123456789")
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
+
 
 class Problem(ABC):
     """A family of questions with exact answers.
@@ -30,10 +33,6 @@ class Problem(ABC):
     @abstractmethod
     def sample(self, random: Random, length: int) -> tuple[Tokens, Tokens]:
         """Draw a question of a length and return its tokens and those of the answer."""
-
-
-DIGITS = tuple("0123456789")
-LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 
 
 class Copy(Problem):
@@ -195,10 +194,8 @@ class Commands(Problem):
     name = "commands"
     title = "Carry out commands (SCAN-like)"
     length_means = "actions of the answer"
-    symbols = (
-        *_VERBS, "turn", *_SIDES, "opposite", "around", "twice", "thrice", "and", "after",
-        *(verb.upper() for verb in _VERBS), "TURN-LEFT", "TURN-RIGHT",
-    )  # fmt: skip
+    words = (*_VERBS, "turn", *_SIDES, "opposite", "around", "twice", "thrice", "and", "after")
+    symbols = words + tuple(verb.upper() for verb in _VERBS) + ("TURN-LEFT", "TURN-RIGHT")
 
     def __init__(self) -> None:
         self._by_length: dict[int, list[tuple[Tokens, Tokens]]] = {}
@@ -282,5 +279,4 @@ PROBLEMS: dict[str, type[Problem]] = {
     problem.name: problem
     for problem in (Copy, Reverse, Addition, Sorting, Summation, Parity, Polynomial, Chains, Commands, Edits)
 }
-
-__all__ = ["PROBLEMS", "Problem"]
+"""Every problem by name."""

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from locant.lab.fairness import check_fairness
-from locant.lab.ranks import agreement, mean_ranks
-from locant.lab.record import Record
-from locant.lab.tables import Cell, ResultTable, Row
+from locant.lab.record import Record, check_fairness
+from locant.lab.tables import Cell, ResultTable, Row, agreement, mean_ranks
 from locant.lab.task import Metric, Split
 
 COST_COLUMNS = ("parameters", "of the scheme", "updates", "tokens/s", "memory (MB)", "seeds")

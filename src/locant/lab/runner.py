@@ -1,4 +1,4 @@
-"""Runs a comparison: several trials at once, each in a process of its own, and none that is finished already."""
+"""Trials of a comparison: several at once, each in a process of its own, and none that is finished already."""
 
 from __future__ import annotations
 

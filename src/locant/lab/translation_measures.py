@@ -1,4 +1,4 @@
-"""What is measured of a translator by length: quality, speed, and whether it knows the order of words."""
+"""Measures of a translator by length: quality, speed, and whether it knows the order of words."""
 
 from __future__ import annotations
 

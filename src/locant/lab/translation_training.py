@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, nearest
-from locant.lab.optimise import TrainingResult, mean_of_last_tenth
+from locant.lab.language_model_training import TrainingResult, mean_of_last_tenth
 from locant.lab.variants import check_scheme, position_fields, share_weights, split_variant
 from locant.models.architectures import build_model
 from locant.models.config import TransformerConfig

@@ -1,4 +1,4 @@
-"""Runs one trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK CONTENDER SEED DEVICE``.
+"""One trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK CONTENDER SEED DEVICE``.
 
 An empty variant prepares what the trials of a seed share. Standard output carries a share that is done on each line;
 the last line of standard error says what went wrong.

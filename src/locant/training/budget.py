@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -81,18 +81,18 @@ class Clock:
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
-        self._started = time.perf_counter() - seconds
+        self._started = perf_counter() - seconds
 
     @property
     def seconds(self) -> float:
         """Seconds so far."""
-        return time.perf_counter() - self._started
+        return perf_counter() - self._started
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave out the time of a block."""
-        stopped = time.perf_counter()
+        stopped = perf_counter()
         try:
             yield
         finally:
-            self._started += time.perf_counter() - stopped
+            self._started += perf_counter() - stopped

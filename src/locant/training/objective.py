@@ -11,7 +11,7 @@ from locant.kernels import cross_entropy as kernel
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
-_CHUNK_BYTES = 32 << 20
+CHUNK_BYTES = 32 << 20
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -28,7 +28,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             sums = hidden.new_zeros(2, dtype=torch.float64)
             grad_hidden = torch.empty_like(hidden) if need_hidden else None
             grad_weight = torch.zeros_like(weight) if need_weight else None
-            size = max(1, _CHUNK_BYTES // (hidden.element_size() * vocabulary))
+            size = max(1, CHUNK_BYTES // (hidden.element_size() * vocabulary))
             for start in range(0, len(labels), size):
                 rows = slice(start, start + size)
                 h = hidden[rows]
