@@ -54,7 +54,7 @@ def ctranslate2(shape: Shape, beam: int, variant: str) -> Translate:
     import ctranslate2 as engine
     from ctranslate2 import specs
 
-    from locant.interop.ctranslate2 import transformer_spec
+    from locant.translation.ctranslate2 import transformer_spec
 
     compute, workers = variant.split("-")
     inter, intra = map(int, workers.split("x"))

@@ -39,7 +39,7 @@ ENGINES = [
 
 def locant(run: Path, source: Path, beam: int, compute_type: str) -> tuple[float, list[str]]:
     """Translate by the compiled kernels; returns seconds and translations."""
-    from locant.interop import load_translator
+    from locant.translation import load_translator
     from locant.runtime import keep_freed_memory
 
     keep_freed_memory()
@@ -60,7 +60,7 @@ def ctranslate2(run: Path, source: Path, beam: int, compute_type: str, share: st
 
     found = load_model_folder(run, device="cpu")
     tokenizers, settings = found.tokenizers, found.decoding
-    ids = {tokenizers.target.piece(index): index for index in range(tokenizers.target.vocab_size)}
+    ids = {tokenizers.target.token(index): index for index in range(tokenizers.target.vocab_size)}
     with tempfile.TemporaryDirectory() as folder:
         export_ctranslate2(run, Path(folder, "model"))
         workers, threads = map(int, share.split("x"))
@@ -69,7 +69,7 @@ def ctranslate2(run: Path, source: Path, beam: int, compute_type: str, share: st
         )
 
         def cut(lines: list[str]) -> list[list[str]]:
-            return [[tokenizers.source.piece(index) for index in row] for row in tokenizers.source.encode(lines)]
+            return [[tokenizers.source.token(index) for index in row] for row in tokenizers.source.encode(lines)]
 
         size = max(1, settings.batch_tokens // beam)
         search = {"beam_size": beam, "max_batch_size": size, "batch_type": "tokens", "max_input_length": 0}

@@ -64,6 +64,12 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def require_new_folder(path: Path) -> None:
+    """Raise CheckpointError unless the folder does not exist or is empty; for use before any work is done."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CheckpointError(f"{path} already exists and is not empty. Name a new folder.")
+
+
 def cache_folder() -> Path:
     """Return the user's folder for what Locant can make again.
 

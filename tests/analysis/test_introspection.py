@@ -210,7 +210,7 @@ def test_a_short_head_takes_several_passes() -> None:
     [
         ([], TARGET, "source sentence is empty"),
         (SOURCE, [], "target sentence is empty"),
-        (SOURCE, [2, 40], "target sentence has an id outside the vocabulary of 40 pieces"),
+        (SOURCE, [2, 40], "target sentence has an id outside the vocabulary of 40 tokens"),
         ([5] * 21, TARGET, "source sentence has 21 tokens, but the model knows 20 positions"),
     ],
 )

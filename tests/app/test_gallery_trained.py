@@ -97,7 +97,7 @@ def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
         "Cross-attention: target to source",
     ]
     encoder, decoder, cross = shown.values()
-    pieces = tokenizers.source.pieces(text)
+    pieces = tokenizers.source.tokens(text)
     source = [label.get_text() for label in encoder.get_xticklabels()]
     assert len(source) == 2 * (len(pieces) + 1)  # once for each head
     assert re.sub("[-␣]", "", "".join(source[: len(pieces)])) == text.replace(" ", "")

@@ -39,7 +39,7 @@ def test_greedy_tokens_and_scores_are_equal(name, joint, separate, tmp_path):
     translator.save_pretrained(tmp_path / "run")
     export_ctranslate2(tmp_path / "run", tmp_path / "other")
 
-    pieces = [tokenizers.source.pieces(sentence) for sentence in SENTENCES]
+    pieces = [tokenizers.source.tokens(sentence) for sentence in SENTENCES]
     search = {"beam_size": 1, "max_decoding_length": 20, "return_scores": True, "length_penalty": 0}
     found = load(tmp_path / "other").translate_batch(pieces, **search)
     target = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "other" / "target.spm"))
@@ -48,7 +48,7 @@ def test_greedy_tokens_and_scores_are_equal(name, joint, separate, tmp_path):
 
     # Log-probabilities of given translations, token by token, among those tokens that may be written.
     targets = [[BOS, *ids] for ids in tokenizers.target.encode(texts)]
-    scored = load(tmp_path / "other").score_batch(pieces, [tokenizers.target.pieces(text) for text in texts])
+    scored = load(tmp_path / "other").score_batch(pieces, [tokenizers.target.tokens(text) for text in texts])
     for row, (result, written) in enumerate(zip(scored, targets, strict=True)):
         with torch.no_grad():
             source, length = padded([[*tokenizers.source.encode(SENTENCES)[row], EOS]])
@@ -64,7 +64,7 @@ def test_translations_of_a_trained_model_are_equal(beam, trained, joint, pairs, 
     translator.save_pretrained(tmp_path / "run")
     export_ctranslate2(tmp_path / "run", tmp_path / "other")
     sources = [source for source, _ in pairs[:40]]
-    pieces = [joint.source.pieces(source) for source in sources]
+    pieces = [joint.source.tokens(source) for source in sources]
     search = {"beam_size": beam, "length_penalty": 0, "return_scores": True}
     found = load(tmp_path / "other").translate_batch(pieces, **search)
     target = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "other" / "target.spm"))
@@ -85,7 +85,7 @@ def test_quantized_weights_are_smaller_and_reported(trained, joint, tmp_path):
     positions = 2 * 4 * 32 * 1075  # two tables, which stay float32
     assert sizes[1] - positions < 0.4 * (sizes[0] - positions)
     assert any("int8" in note for note in notes)
-    assert load(tmp_path / "small").translate_batch([joint.source.pieces("kalo mir")])[0].hypotheses[0]
+    assert load(tmp_path / "small").translate_batch([joint.source.tokens("kalo mir")])[0].hypotheses[0]
 
 
 def test_what_ctranslate2_cannot_express_is_refused(joint, tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from small_models import build, padded
+from small_models import build, hypotheses, padded
 from test_export_onnx import check_logits, run_example
 from test_import_marian import files_of, group_folder
 from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
@@ -85,7 +85,7 @@ def test_ids_and_texts_are_those_of_locant(exported):
         onnx.choose_languages(*languages)
         settings = translator._settings({"beam": 1})
         ids = translator.tokenizers.source.encode(SENTENCES)
-        expected = dict(translator._hypotheses(ids, settings))
+        expected = hypotheses(translator, ids, settings)
         assert [onnx.source.encode(text) for text in map(translator.tokenizers.source.normalize, SENTENCES)] == ids
         assert [onnx.search(row) for row in ids] == [expected[index][0].tokens for index in range(len(ids))]
         texts.append(translator.translate(SENTENCES, beam=1))
@@ -141,7 +141,7 @@ def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(j
 
     onnx = OnnxTranslator(tmp_path / "onnx")  # The languages are those of the saved model.
     ids = [joint.source.encode([" ".join(["ka"] * count)])[0][:10] for count in range(1, 11)]
-    expected = dict(translator._hypotheses(ids, translator.settings))
+    expected = hypotheses(translator, ids, translator.settings)
     found = [onnx.search(row) for row in ids]
     assert found == [expected[index][0].tokens for index in range(len(ids))]
     assert max(map(len, [*ids, *found])) == 11

@@ -82,7 +82,7 @@ def test_ids_of_repetitive_text(both, text):
 @given(data=st.data())
 def test_decoding(both, data):
     own, other = both
-    first = next(index for index in range(4, own.vocab_size) if not own.piece(index).startswith("<0x"))
+    first = next(index for index in range(4, own.vocab_size) if not own.token(index).startswith("<0x"))
     ids = data.draw(st.lists(st.integers(first, own.vocab_size - 1) | st.integers(0, 3), max_size=12))
     assert other.decode(ids, skip_special_tokens=True) == own.decode([ids])[0]
 

@@ -91,7 +91,7 @@ def test_logits_are_equal_whatever_the_padding(changes, tmp_path):
 
 def test_greedy_translations_between_two_languages_are_equal(joint, tmp_path):
     (tmp_path / "spm").write_bytes(joint.source.model)
-    pieces = [joint.source.piece(index) for index in range(4, joint.source.vocab_size)]
+    pieces = [joint.source.token(index) for index in range(4, joint.source.vocab_size)]
     rows = ["<s>", "<pad>", "</s>", "<unk>", *random.Random(0).sample(pieces, len(pieces))]
     (tmp_path / "vocab.json").write_text(json.dumps({piece: row for row, piece in enumerate(rows)}))
     tokenizer = M2M100Tokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "spm"), src_lang="en")

@@ -15,11 +15,11 @@ from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
-from locant.interop import export_huggingface, import_marian, load_translator
+from locant.interop import export_huggingface, import_marian
 from locant.interop.marian_import import Special, read_sides
 from locant.interop.marian_weights import fold_bias
 from locant.text import BOS, EOS
-from locant.translation import Translator
+from locant.translation import Translator, load_translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -237,7 +237,7 @@ def test_a_model_for_several_target_languages(engine, several, tmp_path, monkeyp
 def test_the_token_of_a_language_is_no_text(several, tmp_path):
     import_marian(tmp_path / "marian", tmp_path / "run")
     tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
-    assert tokenizers.source.piece(tokenizers.languages.ids["fra"]) == ">>fra<<"
+    assert tokenizers.source.token(tokenizers.languages.ids["fra"]) == ">>fra<<"
     assert tokenizers.languages.ids["fra"] not in tokenizers.source.encode([">>fra<< kalo"])[0]
 
 

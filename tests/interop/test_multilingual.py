@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+from small_models import hypotheses
 from test_import_m2m100 import m2m100_folder
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
 from locant.analysis import introspect, token_pair
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
-from locant.interop import import_model, load_translator
+from locant.interop import import_model
 from locant.models import DecodingSettings
 from locant.text import EOS
-from locant.translation import Translator
+from locant.translation import Translator, load_translator
 
 SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
 STEPS = 9
@@ -117,8 +118,8 @@ def test_every_engine_gives_the_translations_of_transformers(case, beam, end, pa
         translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
         translator.choose_languages(source, target)
         ids, settings = translator.tokenizers.source.encode(SENTENCES), translator._settings(search)
-        found = dict(translator._hypotheses(ids, settings))
-        names = [translator.tokenizers.target.piece(token) for token in range(translator.tokenizers.target.vocab_size)]
+        found = hypotheses(translator, ids, settings)
+        names = [translator.tokenizers.target.token(token) for token in range(translator.tokenizers.target.vocab_size)]
         written = [[names[token] for token in one.tokens] for index in range(len(ids)) for one in found[index]]
         assert written == [
             [name(tokenizer, token) for token in row[2:] if token not in (1, 2)] for row in expected.tolist()
@@ -140,7 +141,7 @@ def test_language_tokens_are_no_text(pairs, tmp_path):
     tokenizers = Translator.from_pretrained(tmp_path / "run", device="cpu").tokenizers
     assert tokenizers.joint
     ids = tokenizers.languages.ids
-    assert tokenizers.target.piece(ids["de"]) == "__de__"
+    assert tokenizers.target.token(ids["de"]) == "__de__"
     assert tokenizers.target.decode([[ids["de"], *tokenizers.source.encode(["kalo mir"])[0], 168]]) == ["kalo mir"]
     assert not {ids["de"], ids["en"]} & set(tokenizers.source.encode(["__de__ __en__ kalo"])[0])
 
@@ -245,11 +246,11 @@ def test_what_cannot_be_imported_is_named(pairs, tmp_path):
         ("config.json", {"model_type": "m2m_100", "decoder_start_token_id": 0}, "decoder starts with id 0"),
         ("config.json", {"model_type": "m2m_100", "vocab_size": 50}, "which are not ids of 50 rows"),
         ("config.json", {"model_type": "m2m_100", "vocab_size": 199}, "neither model.safetensors nor pytorch"),
-        ("tokenizer.json", {"model": {"vocab": {"a": 1}}}, "does not list pieces and added tokens"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 1}}}, "does not list tokens and added tokens"),
         ("tokenizer.json", {"model": {"vocab": {"a": 1}}, "added_tokens": []}, "no language tokens like eng_Latn"),
         ("tokenizer_config.json", {"legacy_behaviour": True}, "puts the language behind the source"),
-        ("vocab.json", ["a"], "does not give pieces their ids"),
-        ("vocab.json", {"a": 0}, "has no piece <s> and no piece <unk>"),
+        ("vocab.json", ["a"], "does not give tokens their ids"),
+        ("vocab.json", {"a": 0}, "has no token <s> and no token <unk>"),
         ("tokenizer_config.json", {"language_codes": "mine"}, "language codes 'mine'"),
     ]
     for file, wrong, message in attempts:

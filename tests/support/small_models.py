@@ -4,8 +4,9 @@ import random
 
 import torch
 
-from locant.models import Transformer, TransformerConfig
+from locant.models import DecodingSettings, Transformer, TransformerConfig
 from locant.text import BOS, EOS, PAD, TokenizerPair
+from locant.translation import Hypothesis, Translator
 
 SYLLABLES = ["ka", "lo", "mir", "ten", "bu", "shi", "gra", "no", "üm", "qui", "dy", "zap"]
 
@@ -56,3 +57,14 @@ def teach(model: Transformer, tokenizers: TokenizerPair, pairs: list[tuple[str, 
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+
+
+def hypotheses(translator: Translator, ids: list[list[int]], settings: DecodingSettings) -> dict[int, list[Hypothesis]]:
+    """What the translator's engine finds for each source that is not empty."""
+    before, prefix = translator.prefixes
+    known = translator.model.max_positions
+    filled = [index for index, row in enumerate(ids) if row]
+    rows = [[*before, *ids[index], EOS] for index in filled]
+    limits = [settings.max_target_length(len(ids[index])) for index in filled]
+    limits = [min(limit, known - len(prefix) + 1) if known else limit for limit in limits]
+    return {filled[place]: found for place, found in translator.engine.translate(rows, limits, prefix, settings)}

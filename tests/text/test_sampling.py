@@ -126,7 +126,7 @@ def test_bpe_frequencies_are_those_of_algorithm_1(models):
 
 def test_bpe_that_drops_all_merges_spells_characters(models):
     (ids,) = models["bpe"].encode_sampled(["The kalo"], alpha=1.0, seed=0)
-    assert [models["bpe"].piece(i) for i in ids] == list("▁The▁kalo")
+    assert [models["bpe"].token(i) for i in ids] == list("▁The▁kalo")
 
 
 @given(text=st.text(alphabet="The kalomirü.\n", max_size=40), seed=st.integers(0, 2**64), alpha=st.floats(0, 1))

@@ -19,20 +19,20 @@ def tokenizer(request, pairs) -> Tokenizer:
 def test_special_ids_and_vocabulary_size(tokenizer):
     assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
     assert tokenizer.vocab_size == 200
-    assert tokenizer.piece(EOS) == "</s>"
+    assert tokenizer.token(EOS) == "</s>"
     assert tokenizer.decode([[BOS, *tokenizer.encode(["The kalo."])[0], EOS, PAD, PAD], []]) == ["The kalo.", ""]
 
 
 def test_round_trip_of_known_text(tokenizer, pairs):
     texts = [text for pair in pairs[:50] for text in pair]
     assert tokenizer.decode(tokenizer.encode(texts)) == texts
-    assert "".join(tokenizer.pieces(texts[0])).replace("▁", " ").strip() == texts[0]
+    assert "".join(tokenizer.tokens(texts[0])).replace("▁", " ").strip() == texts[0]
 
 
 @given(text=st.text(alphabet="The kalomirü.\n\t\r\0\u00a0\u3000", max_size=40))
 def test_round_trip_up_to_white_space(tokenizers, text):
     expected = " ".join(text.replace("\0", " ").split())
-    known = set("".join(tokenizers.source.piece(i) for i in range(4, 200)))
+    known = set("".join(tokenizers.source.token(i) for i in range(4, 200)))
     if set(expected) - {" "} <= known:
         assert tokenizers.source.decode(tokenizers.source.encode([text])) == [expected]
 
@@ -100,12 +100,12 @@ def test_save_and_load(pairs, tmp_path, joint):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest(pairs, algorithm, capfd):
-    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, .* at most (\d+) pieces") as caught:
+    with pytest.raises(ConfigError, match=r"tokenizer.vocab_size is 9000, .* at most (\d+) tokens") as caught:
         train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=9000))
     largest = int(str(caught.value).split("at most ")[1].split()[0])
     settings = TokenizerSettings(algorithm=algorithm, vocab_size=largest)
     assert train_tokenizers(pairs, settings).source.vocab_size == largest
-    with pytest.raises(ConfigError, match=r"the characters .* alone need \d+ pieces"):
+    with pytest.raises(ConfigError, match=r"the characters .* alone need \d+ tokens"):
         train_tokenizers(pairs, TokenizerSettings(algorithm=algorithm, vocab_size=10))
     with pytest.raises(DataError, match="no sentence"):
         train_tokenizers([(" ", "")], TokenizerSettings())

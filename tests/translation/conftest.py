@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from small_models import build, sentence_pairs, teach
 from tiny_models import WORDS, tiny_model
 
-from locant.models import DecodingSettings
+from locant.models import DecodingSettings, Transformer
 from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.translation import Translator
 
@@ -31,3 +32,21 @@ def tokenizers() -> TokenizerPair:
 def translator(tokenizers: TokenizerPair) -> Translator:
     model = tiny_model(tokenizers.source.vocab_size, seed=3, sharpness=3.0, tie_output=True)
     return Translator(model, tokenizers, DecodingSettings(beam=3, max_length_extra=6), source_language="el")
+
+
+@pytest.fixture(scope="session")
+def pairs() -> list[tuple[str, str]]:
+    return sentence_pairs(400)
+
+
+@pytest.fixture(scope="session")
+def joint(pairs) -> TokenizerPair:
+    return train_tokenizers(pairs, TokenizerSettings(vocab_size=80))
+
+
+@pytest.fixture(scope="session")
+def trained(joint, pairs) -> Transformer:
+    model = build(joint)
+    model.reset_parameters()
+    teach(model, joint, pairs, 100)
+    return model

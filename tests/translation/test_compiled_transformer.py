@@ -57,7 +57,7 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
     position = {"relu": "learned", "silu": "none"}.get(feed_forward, "sinusoidal")
     model = model_of(norm=norm, feed_forward=feed_forward, position=position)
     source, lengths = random_batch(rows, 37, seed=rows)
-    steps = CompiledTransformer(model).begin(source, lengths)
+    steps = CompiledTransformer(model).start_search(source, lengths)
     target = torch.full((rows, 1), BOS)
     for _ in range(5):
         expected = all_log_probabilities(model, source, lengths, target)
@@ -87,7 +87,7 @@ def test_rows_that_move_keep_their_past(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        steps = CompiledTransformer(model).begin(source, lengths)
+        steps = CompiledTransformer(model).start_search(source, lengths)
         generator = torch.Generator().manual_seed(seed)
         target = torch.full((rows, 1), BOS)
         for _ in range(4):
@@ -142,7 +142,7 @@ def test_narrow_weights_are_near(precision: str, error: float) -> None:
     need(precision)
     model = model_of(d_model=64, d_ff=130, heads=4)
     source, lengths = random_batch(21, 37, seed=1)
-    steps = CompiledTransformer(model, precision).begin(source, lengths)
+    steps = CompiledTransformer(model, precision).start_search(source, lengths)
     target = torch.full((21, 1), BOS)
     for _ in range(3):
         table = all_log_probabilities(model, source, lengths, target)
@@ -182,7 +182,7 @@ def test_bfloat16_steps_are_those_of_rounded_factors(
     vocabularies = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary}
     model = model_of(rows, **sizes, **vocabularies, feed_forward=feed_forward, position="none")
     source, lengths = random_batch(rows, vocabulary, seed=rows)
-    steps = CompiledTransformer(model, "bfloat16").begin(source, lengths)
+    steps = CompiledTransformer(model, "bfloat16").start_search(source, lengths)
     reference = rounds_to_bfloat16(model)
     target = torch.full((rows, 1), BOS)
     errors = []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import cast
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,10 +12,10 @@ from tiny_models import tiny_model
 from torch import Tensor
 
 from locant.errors import LocantError
-from locant.models import DecoderCache, Transformer
+from locant.models import Transformer
+from locant.models.encoder_decoder import top_k
 from locant.text import BOS, EOS, PAD, UNK
 from locant.translation import Hypothesis, beam_search, greedy_search, length_penalty
-from locant.translation.search import _top
 
 VOCABULARY = 6
 WORDS = [UNK, 4, 5]
@@ -187,27 +187,32 @@ def test_weights_that_are_not_numbers_are_reported() -> None:
 
 
 class Scripted:
-    """Stands for a model: after each step it gives the end mark a probability of the script, token 4 the rest."""
+    """A model that gives EOS, after each step, a probability of the script, and token 4 the rest."""
 
     def __init__(self, end_probabilities: list[float]) -> None:
         self.end_probabilities = end_probabilities
 
-    def encode(self, source: Tensor, source_lengths: Tensor) -> Tensor:
-        return source.unsqueeze(2).float()
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> ScriptedState:
+        return ScriptedState(iter(self.end_probabilities))
 
-    def start(self, memory: Tensor, source_lengths: Tensor) -> DecoderCache:
-        return DecoderCache([], source_lengths)
 
-    def step(self, target: Tensor, cache: DecoderCache) -> Tensor:
-        end = self.end_probabilities[cache.length]
-        cache.length += 1
-        return torch.tensor([0, 0, 0, end, 1 - end]).log().expand(len(target), 1, 5)
+class ScriptedState:
+    def __init__(self, end_probabilities: Iterator[float]) -> None:
+        self.end_probabilities = end_probabilities
+
+    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        end = next(self.end_probabilities)
+        values, columns = torch.tensor([0, 0, 0, end, 1 - end]).log().expand(len(last), 5).topk(k)
+        return values, columns
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """All rows are alike."""
 
 
 @pytest.mark.parametrize(("limit", "tokens"), [(2, []), (9, [4] * 9)])
 def test_a_sentence_goes_on_while_a_longer_hypothesis_may_still_win(limit: int, tokens: list[int]) -> None:
     """Ending at once is the more probable (0.6 to 0.4), but with alpha 1 nine tokens divide by 14/6."""
-    model = cast(Transformer, Scripted([0.6] + [1e-9] * 8))
+    model = Scripted([0.6] + [1e-9] * 8)
     batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([limit])
     ((found,),) = beam_search(model, *batch, beam=2, alpha=1.0)
     assert found.tokens == tokens
@@ -216,7 +221,7 @@ def test_a_sentence_goes_on_while_a_longer_hypothesis_may_still_win(limit: int, 
 
 def test_a_sentence_stops_when_nothing_can_win_any_more() -> None:
     """The script has two entries: a third step would fail."""
-    model = cast(Transformer, Scripted([0.1, 0.9]))
+    model = Scripted([0.1, 0.9])
     batch = torch.tensor([[4]]), torch.tensor([1]), torch.tensor([9])
     ((found,),) = beam_search(model, *batch, beam=4, alpha=0.6)
     assert found.tokens == [4]
@@ -235,6 +240,6 @@ def test_length_penalty_of_the_paper() -> None:
 def test_top_by_blocks_is_topk(rows: int, size: int, k: int, seed: int) -> None:
     x = torch.randperm(rows * size, generator=torch.Generator().manual_seed(seed)).view(rows, size).float()
     expected = x.topk(min(k, size))
-    values, columns = _top(x, k)
+    values, columns = top_k(x, k)
     assert torch.equal(values, expected.values)
     assert torch.equal(columns, expected.indices)

@@ -126,7 +126,7 @@ def test_stream_counts_lines_across_chunks(translator: Translator) -> None:
 
 def test_tokenizers_must_fit_the_model(tokenizers: TokenizerPair) -> None:
     with pytest.raises(
-        CheckpointError, match="source tokenizer has 36 pieces, but the model's source vocabulary has 12"
+        CheckpointError, match="source tokenizer has 36 tokens, but the model's source vocabulary has 12"
     ):
         Translator(tiny_model(12), tokenizers)
 
@@ -227,7 +227,7 @@ def test_unknown_key_in_the_configuration(saved: Path) -> None:
 def test_tokenizers_of_another_vocabulary(saved: Path) -> None:
     pairs = [(" ".join(WORDS), " ".join(WORDS[::-1]))]
     train_tokenizers(pairs, TokenizerSettings(vocab_size=30)).save(saved)
-    with pytest.raises(CheckpointError, match="source tokenizer has 30 pieces"):
+    with pytest.raises(CheckpointError, match="source tokenizer has 30 tokens"):
         load_model_folder(saved)
 
 

@@ -20,8 +20,7 @@ from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, Residual
 from locant.models.transformer import Transformer
 from locant.positions import attend, attend_with_positions
-from locant.text.languages import PLAIN, Prefixes
-from locant.text.tokenizer import EOS, TokenizerPair
+from locant.text.tokenizer import EOS, PLAIN, Prefixes, TokenizerPair
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,10 @@ class TokenPair:
     """A sentence pair as a model reads it.
 
     Attributes:
-        source: Source ids, closed by the end mark.
-        target: Target ids, opened by the begin mark, or what else the decoder reads first.
-        source_tokens: Pieces of the source ids, to be read by people; ``▁`` stands for a space.
-        target_tokens: Pieces of the target ids.
+        source: Source ids, closed by EOS.
+        target: Target ids, opened by BOS, or what else the decoder reads first.
+        source_tokens: Tokens of the source ids, to be read by people; ``▁`` stands for a space.
+        target_tokens: Tokens of the target ids.
     """
 
     source: list[int]
@@ -88,8 +87,8 @@ def token_pair(tokenizers: TokenizerPair, source: str, target: str, prefixes: Pr
     return TokenPair(
         source_ids,
         target_ids,
-        [tokenizers.source.piece(index) for index in source_ids],
-        [tokenizers.target.piece(index) for index in target_ids],
+        [tokenizers.source.token(index) for index in source_ids],
+        [tokenizers.target.token(index) for index in target_ids],
     )
 
 
@@ -101,8 +100,8 @@ def introspect(model: Transformer, source: Sequence[int], target: Sequence[int])
 
     Args:
         model: The model; runs in evaluation mode on the device where it is.
-        source: Source ids ``[S]`` as the model reads them, usually closed by the end mark.
-        target: Target ids ``[T]`` as the decoder reads them, opened by the begin mark.
+        source: Source ids ``[S]`` as the model reads them, usually closed by EOS.
+        target: Target ids ``[T]`` as the decoder reads them, opened by BOS.
 
     Raises:
         DataError: A side is empty, longer than the model's positions, or has an id outside the vocabulary.
@@ -165,7 +164,7 @@ def _run(model: Transformer, source: Tensor, source_lengths: Tensor, target: Ten
         if known and ids.shape[1] > known:
             raise DataError(f"The {side} sentence has {ids.shape[1]} tokens, but the model knows {known} positions.")
         if int(ids.min()) < 0 or int(ids.max()) >= size:
-            raise DataError(f"The {side} sentence has an id outside the vocabulary of {size} pieces.")
+            raise DataError(f"The {side} sentence has an id outside the vocabulary of {size} tokens.")
     training = model.training
     model.eval()
     try:

@@ -37,8 +37,8 @@ def load(options: argparse.Namespace) -> Translator:
     # What is imported stays: looking for garbage in it takes a quarter of the time of importing torch.
     gc.disable()
     try:
-        from locant.interop.engine import load_translator
         from locant.runtime import keep_freed_memory
+        from locant.translation.translator import load_translator
     finally:
         gc.freeze()
         gc.enable()

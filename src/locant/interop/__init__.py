@@ -1,4 +1,4 @@
-"""Models to and from other ecosystems: Marian and M2M-100 in Hugging Face, CTranslate2 (also as an engine), ONNX."""
+"""Models to and from other ecosystems: Marian and M2M-100 in Hugging Face, CTranslate2, ONNX."""
 
 from locant.lazy import lazy_exports
 

@@ -1,6 +1,4 @@
 from locant.interop.ctranslate2 import export_ctranslate2 as export_ctranslate2
-from locant.interop.ctranslate2_engine import CTranslate2Translator as CTranslate2Translator
-from locant.interop.engine import load_translator as load_translator
 from locant.interop.huggingface_import import import_model as import_model
 from locant.interop.m2m100_import import import_m2m100 as import_m2m100
 from locant.interop.m2m100_import import import_m2m100_weights as import_m2m100_weights

@@ -1,11 +1,11 @@
 """A Locant tokenizer as the ``tokenizer.json`` that Hugging Face's ``tokenizers`` reads.
 
 Marian's own tokenizer class knows neither Unicode NFC nor lower case, and takes ``>>xx<<`` at the beginning of a text
-for a language; this one gives the ids of :meth:`locant.text.tokenizer.Tokenizer.encode` and the end mark, for any text
+for a language; this one gives the ids of :meth:`locant.text.tokenizer.Tokenizer.encode` and EOS, for any text
 whose characters Python's edition of Unicode and that of ``tokenizers`` both know.
 
-SentencePiece never finds its control pieces in a text, while ``tokenizers`` would: a text that spells ``</s>`` would
-end there. The control pieces are therefore written with the angle brackets U+2329 and U+232A, which NFC replaces with
+SentencePiece never finds its control tokens in a text, while ``tokenizers`` would: a text that spells ``</s>`` would
+end there. The control tokens are therefore written with the angle brackets U+2329 and U+232A, which NFC replaces with
 others, so that no normalised text holds them.
 """
 
@@ -24,7 +24,7 @@ SPECIAL_TOKENS = {
 _SPECIAL_IDS = {PAD: "pad_token", BOS: "bos_token", EOS: "eos_token"}
 
 _UNKNOWN = " ⁇ "
-"""What SentencePiece writes for an unknown piece; it holds spaces, so no normalised text holds it."""
+"""What SentencePiece writes for an unknown token; it holds spaces, so no normalised text holds it."""
 
 # The white space of str.split, and NUL.
 _WHITE_SPACE = (
@@ -127,7 +127,7 @@ def model_proto(model: bytes, what: str = "The tokenizer model") -> Any:
 
 
 def takes_spelled_bytes(tokenizer: Tokenizer) -> bool:
-    """Whether a text that spells out the name of a byte piece, ``<0x41>``, becomes that piece, unlike in Locant."""
+    """Whether a text that spells out the name of a byte token, ``<0x41>``, becomes that token, unlike in Locant."""
     settings = model_proto(tokenizer.model).trainer_spec
     return bool(settings.byte_fallback and settings.model_type == settings.UNIGRAM)
 
@@ -144,7 +144,7 @@ def _require_plain(proto: Any) -> None:
         raise ConfigError("The SentencePiece model is neither unigram nor BPE; only these two can be exported.")
     if any(piece.type in (piece.USER_DEFINED, piece.UNUSED) for piece in proto.pieces):
         raise ConfigError(
-            "The SentencePiece model has pieces that it always or never uses (as imported models have), which "
+            "The SentencePiece model has tokens that it always or never uses (as imported models have), which "
             "tokenizers cannot express. Only tokenizers that Locant trained can be exported."
         )
 

@@ -100,7 +100,7 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
     if not all(0 <= index < size for index in special):
         raise ConfigError(
             f"{path}: pad_token_id, decoder_start_token_id and eos_token_id must be ids of the vocabulary of "
-            f"{size} pieces; got {special}."
+            f"{size} tokens; got {special}."
         )
     return config
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json, replacing_folder
-from locant.interop.folders import require_new_folder
+from locant.files import read_json, replacing_folder, require_new_folder
 from locant.interop.huggingface_files import MarianConfig, read_config, read_optional, read_weights
 from locant.interop.marian_import import Side, Special, build_model, build_side, decoding_settings, require_expressible
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import Transformer
-from locant.text.languages import LanguageTokens
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer import LanguageTokens, TokenizerPair
 
 _MODEL = "sentencepiece.bpe.model"
 
@@ -57,12 +55,12 @@ def read_multilingual(folder: Path, pad: int, eos: int, size: int) -> tuple[Side
     rows = set(vocab.values())
     if len(rows) != len(vocab) or not rows <= set(range(size)):
         raise CheckpointError(
-            f"The tokenizer of {folder} has {len(vocab)} pieces, which are not ids of {size} rows, each for one piece. "
+            f"The tokenizer of {folder} has {len(vocab)} tokens, which are not ids of {size} rows, each for one token. "
             "Tokenizer and weights must come from the same model."
         )
     missing = [name for name in ("<s>", "<unk>") if name not in vocab]
     if missing:
-        raise CheckpointError(f"The tokenizer of {folder} has no piece {' and no piece '.join(missing)}.")
+        raise CheckpointError(f"The tokenizer of {folder} has no token {' and no token '.join(missing)}.")
     vocab |= {f"<row {row}>": row for row in range(size) if row not in rows}
     special = Special(pad, vocab["<s>"], eos)
     source = build_side(path, vocab, special, encodes=True, text_alone=True)
@@ -74,7 +72,7 @@ def read_multilingual(folder: Path, pad: int, eos: int, size: int) -> tuple[Side
 
 
 def _m2m100(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the row of every piece, and of every language."""
+    """Return the row of every token, and of every language."""
     vocab = _mapping(read_json(folder / "vocab.json"), folder / "vocab.json")
     kind = read_optional(folder / "tokenizer_config.json", "language_codes") or "m2m100"
     if kind not in _LANGUAGES:
@@ -84,7 +82,7 @@ def _m2m100(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _nllb(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the row of every piece, and of every language."""
+    """Return the row of every token, and of every language."""
     path = folder / "tokenizer.json"
     if read_optional(folder / "tokenizer_config.json", "legacy_behaviour"):
         raise ConfigError(f"{folder} puts the language behind the source (legacy_behaviour), which Locant does not.")
@@ -93,7 +91,7 @@ def _nllb(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
         vocab = _mapping(data["model"]["vocab"], path)
         added = {str(token["content"]): int(token["id"]) for token in data["added_tokens"]}
     except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path} does not list pieces and added tokens as a tokenizer of NLLB does.") from None
+        raise CheckpointError(f"{path} does not list tokens and added tokens as a tokenizer of NLLB does.") from None
     languages = {name: row for name, row in added.items() if _NLLB_LANGUAGE.fullmatch(name)}
     if not languages:
         raise ConfigError(f"{path} has no language tokens like eng_Latn among its added tokens.")
@@ -102,7 +100,7 @@ def _nllb(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
 
 def _mapping(data: Any, path: Path) -> dict[str, int]:
     if not isinstance(data, dict) or not all(isinstance(row, int) for row in data.values()):
-        raise CheckpointError(f"{path} does not give pieces their ids.")
+        raise CheckpointError(f"{path} does not give tokens their ids.")
     return {str(name): row for name, row in data.items()}
 
 
@@ -161,12 +159,12 @@ def import_m2m100(folder: Path | str, run: Path | str) -> list[str]:
     require_expressible(config)
     if config.decoder_start_token_id != config.eos_token_id:
         raise ConfigError(
-            f"The decoder starts with id {config.decoder_start_token_id}; M2M-100 and NLLB start with the end mark "
+            f"The decoder starts with id {config.decoder_start_token_id}; M2M-100 and NLLB start with EOS "
             f"({config.eos_token_id})."
         )
     source, target, languages = read_multilingual(folder, config.pad_token_id, config.eos_token_id, config.vocab_size)
     model = build_model(folder, read_weights(folder), config, source.rows, target.rows)
-    decoding, notes = decoding_settings(folder, config, marks=2)
+    decoding, notes = decoding_settings(folder, config, special_tokens=2)
     with replacing_folder(run) as temporary:
         save_model_folder(temporary, model, TokenizerPair(source.tokenizer, target.tokenizer, languages), decoding)
     shown = ", ".join(list(languages.ids)[:8])
@@ -180,8 +178,8 @@ def import_m2m100(folder: Path | str, run: Path | str) -> list[str]:
 def import_m2m100_weights(folder: Path | str) -> Transformer:
     """Return the model of an M2M-100 folder (M2M-100, NLLB) without its tokenizer, with the same logits.
 
-    The ids are those of the folder's own tokenizer. A source is its language's token, its pieces and the end mark; a
-    target begins with the end mark and its language's token. Rows are padded on the right, with any id: the lengths
+    The ids are those of the folder's own tokenizer. A source is its language's token, its subwords and EOS; a
+    target begins with EOS and its language's token. Rows are padded on the right, with any id: the lengths
     of the sources say what is padding.
 
     Args:

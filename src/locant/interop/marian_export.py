@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.files import replacing_folder, write_json, write_tensors
+from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
-from locant.interop.folders import longest_sequence, require_new_folder, write_card
 from locant.interop.marian_weights import concatenated_order, to_marian
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
+from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.positions.embeddings.sinusoidal import Sinusoidal
 from locant.text.tokenizer import BOS, EOS, PAD
@@ -73,7 +73,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         for place, content in tokenizers.items():
             write_json(temporary / place / "tokenizer.json", content)
             write_json(temporary / place / "tokenizer_config.json", _tokenizer_config(found.decoding))
-        write_card(temporary, run, _USE)
+        write_text(temporary / CARD, model_card(run, _USE))
     return _notes(found, reorder=reorder)
 
 
@@ -126,7 +126,7 @@ def _config(found: ModelFolder, config: TransformerConfig, *, reorder: bool) -> 
         "decoder_ffn_dim": config.d_ff,
         "activation_function": config.feed_forward,
         "scale_embedding": True,
-        "max_position_embeddings": longest_sequence(found.decoding),
+        "max_position_embeddings": found.decoding.longest_sequence(),
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.feed_forward_dropout,
@@ -154,7 +154,7 @@ def _generation_config(decoding: DecodingSettings) -> dict[str, Any]:
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
         "suppress_tokens": [PAD, BOS],
-        "max_length": longest_sequence(decoding),
+        "max_length": decoding.longest_sequence(),
         "num_beams": decoding.beam,
         **({"length_penalty": decoding.length_penalty} if decoding.beam > 1 else {}),
     }
@@ -186,9 +186,9 @@ def _notes(found: ModelFolder, *, reorder: bool) -> list[str]:
         "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules."
     )
     notes.append(
-        f"Translations may have {longest_sequence(found.decoding)} tokens; Locant's limit grows with the source "
+        f"Translations may have {found.decoding.longest_sequence()} tokens; Locant's limit grows with the source "
         f"({found.decoding.max_length_ratio:g} per token and {found.decoding.max_length_extra} more)."
     )
     if takes_spelled_bytes(found.tokenizers.source):
-        notes.append("A text that spells out the name of a byte piece, such as <0x41>, is tokenised in another way.")
+        notes.append("A text that spells out the name of a byte token, such as <0x41>, is tokenised in another way.")
     return notes

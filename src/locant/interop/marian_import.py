@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
-from locant.files import read_json, replacing_folder
+from locant.files import read_json, replacing_folder, require_new_folder
 from locant.interop.fast_tokenizer import model_proto
-from locant.interop.folders import require_new_folder
 from locant.interop.huggingface_files import MarianConfig, read_config, read_optional, read_weights
 from locant.interop.marian_weights import fold_bias, from_marian, modules
 from locant.models.config import TransformerConfig
@@ -22,11 +21,10 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_folder import save_model_folder, skip_init
 from locant.models.transformer import Transformer
 from locant.positions.embeddings.sinusoidal import sinusoid_table
-from locant.text.languages import LanguageTokens
-from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerPair
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer, TokenizerPair
 
 _SPECIAL = {PAD: ("pad", "<pad>"), UNK: ("unk", "<unk>"), BOS: ("bos", "<s>"), EOS: ("eos", "</s>")}
-"""The name of each special id in a SentencePiece model's settings, and its piece."""
+"""The name of each special id in a SentencePiece model's settings, and its token."""
 
 # What stands before a source of OPUS-MT's models for several target languages.
 _LANGUAGE = re.compile(">>(.+)<<")
@@ -92,7 +90,7 @@ def _read_vocab(path: Path, size: int) -> dict[str, int]:
     if not isinstance(vocab, dict) or len(vocab) != size or set(vocab.values()) != set(range(size)):
         raise CheckpointError(f"{path} does not name each of the {size} rows of the embeddings once.")
     if "<unk>" not in vocab:
-        raise CheckpointError(f"{path} has no piece <unk>.")
+        raise CheckpointError(f"{path} has no token <unk>.")
     return vocab
 
 
@@ -103,15 +101,15 @@ def build_side(
 
     Args:
         path: The SentencePiece model.
-        vocab: The row of every piece.
-        special: Rows of the special pieces; ``vocab`` has that of ``<unk>``.
-        encodes: Whether to add the model's pieces without a row, which Marian takes for unknown.
-        text_alone: Whether pieces that the SentencePiece model lacks are no text (language tokens, say), and so left
+        vocab: The row of every token.
+        special: Rows of the special tokens; ``vocab`` has that of ``<unk>``.
+        encodes: Whether to add the model's subwords without a row, which Marian takes for unknown.
+        text_alone: Whether tokens that the SentencePiece model lacks are no text (language tokens, say), and so left
             out when ids are decoded.
 
     Raises:
         CheckpointError: The SentencePiece model is damaged.
-        ConfigError: An ordinary piece has a name that Locant has for its own use.
+        ConfigError: An ordinary token has a name that Locant has for its own use.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
     proto = model_proto(path.read_bytes(), f"The tokenizer model {path}")
@@ -126,7 +124,7 @@ def build_side(
     ordinary = {name: row for name, row in vocab.items() if row not in rows or name in usual}
     taken = sorted(ordinary.keys() & set(names))
     if taken:
-        raise ConfigError(f"{path.parent} has an ordinary piece {taken[0]}, which Locant has for its own use.")
+        raise ConfigError(f"{path.parent} has an ordinary token {taken[0]}, which Locant has for its own use.")
     rows += sorted(ordinary.values())
     names += sorted(ordinary, key=ordinary.__getitem__)
     if encodes:
@@ -182,7 +180,7 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     source, target, languages = read_sides(folder, special, marian.vocab_size, marian.target_size)
     weights = read_weights(folder)
     model = build_model(folder, weights, marian, source.rows, target.rows)
-    decoding, notes = decoding_settings(folder, marian, marks=2 if languages else 1)
+    decoding, notes = decoding_settings(folder, marian, special_tokens=2 if languages else 1)
     with replacing_folder(run) as temporary:
         save_model_folder(
             temporary,
@@ -339,19 +337,21 @@ def _first(weights: dict[str, Tensor], *names: str) -> Tensor:
     return weights[next((name for name in names if name in weights), names[0])]
 
 
-def decoding_settings(folder: Path, marian: MarianConfig, marks: int = 1) -> tuple[DecodingSettings, list[str]]:
+def decoding_settings(
+    folder: Path, marian: MarianConfig, special_tokens: int = 1
+) -> tuple[DecodingSettings, list[str]]:
     """Return how to translate by default, and what was not taken over.
 
     Args:
         folder: May hold ``generation_config.json``.
         marian: The model's configuration.
-        marks: Tokens of every source beside its pieces.
+        special_tokens: Tokens of every source beside those of its text.
     """
     found = read_optional(folder / "generation_config.json", "num_beams") or read_optional(
         folder / "config.json", "num_beams"
     )
     beam = found if isinstance(found, int) and found > 0 else DecodingSettings().beam
-    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - marks)
+    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - special_tokens)
     return settings, [
         f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
         "of transformers is another formula."

@@ -65,7 +65,7 @@ class OnnxTranslator:
             if language and side not in before + after:
                 raise ValueError(f"The model cannot be told its {side} language. Leave the {side} language out.")
             chosen[side] = language or chosen[side]
-        # What the encoder reads before the pieces of a source, and the decoder before it writes.
+        # What the encoder reads before the tokens of a source, and the decoder before it writes.
         self.before_source = [self._language_id(side, chosen[side]) for side in before]
         language_ids = [self._language_id(side, chosen[side]) for side in after]
         self.before_target = [self.config["decoder_start_token_id"], *language_ids]
@@ -95,7 +95,7 @@ class OnnxTranslator:
         return str(self.target.decode(self.search(ids))) if ids else ""
 
     def search(self, ids: list[int]) -> list[int]:
-        """Return the ids of the translation of a sentence's ids, both without marks and languages.
+        """Return the ids of the translation of a sentence's ids, both without BOS, EOS and languages.
 
         Raises:
             ValueError: The sentence is too long.

@@ -19,11 +19,11 @@ import torch
 from torch import nn
 
 from locant.errors import MissingExtraError
-from locant.files import replacing_folder, write_json
-from locant.interop.folders import longest_sequence, require_new_folder, write_card, write_sentencepiece
+from locant.files import replacing_folder, require_new_folder, write_json, write_text
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
+from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.text.tokenizer import BOS, EOS, PAD
@@ -72,7 +72,7 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
-    rows = longest_sequence(found.decoding, found.tokenizers.languages)
+    rows = found.decoding.longest_sequence(found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model, rows)
     config = _config(found, model.config, rows)
@@ -83,15 +83,15 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
         for name, (graph, inputs, axes, input_names, output_names) in graphs.items():
             path = temporary / f"{name}_model.onnx"
             _write(path, graph, inputs, axes, input_names, output_names)
-        write_sentencepiece(temporary, found.tokenizers)
+        found.tokenizers.save_sentencepiece(temporary)
         write_json(temporary / "config.json", config)
         example = resources.files("locant.interop").joinpath("onnx_example.py").read_bytes()
         (temporary / "translate.py").write_bytes(example)
-        write_card(temporary, run, _USE.format(options=options, arguments=arguments))
+        write_text(temporary / CARD, model_card(run, _USE.format(options=options, arguments=arguments)))
     notes = [
         f'Try it with onnxruntime alone: python {folder / "translate.py"} {options}"..."',
         f"Positions are tables of {rows} tokens, the longest source or translation.",
-        "Padding and begin mark have logits but are never to be written: config.json lists them as suppress_tokens.",
+        "Padding and BOS have logits but are never to be written: config.json lists them as suppress_tokens.",
     ]
     if any(_size(graph) > _LARGEST for graph, *_ in graphs.values()):
         notes.append("An ONNX file holds 2 GB: larger weights are in files that end in .onnx.data. Keep them together.")
@@ -191,7 +191,7 @@ def _config(found: ModelFolder, config: TransformerConfig, rows: int) -> dict[st
         "locant_version": __version__,
         "source_language": found.source_language,
         "target_language": found.target_language,
-        # Whose language's id stands before the pieces of a source, and after the id that the decoder reads first.
+        # Whose language's id stands before the tokens of a source, and after the id that the decoder reads first.
         "source_prefix": list(before),
         "target_prefix": list(after),
         "language_ids": languages.ids if languages else {},

@@ -1,4 +1,4 @@
-"""How translations are searched for."""
+"""The decoding settings of a model: search, length of the output and batching."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
+from locant.text.tokenizer import LanguageTokens
 
 
 class DecodingSettings(Settings):
@@ -46,5 +47,11 @@ class DecodingSettings(Settings):
         return self
 
     def max_target_length(self, source_length: int) -> int:
-        """Return the most tokens that the translation of so many source tokens may have, its end mark included."""
+        """Return the most tokens that the translation of so many source tokens may have, EOS included."""
         return math.ceil(self.max_length_ratio * source_length) + self.max_length_extra
+
+    def longest_sequence(self, languages: LanguageTokens | None = None) -> int:
+        """Return the positions of the longest source or target: its tokens, its languages', and EOS or BOS."""
+        before, after = languages.places if languages else ((), ())
+        longest_target = self.max_target_length(self.max_source_length)
+        return 1 + max(len(before) + self.max_source_length, len(after) + longest_target)

@@ -1,14 +1,17 @@
-"""What training, search and model folders need of an encoder-decoder model, whatever is inside it."""
+"""The interface of an encoder-decoder model for training, search and model folders, whatever is inside it."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from locant.settings import Settings
+from locant.text.tokenizer import BOS, PAD
 
 
 class EncoderDecoderConfig(Settings):
@@ -24,7 +27,7 @@ class EncoderDecoderConfig(Settings):
 
 
 class DecoderState(Protocol):
-    """What a decoder remembers between two steps, for the rows of a batch."""
+    """The cache of a decoder between two steps, for the rows of a batch."""
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows ``[N]``, in that order; see :meth:`locant.models.DecoderCache.select`."""
@@ -71,14 +74,66 @@ class EncoderDecoder(nn.Module, ABC, Generic[State]):
         Args:
             source: Integer ids ``[B, S]``, padded on the right.
             source_lengths: Number of real tokens of each row, ``[B]``.
-            target: Integer ids ``[B, T]``, beginning with the begin-of-sentence id.
+            target: Integer ids ``[B, T]``, beginning with BOS.
 
         Returns:
             Logits ``[B, T, V]``; row ``t`` scores the token after ``target[:, t]``.
         """
         return self.output(self.hidden(source, source_lengths, target))
 
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> ModelSearchState:
+        """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
+        return ModelSearchState(self, source, source_lengths)
+
     @property
     def max_positions(self) -> int | None:
         """Longest sequence (in tokens) that the model can take, or ``None``."""
         return None
+
+
+class ModelSearchState:
+    """The state of a search with a PyTorch model: one row for each hypothesis that is being extended.
+
+    Args:
+        model: In evaluation mode.
+        source: Source ids ``[B, S]``, padded on the right, on the model's device.
+        source_lengths: Number of real tokens of each row, ``[B]``.
+    """
+
+    def __init__(self, model: EncoderDecoder[Any], source: Tensor, source_lengths: Tensor) -> None:
+        self._model = model
+        self._cache = model.start(model.encode(source, source_lengths), source_lengths)
+
+    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and ids ``[R, k]`` of the best tokens after ``last [R, 1]``, largest first.
+
+        Padding and BOS have the log-probability ``-inf``.
+        """
+        log_probabilities = self._model.step(last, self._cache)[:, -1].log_softmax(-1, dtype=torch.float32)
+        log_probabilities[:, PAD] = -torch.inf
+        log_probabilities[:, BOS] = -torch.inf
+        return top_k(log_probabilities, k)
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """Keep the given rows ``[N]``, in that order; see :meth:`locant.models.DecoderCache.select`."""
+        self._cache.select(rows, same_sources=same_sources)
+
+
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the ``k`` largest values (or all) of each row of ``x [R, V]`` and their columns, largest first.
+
+    Equal to ``x.topk(k)``, which reads rows element by element on CPU. Here only the maxima of blocks of columns are
+    taken of the whole row, at vector speed; the ``k`` largest elements lie in the ``k`` blocks of largest maximum.
+    """
+    width = math.isqrt(x.shape[1])
+    blocks = x.shape[1] // width
+    if k >= blocks:
+        values, columns = x.topk(min(k, x.shape[1]))
+        return values, columns
+    best_blocks = x[:, : blocks * width].view(len(x), blocks, width).amax(2).topk(k, sorted=False).indices
+    within = (best_blocks.unsqueeze(2) * width + torch.arange(width, device=x.device)).flatten(1)
+    # The columns that fill no block are always looked at.
+    rest = torch.arange(blocks * width, x.shape[1], device=x.device).expand(len(x), -1)
+    columns = torch.cat((within, rest), dim=1)
+    values, picks = x.gather(1, columns).topk(k)
+    return values, columns.gather(1, picks)

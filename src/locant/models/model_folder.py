@@ -170,10 +170,10 @@ def check_vocabularies(config: EncoderDecoderConfig, tokenizers: TokenizerPair) 
         "source": (tokenizers.source.vocab_size, config.source_vocab_size),
         "target": (tokenizers.target.vocab_size, config.target_vocab_size),
     }
-    for side, (pieces, rows) in sides.items():
-        if pieces != rows:
+    for side, (tokens, rows) in sides.items():
+        if tokens != rows:
             raise CheckpointError(
-                f"The {side} tokenizer has {pieces} pieces, but the model's {side} vocabulary has {rows}. Use the "
+                f"The {side} tokenizer has {tokens} tokens, but the model's {side} vocabulary has {rows}. Use the "
                 "tokenizers that the model was trained with."
             )
 

@@ -23,8 +23,6 @@ from locant.text.corpus import HuggingFaceCorpus as HuggingFaceCorpus
 from locant.text.corpus import JsonlCorpus as JsonlCorpus
 from locant.text.corpus import TsvCorpus as TsvCorpus
 from locant.text.corpus import load_corpus as load_corpus
-from locant.text.languages import LanguageTokens as LanguageTokens
-from locant.text.languages import Prefixes as Prefixes
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
@@ -33,6 +31,8 @@ from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
 from locant.text.tokenizer import UNK as UNK
+from locant.text.tokenizer import LanguageTokens as LanguageTokens
+from locant.text.tokenizer import Prefixes as Prefixes
 from locant.text.tokenizer import Tokenizer as Tokenizer
 from locant.text.tokenizer import TokenizerPair as TokenizerPair
 from locant.text.tokenizer import TokenizerSettings as TokenizerSettings

@@ -81,7 +81,7 @@ class BatchSettings(Settings):
     """How sentence pairs are grouped.
 
     Attributes:
-        tokens: The most tokens of a batch on either side, padding and end marks included: rows times columns.
+        tokens: The most tokens of a batch on either side, padding and EOS included: rows times columns.
         max_sentences: The most pairs of a batch, or None for as many as fit.
         pool: How many pairs, drawn at random, are sorted by length together; the larger, the less padding and the
             less random the batches. A corpus that is not larger is sorted as a whole.
@@ -98,7 +98,7 @@ class Batch:
 
     Attributes:
         source: Source ids followed by ``EOS``; [B, S] int64.
-        source_lengths: Without padding, with the end mark; [B] int64.
+        source_lengths: Without padding, with EOS; [B] int64.
         target_input: What the decoder reads, ``BOS`` followed by the target ids; [B, T] int64.
         target_output: What it should predict, the target ids followed by ``EOS``; [B, T] int64.
         target_lengths: Without padding, of input and output alike; [B] int64.
@@ -140,7 +140,7 @@ def plan_batches(
     budget is full, and the batches are shuffled.
 
     Args:
-        source_lengths: Tokens of each source sentence without the end mark; [N].
+        source_lengths: Tokens of each source sentence without EOS; [N].
         target_lengths: The same for the targets; [N].
         settings: The budget.
         seed: Any non-negative integer.

@@ -1,6 +1,6 @@
 """Tokenised text on disk: written once, then mapped into memory, so that ten million pairs need little of it.
 
-A cache is a folder with, for each side, the piece ids of all sentences one after the other (``*.tokens.bin``, uint16
+A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
 or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). With
 subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised
 anew.
@@ -38,7 +38,7 @@ class Column:
     Attributes:
         tokens: All ids, [N] uint16 or uint32, mapped from disk.
         offsets: [pairs + 1] int64, mapped from disk.
-        lengths: The number of ids of each sentence, without begin or end marks; [pairs] int32.
+        lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
     """
 
     def __init__(self, folder: Path, name: str, dtype: str, count: int) -> None:
@@ -61,7 +61,7 @@ class TokenCache:
         source: The source side.
         target: The target side.
         dropped: How many pairs were left out because a side had too many tokens.
-        max_tokens: The limit that they exceeded, end mark included.
+        max_tokens: The limit that they exceeded, EOS included.
 
     Raises:
         CheckpointError: The folder is missing or damaged.
@@ -99,7 +99,7 @@ def write_cache(
         pairs: Sentence pairs, streamed.
         tokenizers: For both languages.
         folder: Where the cache goes; it appears only when it is complete.
-        max_tokens: The most tokens a side may have, the end mark included; longer pairs are dropped and counted.
+        max_tokens: The most tokens a side may have, the EOS included; longer pairs are dropped and counted.
         keep_text: Store the text too, for :class:`SampledEpochs`.
 
     Raises:

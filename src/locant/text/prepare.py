@@ -67,7 +67,7 @@ def prepare(
         corpus: The text.
         cleaning: What to remove from the training text.
         tokenizer: How to learn the vocabulary.
-        max_tokens: The most tokens of a sentence, end mark included; longer training pairs are dropped.
+        max_tokens: The most tokens of a sentence, EOS included; longer training pairs are dropped.
         folder: Receives the tokenizers, and ``cache/`` with the tokens.
         resume: Never replace tokenizers that a model may already have been trained with.
 

@@ -1,4 +1,4 @@
-"""Random segmentations of text into the pieces of a SentencePiece model, from a seed alone.
+"""Random segmentations of text into the subwords of a SentencePiece model, from a seed alone.
 
 Kudo, "Subword Regularization" (2018), arXiv:1804.10959, for unigram models; Provilkov et al., "BPE-Dropout" (2020),
 arXiv:1910.13267, for BPE. SentencePiece samples too, but what it draws differs from one process to the next, whatever
@@ -24,13 +24,13 @@ _LONGEST_CACHED = 24
 Uniform = Callable[[], float]
 """Returns the next random number of [0, 1)."""
 Edge = tuple[float, int, int]
-"""A last piece of a prefix: the probability of it or one listed before it, the character it begins at, and its id."""
+"""A last subword of a prefix: the probability of it or one listed before it, the character it begins at, and its id."""
 
 
 class Sampler(ABC):
-    """Draws segmentations; no piece reaches over a space, so each word is segmented by itself.
+    """Draws segmentations; no subword reaches over a space, so each word is segmented by itself.
 
-    A word with a character that is not a piece keeps its usual segmentation.
+    A word with a character that is not a subword keeps its usual segmentation.
 
     Args:
         processor: The model.
@@ -43,7 +43,7 @@ class Sampler(ABC):
         self._ids = {processor.id_to_piece(index): index for index in _text_ids(processor)}
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Return piece ids of one segmentation of each text, which must be normalised.
+        """Return token ids of one segmentation of each text, which must be normalised.
 
         Args:
             texts: The texts.
@@ -70,10 +70,10 @@ class Sampler(ABC):
 
 
 class UnigramSampler(Sampler):
-    """Draws each segmentation with probability proportional to the product of its pieces' ``exp(alpha * score)``.
+    """Draws each segmentation with probability proportional to the product of its subwords' ``exp(alpha * score)``.
 
     Kudo (2018), section 3.3, with all segmentations as candidates (l = ∞): probabilities are summed forwards through
-    the lattice of pieces, then pieces are drawn backwards from the end of the word.
+    the lattice of subwords, then subwords are drawn backwards from the end of the word.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
@@ -110,7 +110,7 @@ class UnigramSampler(Sampler):
         return ids
 
     def _lattice(self, word: str) -> list[list[Edge]] | None:
-        """Return the possible last pieces of each prefix of a word; None if a character is not a piece."""
+        """Return the possible last subwords of each prefix of a word; None if a character is not a subword."""
         if not all(character in self._ids for character in word):
             return None
         totals = [0.0]  # The logarithm of the summed weight of all segmentations of each prefix.
@@ -141,7 +141,7 @@ class BpeSampler(Sampler):
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
         super().__init__(processor, alpha)
-        self._pieces = {index: piece for piece, index in self._ids.items()}
+        self._subwords = {index: subword for subword, index in self._ids.items()}
         self._merges: dict[tuple[int, ...], list[tuple[int, int]]] = {}
 
     def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
@@ -162,11 +162,11 @@ class BpeSampler(Sampler):
         """Return the possible merges, the best first: the place of the left symbol, and the id of the merged one."""
         merges = self._merges.get(state)
         if merges is None:
-            pieces = [self._pieces[index] for index in state]
+            subwords = [self._subwords[index] for index in state]
             merges = [
                 (place, self._ids[merged])
-                for place in range(len(pieces) - 1)
-                if (merged := pieces[place] + pieces[place + 1]) in self._ids
+                for place in range(len(subwords) - 1)
+                if (merged := subwords[place] + subwords[place + 1]) in self._ids
             ]
             # Ids are in the order of the merges' ranks; of equal merges the leftmost stays first.
             merges.sort(key=lambda merge: merge[1])
@@ -186,7 +186,7 @@ def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) 
 
 
 def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
-    """Return the ids of the pieces that spell text."""
+    """Return the ids of the subwords that spell text."""
     return [
         index
         for index in range(processor.get_piece_size())

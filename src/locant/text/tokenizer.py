@@ -1,5 +1,7 @@
 """Subword tokenizers: SentencePiece models (unigram or BPE), one for both languages or one for each.
 
+A model for more than two languages has language tokens in its vocabulary as well.
+
 Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; for sampling see :mod:`locant.text.sampling`.
 """
 
@@ -11,22 +13,19 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import sentencepiece
 from pydantic import Field
 
-from locant.errors import CheckpointError, ConfigError, DataError
+from locant.errors import CheckpointError, ConfigError, DataError, nearest
 from locant.files import read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.pairs import Pair
 from locant.text.sampling import Sampler, make_sampler
 
-if TYPE_CHECKING:
-    from locant.text.languages import LanguageTokens
-
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-"""The ids of padding, unknown piece, begin and end of sentence, the same in every tokenizer."""
+"""The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
 
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
@@ -38,15 +37,15 @@ class TokenizerSettings(Settings):
 
     Attributes:
         algorithm: ``unigram`` or ``bpe``.
-        vocab_size: The number of pieces, the four special ones included.
+        vocab_size: The number of tokens, the four special ones included.
         joint: One vocabulary for both languages (so that the embeddings can be shared), or one for each.
         lowercase: Lower-case all text; translations then come out in lower case.
         sampling: Subword regularisation of the training text, 0 for none. For ``unigram`` the smoothing exponent of
             the sampling distribution (0.1 to 0.5 are usual; smaller is more random), for ``bpe`` the probability
             of skipping a merge (0.1 is usual).
-        character_coverage: The share of the text's characters that get a piece of their own; 0.9995 suits Chinese
+        character_coverage: The share of the text's characters that get a token of their own; 0.9995 suits Chinese
             and Japanese.
-        byte_fallback: Spell characters without a piece in UTF-8 bytes instead of calling them unknown.
+        byte_fallback: Spell characters without a token in UTF-8 bytes instead of calling them unknown.
     """
 
     algorithm: Literal["unigram", "bpe"] = "unigram"
@@ -72,7 +71,7 @@ class Pairs(Protocol):
 
 
 class Tokenizer:
-    """Turns text into piece ids and back.
+    """Turns text into token ids and back.
 
     Text is first brought to Unicode NFC and its white space to single spaces (see :meth:`normalize`); SentencePiece
     itself changes nothing more, so ``decode(encode(text))`` is the normalised text wherever all its characters are in
@@ -101,7 +100,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of pieces; every id is smaller."""
+        """The number of tokens; every id is smaller."""
         return int(self._processor.get_piece_size())
 
     @property
@@ -118,12 +117,12 @@ class Tokenizer:
         return normalize(text, lowercase=self.lowercase)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the piece ids of each text, without begin or end marks."""
+        """Return the token ids of each text, without BOS and EOS."""
         encoded: list[list[int]] = self._processor.encode([self.normalize(text) for text in texts])
         return encoded
 
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Return piece ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
+        """Return token ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
 
         The result depends on the model and the arguments alone: not on the process or thread, nor on anything sampled
         before.
@@ -139,21 +138,100 @@ class Tokenizer:
         return sampler.sample([self.normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each list of ids; padding, begin and end marks are ignored."""
+        """Return the text of each list of ids; padding, BOS and EOS are ignored."""
         return [self._processor.decode([int(i) for i in one]) if len(one) else "" for one in ids]
 
-    def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text; ``▁`` stands for a space."""
-        pieces: list[str] = self._processor.encode(self.normalize(text), out_type=str)
-        return pieces
+    def tokens(self, text: str) -> list[str]:
+        """Return the subwords of a text; ``▁`` stands for a space."""
+        tokens: list[str] = self._processor.encode(self.normalize(text), out_type=str)
+        return tokens
 
-    def piece(self, index: int) -> str:
-        """Return the piece of an id.
+    def token(self, index: int) -> str:
+        """Return the token of an id.
 
         Raises:
             IndexError: There is no such id.
         """
         return str(self._processor.id_to_piece(index))
+
+
+class Prefixes(NamedTuple):
+    """Ids that stand before the tokens of a sentence.
+
+    Attributes:
+        source: What the encoder reads first.
+        target: What the decoder reads before it writes; at least one id.
+    """
+
+    source: list[int]
+    target: list[int]
+
+
+PLAIN = Prefixes([], [BOS])
+"""Of a model for one pair of languages."""
+
+
+Side = Literal["source", "target"]
+
+_PLACES: dict[str, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
+    "fairseq": (("source",), ("target",)),
+    "marian": (("target",), ()),
+}
+"""Whose language's tokens stand before the source, and after what the decoder reads first, by layout."""
+
+
+class LanguageTokens(Settings):
+    """The id of each language's token, and where these tokens stand.
+
+    Attributes:
+        layout: ``fairseq`` (M2M-100, Fan et al. 2020; NLLB, Costa-jussà et al. 2022): the token of the source language
+            before the source; the decoder reads EOS and the token of the target language. ``marian``
+            (OPUS-MT): the token of the target language before the source; the decoder reads BOS.
+        ids: By language code, in the vocabulary where the token stands (with ``fairseq`` both have the same ids).
+    """
+
+    layout: Literal["fairseq", "marian"]
+    ids: dict[str, int]
+
+    @property
+    def decoder_start(self) -> int:
+        """The id that the decoder reads first."""
+        return EOS if self.layout == "fairseq" else BOS
+
+    @property
+    def places(self) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
+        """Whose language's tokens stand before the source, and after the id that the decoder reads first."""
+        return _PLACES[self.layout]
+
+    def prefixes(self, source: str | None, target: str | None) -> Prefixes:
+        """Return what tells the model its languages.
+
+        Args:
+            source: Language code, or ``None`` where the layout has no token for the source.
+            target: Language code.
+
+        Raises:
+            ConfigError: A language is missing or unknown, or the model cannot be told its source language.
+        """
+        before, after = self.places
+        if source is not None and "source" not in before + after:
+            raise ConfigError("The model is told the target language alone. Leave the source language out.")
+        named: dict[Side, str | None] = {"source": source, "target": target}
+        return Prefixes(
+            [self._id(side, named[side]) for side in before],
+            [self.decoder_start, *(self._id(side, named[side]) for side in after)],
+        )
+
+    def _id(self, side: Side, language: str | None) -> int:
+        known = f" Known: {', '.join(self.ids)}."
+        if language is None:
+            raise ConfigError(
+                f"The model translates between several languages and must be told the {side} language "
+                f"(--{side}-language, {side}_language).{known}"
+            )
+        if language not in self.ids:
+            raise ConfigError(f"The model has no language '{language}'.{nearest(language, self.ids) or known}")
+        return self.ids[language]
 
 
 class TokenizerPair:
@@ -191,6 +269,11 @@ class TokenizerPair:
             about["languages"] = self.languages.to_dict()
         write_json(folder / "tokenizer.json", about)
 
+    def save_sentencepiece(self, folder: Path) -> None:
+        """Write the SentencePiece models as ``source.spm`` and ``target.spm``, for other programs."""
+        (folder / "source.spm").write_bytes(self.source.model)
+        (folder / "target.spm").write_bytes(self.target.model)
+
     @classmethod
     def load(cls, folder: Path) -> TokenizerPair:
         """Read what :meth:`save` wrote.
@@ -199,8 +282,6 @@ class TokenizerPair:
             CheckpointError: A file is missing or damaged.
             ConfigError: The language tokens are not described as they should be.
         """
-        from locant.text.languages import LanguageTokens  # which knows the special ids above
-
         about = read_json(folder / "tokenizer.json")
         languages = about.get("languages")
         languages = languages and LanguageTokens.parse(languages, f"{folder / 'tokenizer.json'}: languages")
@@ -273,13 +354,13 @@ def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataEr
     """Turn SentencePiece's message into one that names the key and the possible values."""
     if found := re.search(r"value <= (\d+)", message):
         return ConfigError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the training text can fill at most {found[1]} pieces. "
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the training text can fill at most {found[1]} tokens. "
             f"Set tokenizer.vocab_size to {found[1]} or less."
         )
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ConfigError(
             f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "
-            f"{found[1]} pieces. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
+            f"{found[1]} tokens. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
         )
     if "sentences_.empty()" in message:
         return DataError("The training text holds no sentence from which a tokenizer could be learned.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from locant.training.checkpoint import ValidationScores
 from locant.training.losses import TranslatorLoss
 from locant.training.recipe import Recipe, load_run_recipe
 from locant.training.trainer import Validate
+from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
 
 
@@ -147,7 +147,7 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
         sources=sources,
         references=references,
         hypotheses=hypotheses,
-        engine=translator.engine,
+        engine=translator.engine.name,
     )
 
 
@@ -171,9 +171,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             tokens += batch.target_tokens
         if not pairs or not math.isfinite(total):
             return ValidationScores(total / tokens)
-        translator = Translator(model, data.tokenizers, greedy)
-        with suppress(ConfigError):  # elsewhere than on a CPU with a compiler PyTorch finds the same, in more time
-            translator.compile()
+        translator = Translator(model, data.tokenizers, greedy, engine=fastest_engine(model))
         hypotheses = translator.translate([source for source, _ in pairs])
         scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
         return ValidationScores(total / tokens, scores.bleu, scores.chrf)

@@ -3,14 +3,14 @@
 Notation: B sentences of the batch, N of them not yet finished, K beam, M candidates of each hypothesis, S source
 tokens, T target tokens, V vocabulary.
 
-The model's tensors are on its device; what a search remembers is in NumPy arrays, whose operations on so few numbers
-cost a fraction of PyTorch's.
+The model's tensors are on its device; the state of the search itself is in NumPy arrays, whose operations on so few
+numbers cost a fraction of PyTorch's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
@@ -20,14 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locant.errors import LocantError
-from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import BOS, EOS, PAD
-from locant.translation.compiled import CompiledTransformer
 
 Array = NDArray[Any]
-
-SearchModel = EncoderDecoder[Any] | CompiledTransformer
-"""What a search runs on: a PyTorch model in evaluation mode, or one compiled for the CPU."""
 
 # Finished sentences are dropped when fewer than this share of the batch is left: dropping copies every cache, and
 # carrying a few finished sentences costs less than copying at each step.
@@ -38,14 +34,38 @@ _NOT_A_NUMBER = (
 )
 
 
+# Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
+_SHORTEST_COUNTED = 8
+
+
+class SearchState(Protocol):
+    """The state of a search: one row for each hypothesis that is being extended."""
+
+    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and ids ``[R, k]`` of the best tokens after ``last [R, 1]``, largest first.
+
+        Padding and BOS are never among those that have a probability.
+        """
+
+    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
+        """Keep the given rows; see :meth:`locant.models.DecoderCache.select`."""
+
+
+class SearchModel(Protocol):
+    """A model that can be searched: a PyTorch model in evaluation mode, or one compiled for the CPU."""
+
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
+        """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """An output of the model.
 
     Attributes:
-        tokens: Target ids, without begin and end marks.
+        tokens: Target ids, without BOS and EOS.
         score: ``log_probability`` divided by the length penalty; what hypotheses are compared by.
-        log_probability: Log-probability (natural) of the tokens and of the end mark, if the model wrote one.
+        log_probability: Log-probability (natural) of the tokens and of EOS, if the model wrote it.
     """
 
     tokens: list[int]
@@ -61,7 +81,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
     """Return ``((5 + |Y|) / 6)^alpha`` (Wu et al. 2016, equation 14).
 
     Args:
-        length: ``|Y|``, the number of tokens that were scored, the end mark included.
+        length: ``|Y|``, the number of tokens that were scored, EOS included.
         alpha: Exponent; 0 leaves log-probabilities as they are.
     """
     return ((5 + length) / 6) ** alpha
@@ -79,13 +99,13 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Take the most probable token at every step.
 
-    A hypothesis that reaches its greatest length without an end mark is closed as it is.
+    A hypothesis that reaches its greatest length without EOS is closed as it is.
 
     Args:
         model: The model, in evaluation mode.
         source: Source ids ``[B, S]``, padded on the right, on the model's device.
         source_lengths: Number of real tokens of each row, ``[B]``.
-        max_lengths: Most target tokens of each row, the end mark included, ``[B]``, at least 1.
+        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
         alpha: Exponent of the length penalty, for the score only.
         prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypothesis.
 
@@ -95,10 +115,10 @@ def greedy_search(
     Raises:
         LocantError: The model's output is not a number.
     """
-    state = _begin(model, source, source_lengths, prefix)
+    state = _start(model, source, source_lengths, prefix)
     limits = max_lengths.cpu().numpy()
     steps = int(limits.max())
-    # Filled with end marks, so that a sentence ends where its tokens end, whether or not it wrote one.
+    # Filled with EOS, so that a sentence ends where its tokens end, whether or not it wrote one.
     written = np.full((len(source), steps), EOS)
     totals = np.zeros(len(source), np.float32)
     sentences = np.arange(len(source))
@@ -135,19 +155,19 @@ def beam_search(
     n_best: int = 1,
     prefix: Sequence[int] = (BOS,),
 ) -> list[list[Hypothesis]]:
-    """Keep the ``beam`` most probable beginnings at every step.
+    """Keep the ``beam`` most probable partial hypotheses at every step.
 
     A hypothesis that ends leaves the beam, which is then one narrower (Sutskever et al. 2014, section 3.2), so that a
-    beam of 1 is greedy search. One that reaches its greatest length without an end mark is closed as it is. A
-    sentence is finished when no beginning left in its beam can still beat its ``n_best``-th best hypothesis: log-
-    probabilities only fall, so a beginning's score cannot exceed its present log-probability divided by the length
-    penalty of the greatest length.
+    beam of 1 is greedy search. One that reaches its greatest length without EOS is closed as it is. A sentence is
+    finished when no partial hypothesis left in its beam can still beat its ``n_best``-th best hypothesis:
+    log-probabilities only fall, so the score of a partial hypothesis cannot exceed its present log-probability divided
+    by the length penalty of the greatest length.
 
     Args:
         model: The model, in evaluation mode.
         source: Source ids ``[B, S]``, padded on the right, on the model's device.
         source_lengths: Number of real tokens of each row, ``[B]``.
-        max_lengths: Most target tokens of each row, the end mark included, ``[B]``, at least 1.
+        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
         beam: Hypotheses kept, at least 1.
         alpha: Exponent of the length penalty, not negative.
         n_best: Hypotheses returned for each row, at most ``beam``.
@@ -161,7 +181,7 @@ def beam_search(
     """
     device = source.device
     sentences = np.arange(len(source))
-    state = _begin(model, source, source_lengths, prefix)
+    state = _start(model, source, source_lengths, prefix)
     state.select(torch.from_numpy(sentences.repeat(beam)).to(device))
     limits = max_lengths.cpu().numpy()
     penalties = length_penalty(max_lengths, alpha).cpu().numpy()
@@ -178,7 +198,7 @@ def beam_search(
     totals = np.full((len(source), beam), -np.inf, np.float32)
     totals[:, 0] = 0
     closed_count = np.zeros(len(source), np.int64)
-    # The score that a beginning must beat.
+    # The score that a partial hypothesis must beat.
     bars = np.full(len(source), -np.inf, np.float32)
     last = np.full(len(source) * beam, prefix[-1])
     places = np.arange(beam)
@@ -232,20 +252,58 @@ def beam_search(
     return results
 
 
-class _NextTokens(Protocol):
-    """Sentences that are being translated, row by row."""
+def search(
+    model: SearchModel,
+    sources: Sequence[list[int]],
+    max_lengths: Sequence[int],
+    settings: DecodingSettings,
+    *,
+    prefix: Sequence[int] = (BOS,),
+    device: torch.device | str = "cpu",
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Search for translations of any number of sentences, in batches of similar length.
 
-    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and ids ``[R, k]`` of the best tokens after ``last [R, 1]``, largest first.
+    Args:
+        model: The model, in evaluation mode.
+        sources: Source ids of each sentence as the encoder reads them, EOS included.
+        max_lengths: Most target tokens of each, EOS included.
+        settings: Beam, length penalty, number of hypotheses and size of a batch.
+        prefix: Target ids that the decoder reads before it writes.
+        device: Where the model is.
 
-        Padding and begin mark are never output.
-        """
+    Yields:
+        The index of each source, in any order, and its hypotheses, best first.
 
-    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        """Keep the given rows; see :meth:`locant.models.DecoderCache.select`."""
+    Raises:
+        LocantError: The model's output is not a number.
+    """
+    alpha = settings.length_penalty
+    for batch in _batches([len(source) for source in sources], settings):
+        lengths = torch.tensor([len(sources[index]) for index in batch], device=device)
+        width = len(sources[batch[0]])
+        rows = [sources[index] + [PAD] * (width - len(sources[index])) for index in batch]
+        source = torch.tensor(rows, device=device)
+        limits = torch.tensor([max_lengths[index] for index in batch], device=device)
+        if settings.beam == 1:
+            greedy = greedy_search(model, source, lengths, limits, alpha=alpha, prefix=prefix)
+            found = [[hypothesis] for hypothesis in greedy]
+        else:
+            beam, n_best = settings.beam, settings.n_best
+            found = beam_search(model, source, lengths, limits, beam=beam, alpha=alpha, n_best=n_best, prefix=prefix)
+        yield from zip(batch, found, strict=True)
 
 
-def _best(state: _NextTokens, last: Array, k: int, device: torch.device) -> tuple[Array, Array]:
+def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
+    """Yield the indices of each batch, longest sentences first."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    while order:
+        width = max(lengths[order[0]], _SHORTEST_COUNTED)
+        size = max(1, settings.batch_tokens // (width * settings.beam))
+        yield order[:size]
+        order = order[size:]
+
+
+def _best(state: SearchState, last: Array, k: int, device: torch.device) -> tuple[Array, Array]:
     """Return what ``state.best`` does after the tokens ``last [R]``, as arrays of the CPU."""
     values, columns = state.best(torch.from_numpy(last).to(device).unsqueeze(1), k)
     return values.cpu().numpy(), columns.cpu().numpy()
@@ -259,57 +317,16 @@ def _largest(x: Array, k: int) -> Array:
     return x.shape[1] - 1 - x[:, ::-1].argsort(axis=1, kind="stable")[:, : -k - 1 : -1]
 
 
-class _ModelSteps:
-    """The steps of a PyTorch model."""
-
-    def __init__(self, model: EncoderDecoder[Any], source: Tensor, source_lengths: Tensor) -> None:
-        self._model = model
-        self._cache = model.start(model.encode(source, source_lengths), source_lengths)
-
-    def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        log_probabilities = self._model.step(last, self._cache)[:, -1].log_softmax(-1, dtype=torch.float32)
-        log_probabilities[:, PAD] = -torch.inf
-        log_probabilities[:, BOS] = -torch.inf
-        return _top(log_probabilities, k)
-
-    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        self._cache.select(rows, same_sources=same_sources)
-
-
-def _begin(model: SearchModel, source: Tensor, source_lengths: Tensor, prefix: Sequence[int]) -> _NextTokens:
+def _start(model: SearchModel, source: Tensor, source_lengths: Tensor, prefix: Sequence[int]) -> SearchState:
     """Return the state in which the decoder has read all of the prefix but its last token."""
-    state: _NextTokens
-    if isinstance(model, CompiledTransformer):
-        state = model.begin(source, source_lengths)
-    else:
-        state = _ModelSteps(model, source, source_lengths)
+    state = model.start_search(source, source_lengths)
     for token in prefix[:-1]:
         state.best(source.new_full((len(source), 1), token), 1)
     return state
 
 
-def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the ``k`` largest values (or all) of each row of ``x [R, V]`` and their columns, largest first.
-
-    Equal to ``x.topk(k)``, which reads rows element by element on CPU. Here only the maxima of blocks of columns are
-    taken of the whole row, at vector speed; the ``k`` largest elements lie in the ``k`` blocks of largest maximum.
-    """
-    width = math.isqrt(x.shape[1])
-    blocks = x.shape[1] // width
-    if k >= blocks:
-        values, columns = x.topk(min(k, x.shape[1]))
-        return values, columns
-    best_blocks = x[:, : blocks * width].view(len(x), blocks, width).amax(2).topk(k, sorted=False).indices
-    within = (best_blocks.unsqueeze(2) * width + torch.arange(width, device=x.device)).flatten(1)
-    # The columns that fill no block are always looked at.
-    rest = torch.arange(blocks * width, x.shape[1], device=x.device).expand(len(x), -1)
-    columns = torch.cat((within, rest), dim=1)
-    values, picks = x.gather(1, columns).topk(k)
-    return values, columns.gather(1, picks)
-
-
 def _hypothesis(tokens: list[int], total: float, limit: int, alpha: float) -> Hypothesis:
-    """Build a hypothesis from tokens filled up with end marks, its log-probability and its greatest length."""
+    """Build a hypothesis from tokens filled up with EOS, its log-probability and its greatest length."""
     if not math.isfinite(total):
         raise LocantError(_NOT_A_NUMBER)
     length = next((place for place, token in enumerate(tokens) if token == EOS), len(tokens))

@@ -1,4 +1,4 @@
-"""From text to text: a model, its tokenizers and a search."""
+"""The translator: text in, text out, by any engine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from typing import Any, Self, overload
 import torch
 
 from locant.errors import ConfigError, DataError
-from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
-from locant.models.model_folder import ModelFolder, check_vocabularies, load_model_folder, save_model_folder
-from locant.text.languages import PLAIN, Prefixes
-from locant.text.tokenizer import EOS, PAD, TokenizerPair
-from locant.translation.compiled import CompiledTransformer
-from locant.translation.search import Hypothesis, beam_search, greedy_search
-
-# Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
-_SHORTEST_COUNTED = 8
+from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
+from locant.text.tokenizer import EOS, PLAIN, Prefixes, TokenizerPair
+from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 
 
 @dataclass(frozen=True)
@@ -39,9 +33,10 @@ class Translator:
     """Translates plain text.
 
     Args:
-        model: The model; translates on the device where it is, in evaluation mode whatever its own mode.
+        model: The model; one whose weights an engine keeps elsewhere is on the device ``meta``.
         tokenizers: Of the model's vocabularies.
         settings: How to search by default.
+        engine: What computes; by default PyTorch, on the device where the model is.
         source_language: ISO 639 code, or ``None`` when it is not known; of a model for several languages the one that
             it is told, in the model's own codes.
         target_language: Likewise.
@@ -63,6 +58,7 @@ class Translator:
         tokenizers: TokenizerPair,
         settings: DecodingSettings | None = None,
         *,
+        engine: Engine | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
         origin: Path | None = None,
@@ -74,23 +70,7 @@ class Translator:
         self.source_language = source_language
         self.target_language = target_language
         self.origin = origin
-        self._compiled: CompiledTransformer | None = None
-
-    def compile(self, precision: str = "float32") -> None:
-        """Translate by Locant's C++ kernels on the CPU from now on, several times faster than by PyTorch.
-
-        Args:
-            precision: ``float32`` gives the same translations; ``bfloat16`` and ``int8`` are faster and may give
-                others, ``int8`` more often.
-
-        Raises:
-            ConfigError: The kernels cannot express the model or the precision, there is no C++ compiler, or the model
-                is not on the CPU.
-        """
-        device = self.model.target_embedding.weight.device
-        if device.type != "cpu":
-            raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
-        self._compiled = CompiledTransformer(require_transformer(self.model, "Compiled translation"), precision)
+        self.engine: Engine = engine or PyTorchEngine(model)
 
     def choose_languages(self, source: str | None, target: str | None) -> None:
         """Tell a model for several languages between which ones it translates from now on.
@@ -114,7 +94,7 @@ class Translator:
 
     @property
     def prefixes(self) -> Prefixes:
-        """The ids that stand before the pieces of a source and of its translation.
+        """The ids that stand before the tokens of a source and of its translation.
 
         Raises:
             ConfigError: The model is for several languages and has not been told which.
@@ -122,27 +102,31 @@ class Translator:
         languages = self.tokenizers.languages
         return languages.prefixes(self.source_language, self.target_language) if languages else PLAIN
 
-    @property
-    def engine(self) -> str:
-        """What translates, and in which type of numbers."""
-        return f"compiled kernels, {self._compiled.precision}" if self._compiled else "PyTorch"
-
     @classmethod
     def from_pretrained(
-        cls, folder: Path | str, *, device: str | torch.device = "auto", dtype: torch.dtype = torch.float32
+        cls,
+        folder: Path | str,
+        *,
+        engine: str = "pytorch",
+        device: str | torch.device = "auto",
+        dtype: torch.dtype = torch.float32,
+        compute_type: str | None = None,
     ) -> Self:
-        """Load a model folder, or a model on the Hub as ``hf://user/model``.
+        """Load a model folder, a finished run, or a model on the Hub as ``hf://user/model``.
 
-        Arguments and errors are those of :func:`~locant.models.model_folder.load_model_folder`.
+        Arguments and errors are those of :func:`~locant.translation.load_engine`.
         """
-        return cls._of_folder(load_model_folder(folder, device=device, dtype=dtype))
+        loaded = load_engine(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)
+        return cls._with(loaded)
 
     @classmethod
-    def _of_folder(cls, found: ModelFolder) -> Self:
+    def _with(cls, loaded: LoadedEngine) -> Self:
+        found = loaded.folder
         return cls(
             found.model,
             found.tokenizers,
             found.decoding,
+            engine=loaded.engine,
             source_language=found.source_language,
             target_language=found.target_language,
             origin=found.folder,
@@ -153,9 +137,12 @@ class Translator:
 
         Errors are those of :func:`~locant.models.model_folder.save_model_folder`.
         """
+        model = self.model
+        if model.output.weight.is_meta and self.origin is not None:  # the weights are in the engine's own format
+            model = load_model_folder(self.origin, device="cpu").model
         save_model_folder(
             folder,
-            self.model,
+            model,
             self.tokenizers,
             self.settings,
             source_language=self.source_language,
@@ -256,11 +243,12 @@ class Translator:
         self, sentences: Sequence[str], settings: DecodingSettings, *, first: int = 1
     ) -> list[list[Translation]]:
         """Translate sentences, numbered from ``first`` in messages."""
-        marks = len(self.prefixes.source) + 1
+        before, prefix = self.prefixes
         sources = self.tokenizers.source.encode(sentences)
         limit, reason = settings.max_source_length, "max_source_length"
-        if self.model.max_positions and self.model.max_positions - marks < limit:
-            limit, reason = self.model.max_positions - marks, "the positions that the model knows"
+        known = self.model.max_positions
+        if known and known - len(before) - 1 < limit:
+            limit, reason = known - len(before) - 1, "the positions that the model knows"
         for number, source in enumerate(sources, start=first):
             if len(source) > limit:
                 raise DataError(
@@ -268,66 +256,29 @@ class Translator:
                     "Split it into shorter sentences."
                 )
         results = [[Translation("", 0.0)] for _ in sources]
-        for index, found in self._hypotheses(sources, settings):
+        filled = [index for index, source in enumerate(sources) if source]
+        # As in training, EOS belongs to the source.
+        rows = [[*before, *sources[index], EOS] for index in filled]
+        max_lengths = [settings.max_target_length(len(sources[index])) for index in filled]
+        if known:
+            max_lengths = [min(length, known - len(prefix) + 1) for length in max_lengths]
+        for place, found in self.engine.translate(rows, max_lengths, prefix, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-            results[index] = [
+            results[filled[place]] = [
                 Translation(text, hypothesis.score) for text, hypothesis in zip(texts, found, strict=True)
             ]
         return results
 
-    def _hypotheses(
-        self, sources: list[list[int]], settings: DecodingSettings
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Yield the index of each source that has tokens, in any order, and its hypotheses, best first."""
-        for batch in _batches([len(source) for source in sources], settings):
-            yield from zip(batch, self._search([sources[index] for index in batch], settings), strict=True)
 
-    def _max_lengths(self, sources: list[list[int]], settings: DecodingSettings) -> list[int]:
-        """Return the most tokens that the translation of each source may have, its end mark included."""
-        lengths = [settings.max_target_length(len(ids)) for ids in sources]
-        if self.model.max_positions is None:
-            return lengths
-        known = self.model.max_positions - len(self.prefixes.target) + 1
-        return [min(length, known) for length in lengths]
+def load_translator(
+    folder: Path | str, *, engine: str = "pytorch", device: str | torch.device = "auto", compute_type: str | None = None
+) -> tuple[Translator, str]:
+    """Load a translator and say which engine it has and why.
 
-    def _search(self, sources: list[list[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-        """Search for translations of source ids, as one batch."""
-        device = self.model.target_embedding.weight.device
-        before, prefix = self.prefixes
-        # As in training, the end mark belongs to the source.
-        rows = [[*before, *ids, EOS] for ids in sources]
-        lengths = [len(row) for row in rows]
-        source = torch.tensor([row + [PAD] * (max(lengths) - len(row)) for row in rows], device=device)
-        source_lengths = torch.tensor(lengths, device=device)
-        max_lengths = torch.tensor(self._max_lengths(sources, settings), device=device)
-        model = self._compiled or self.model
-        training = self.model.training
-        self.model.eval()
-        try:
-            if settings.beam == 1:
-                greedy = greedy_search(
-                    model, source, source_lengths, max_lengths, alpha=settings.length_penalty, prefix=prefix
-                )
-                return [[hypothesis] for hypothesis in greedy]
-            return beam_search(
-                model,
-                source,
-                source_lengths,
-                max_lengths,
-                beam=settings.beam,
-                alpha=settings.length_penalty,
-                n_best=settings.n_best,
-                prefix=prefix,
-            )
-        finally:
-            self.model.train(training)
+    Arguments and errors are those of :func:`~locant.translation.load_engine`.
 
-
-def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
-    """Yield the indices of each batch, longest sentences first; sentences without tokens are in none."""
-    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: -lengths[index])
-    while order:
-        width = max(lengths[order[0]] + 1, _SHORTEST_COUNTED)
-        size = max(1, settings.batch_tokens // (width * settings.beam))
-        yield order[:size]
-        order = order[size:]
+    Returns:
+        The translator, and the name of its engine; where that was not the first choice, with the reasons.
+    """
+    loaded = load_engine(folder, engine=engine, device=device, compute_type=compute_type)
+    return Translator._with(loaded), loaded.explanation

@@ -25,8 +25,7 @@ from locant.extension.extend.methods import (
 from locant.extension.extend.report import ExtensionReport, MeasuredMethod, write_card
 from locant.extension.load import check_weights, load_config, load_model, load_tokenizer
 from locant.extension.source import Source, load_source, resolve_model
-from locant.files import replacing_folder
-from locant.interop.folders import require_new_folder
+from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
 from locant.rotary_configs.huggingface import read_huggingface, text_part

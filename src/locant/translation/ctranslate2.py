@@ -1,0 +1,330 @@
+"""The CTranslate2 engine (https://github.com/OpenNMT/CTranslate2), and a Locant model in CTranslate2's format.
+
+CTranslate2 describes a Transformer by a *spec*, a tree of modules that takes post-norm and pre-norm layers, gated
+feed-forwards and any table of positions that is added to the embeddings, so no other format stands between. Its tokens
+are those of SentencePiece.
+
+Tokens, limits of length and the length penalty are Locant's. Greedy search is the same, and in float32 so are its
+translations. Two things differ. CTranslate2 keeps its beam wide when a hypothesis ends and stops when as many have
+ended as the beam is wide; Locant's beam becomes narrower. And log-probabilities are among the tokens that may be
+written, while Locant's count padding and BOS too, which a trained model gives next to nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from locant.errors import CheckpointError, ConfigError, LocantError, MissingExtraError, nearest
+from locant.files import cache_folder
+from locant.models.architectures import require_transformer
+from locant.models.blocks import Decoder, Encoder, FeedForward
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.model_card import weights_digest
+from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.models.transformer import Transformer
+from locant.positions.embeddings.position_code import PositionCode
+from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from locant.translation.search import Hypothesis, length_penalty
+from locant.version import __version__
+
+QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
+"""The types of weights that CTranslate2 stores."""
+
+COMPUTE_TYPES = ("default", "auto", *QUANTIZATIONS)
+"""The types that CTranslate2 computes in, in its own words; ``default`` is float32."""
+
+_UNUSED_DAYS = 30
+"""Conversions that nobody used for so long are removed from the cache."""
+
+# The feed-forward kinds: CTranslate2's activation, and whether it gates.
+_ACTIVATIONS = {
+    "relu": ("RELU", False),
+    "gelu": ("GELU", False),
+    "silu": ("SWISH", False),
+    "glu": ("Sigmoid", True),
+    "reglu": ("RELU", True),
+    "geglu": ("GELU", True),
+    "swiglu": ("SWISH", True),
+}
+
+
+class CTranslate2Engine:
+    """The engine of CTranslate2. The model is converted once and kept in Locant's cache folder for its weights.
+
+    Args:
+        found: The model folder; its model may be on the device ``meta``, because the weights are read when they are
+            converted.
+        device: ``auto``, ``cpu`` or ``cuda``, with or without an index.
+        compute_type: One of :data:`COMPUTE_TYPES`.
+
+    Raises:
+        CheckpointError: The folder cannot be read, or the cache folder not written.
+        ConfigError: CTranslate2 cannot express the model, or a value is unknown or not possible on this machine.
+        MissingExtraError: The package ``ctranslate2`` is not installed.
+    """
+
+    def __init__(self, found: ModelFolder, *, device: str = "auto", compute_type: str = "default") -> None:
+        try:
+            import ctranslate2
+        except ImportError:
+            raise MissingExtraError("The engine ctranslate2", "ctranslate2", "ctranslate2") from None
+        if compute_type not in COMPUTE_TYPES:
+            raise ConfigError(
+                f"Unknown compute type '{compute_type}'.{nearest(compute_type, COMPUTE_TYPES)} "
+                f"Known: {', '.join(COMPUTE_TYPES)}."
+            )
+        converted = _conversion(found.folder, ctranslate2.__version__)
+        try:
+            self._translator: Any = ctranslate2.Translator(
+                str(converted), **_device(device), compute_type=compute_type, **_threads(compute_type)
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"CTranslate2 cannot use {compute_type} on the device '{device}': {error}") from None
+        self._source_tokens = _tokens(found.tokenizers.source)
+        self._target_tokens = _tokens(found.tokenizers.target)
+        self._target_ids = {token: index for index, token in enumerate(self._target_tokens)}
+
+    @property
+    def name(self) -> str:
+        """The name of CTranslate2 and the type that it computes in."""
+        return f"CTranslate2, {self._translator.compute_type}"
+
+    def translate(
+        self,
+        sources: Sequence[list[int]],
+        max_lengths: Sequence[int],
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search for translations; see :meth:`locant.translation.Engine.translate`."""
+        # All at once: CTranslate2 makes the batches, and runs several where it has several workers. It adds EOS to a
+        # source, and begins to write with the first id of the prefix, by itself.
+        tokens = [[self._source_tokens[index] for index in source[:-1]] for source in sources]
+        forced = [self._target_tokens[index] for index in prefix[1:]]
+        again: dict[int, list[int]] = {}
+        highest = max(max_lengths, default=0)
+        for index, found in enumerate(self._run(tokens, forced, highest, settings)):
+            own = max_lengths[index]
+            # CTranslate2 has one limit for all; a sentence that went beyond its own is translated again with that.
+            if own < highest and any(len(written) >= own for written, _ in found):
+                again.setdefault(own, []).append(index)
+            else:
+                yield index, _scored(found, own, settings)
+        for limit, group in again.items():
+            repeated = self._run([tokens[index] for index in group], forced, limit, settings)
+            for index, found in zip(group, repeated, strict=True):
+                yield index, _scored(found, limit, settings)
+
+    def _run(
+        self, sources: list[list[str]], prefix: list[str], limit: int, settings: DecodingSettings
+    ) -> list[list[tuple[list[int], float]]]:
+        """Return tokens and log-probability of each hypothesis that CTranslate2 found for each source."""
+        beam = settings.beam
+        # With a length penalty of 0 it would stop at the first hypothesis to end; 1 divides by the length.
+        penalty = 0 if beam == 1 else 1
+        longest = limit + len(prefix)
+        try:
+            found = self._translator.translate_batch(
+                sources,
+                target_prefix=[prefix] * len(sources) if prefix else None,
+                max_batch_size=max(1, settings.batch_tokens // beam),
+                batch_type="tokens",
+                beam_size=beam,
+                num_hypotheses=beam,
+                length_penalty=penalty,
+                max_input_length=0,
+                min_decoding_length=0,
+                max_decoding_length=longest,
+                return_scores=True,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise LocantError(f"CTranslate2 could not translate: {error}") from None
+        ids = self._target_ids
+        return [
+            [
+                # The length that CTranslate2 divides by counts the prefix and EOS.
+                ([ids[token] for token in tokens[len(prefix) :]], score * min(len(tokens) + 1, longest) ** penalty)
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in found
+        ]
+
+
+def _scored(hypotheses: list[tuple[list[int], float]], limit: int, settings: DecodingSettings) -> list[Hypothesis]:
+    """Return the hypotheses with Locant's scores, best first, as many as asked for."""
+    alpha = settings.length_penalty
+    scored = [
+        Hypothesis(tokens, total / length_penalty(min(len(tokens) + 1, limit), alpha), total)
+        for tokens, total in hypotheses
+    ]
+    return sorted(scored, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
+
+
+def _conversion(folder: Path, engine_version: str) -> Path:
+    """Return the CTranslate2 folder of a model folder's present content; made where it is not in the cache."""
+    digest = hashlib.sha256(f"{__version__} {engine_version} {weights_digest(folder)}".encode())
+    for path in sorted([folder / "config.json", *folder.glob("tokenizer.*")]):
+        digest.update(path.read_bytes())
+    cache = cache_folder() / "ctranslate2"
+    converted = cache / digest.hexdigest()[:32]
+    try:
+        if not converted.is_dir():
+            cache.mkdir(parents=True, exist_ok=True)
+            # In a folder of its own: two processes may convert at once, and the second finds the work of the first.
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".converting-") as temporary:
+                Path(temporary, "model").mkdir()
+                write_model(load_model_folder(folder, device="cpu"), Path(temporary, "model"))
+                with suppress(OSError):
+                    Path(temporary, "model").rename(converted)
+            if not converted.is_dir():
+                raise CheckpointError(f"The converted model could not be moved to {converted}.")
+        os.utime(converted)
+        _remove_unused(cache)
+    except OSError as error:
+        raise CheckpointError(f"The converted model cannot be kept in {cache}: {error.strerror or error}.") from None
+    return converted
+
+
+def _remove_unused(cache: Path) -> None:
+    oldest = time.time() - _UNUSED_DAYS * 86_400
+    for path in cache.iterdir():
+        with suppress(FileNotFoundError):  # another process may have removed it
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _device(name: str) -> dict[str, Any]:
+    kind, _, index = name.partition(":")
+    return {"device": kind, **({"device_index": int(index)} if index else {})}
+
+
+def _threads(compute_type: str) -> dict[str, int]:
+    """Return how CTranslate2 shares the processor.
+
+    int8 arithmetic is so fast that threads of one sentence wait for each other; several sentences run side by side.
+    """
+    if "int8" not in compute_type:
+        return {}
+    workers = int(os.environ.get("OMP_NUM_THREADS", 0)) or torch.get_num_threads()
+    return {"inter_threads": workers, "intra_threads": 1}
+
+
+def write_model(found: ModelFolder, folder: Path, quantization: str | None = None) -> None:
+    """Write a model in CTranslate2's format into an empty folder.
+
+    Args:
+        found: The model, with its weights, and its tokenizers.
+        folder: Where to write.
+        quantization: One of :data:`QUANTIZATIONS`; ``None`` keeps float32.
+
+    Raises:
+        ConfigError: CTranslate2 cannot express the model.
+    """
+    from ctranslate2 import specs
+
+    model = require_transformer(found.model, "Export to CTranslate2")
+    languages, target = found.tokenizers.languages, found.tokenizers.target
+    spec = transformer_spec(model, found.decoding.longest_sequence(languages), specs)
+    spec.register_source_vocabulary(_tokens(found.tokenizers.source))
+    spec.register_target_vocabulary(_tokens(target))
+    names = {index: target.token(index) for index in (UNK, BOS, EOS)}
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[UNK], names[BOS], names[EOS]
+    spec.config.decoder_start_token = names[languages.decoder_start if languages else BOS]
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
+    """Return the spec of a model, with tables of so many positions; ``specs`` is ``ctranslate2.specs``.
+
+    Raises:
+        ConfigError: CTranslate2 cannot express the model's positions.
+    """
+    config = model.config
+    activation, gated = _ACTIVATIONS[config.feed_forward]
+    spec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.heads,
+        pre_norm=config.norm == "pre",
+        activation=specs.Activation[activation],
+        ffn_glu=gated,
+    )
+    _fill_stack(spec.encoder, model.encoder, positions)
+    _fill_stack(spec.decoder, model.decoder, positions)
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    # Locant never writes these two.
+    bias = torch.zeros(config.target_vocab_size)
+    bias[[PAD, BOS]] = -torch.inf
+    spec.decoder.projection.bias = _array(bias)
+    return spec
+
+
+def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
+    spec.scale_embeddings = True
+    spec.position_encodings.encodings = _position_table(stack, positions)
+    if isinstance(stack.norm, nn.LayerNorm):
+        _fill_norm(spec.layer_norm, stack.norm)
+    layers: Any = stack.layers
+    for part, layer in zip(spec.layer, layers, strict=True):
+        # A spec keeps each residual's norm in the sub-layer that it belongs to.
+        sublayers = [part.self_attention, *([part.attention] if isinstance(stack, Decoder) else []), part.ffn]
+        for sublayer, residual in zip(sublayers, layer.residuals, strict=True):
+            _fill_norm(sublayer.layer_norm, residual.norm)
+        own = layer.self_attention
+        _fill_linears(part.self_attention.linear, own.query_key_value, own.output)
+        if isinstance(stack, Decoder):
+            cross = layer.cross_attention
+            _fill_linears(part.attention.linear, cross.query, cross.key_value, cross.output)
+        _fill_feed_forward(part.ffn, layer.feed_forward)
+
+
+def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
+    scheme = stack.scheme(0)
+    if not isinstance(scheme, PositionCode) or scheme.combine != "add" or scheme.features != scheme.dim:
+        raise ConfigError(
+            f"Export to CTranslate2 knows positions that are added to all features of the embeddings (sinusoidal, "
+            f"learned), but this model's are {type(scheme).__name__}. Train a model with model.position=sinusoidal."
+        )
+    rows = min(positions, scheme.max_positions or positions)
+    return _array(scheme.encode(torch.arange(rows)))
+
+
+def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _fill_feed_forward(spec: Any, feed_forward: FeedForward) -> None:
+    inner, outer = feed_forward.inner, feed_forward.outer
+    blocks = 2 if feed_forward.gated else 1
+    targets = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]
+    for target, weight, bias in zip(targets, inner.weight.chunk(blocks), inner.bias.chunk(blocks), strict=True):
+        target.weight, target.bias = _array(weight), _array(bias)
+    spec.linear_1.weight, spec.linear_1.bias = _array(outer.weight), _array(outer.bias)
+
+
+def _fill_linears(targets: list[Any], *linears: nn.Linear) -> None:
+    for target, linear in zip(targets, linears, strict=True):
+        target.weight, target.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().float().contiguous().numpy()
+
+
+def _tokens(tokenizer: Tokenizer) -> list[str]:
+    return [tokenizer.token(index) for index in range(tokenizer.vocab_size)]

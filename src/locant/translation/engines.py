@@ -1,0 +1,184 @@
+"""The engines of translation: their protocol, PyTorch, and choosing one for a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from locant.errors import ConfigError, MissingExtraError, UsageError, nearest
+from locant.kernels.translation import PRECISIONS
+from locant.models.decoding_settings import DecodingSettings
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.runtime import choose_device
+from locant.translation.compiled import CompiledEngine
+from locant.translation.search import Hypothesis, search
+
+ENGINES = ("pytorch", "compiled", "ctranslate2", "auto")
+
+
+class Engine(Protocol):
+    """What translates token ids: a model and the arithmetic that runs it."""
+
+    @property
+    def name(self) -> str:
+        """What computes, and in which type of numbers where there is a choice: ``CTranslate2, int8_float32``."""
+
+    def translate(
+        self,
+        sources: Sequence[list[int]],
+        max_lengths: Sequence[int],
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search for translations of any number of sentences; the engine makes the batches.
+
+        Args:
+            sources: Source ids of each sentence as the encoder reads them, EOS included.
+            max_lengths: Most target tokens of each, EOS included, at least 1.
+            prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
+            settings: Beam, length penalty, number of hypotheses and size of a batch.
+
+        Yields:
+            The index of each source, in any order, and its hypotheses, best first.
+
+        Raises:
+            LocantError: The model's output is not a number.
+        """
+
+
+class PyTorchEngine:
+    """The engine that runs every model on every device.
+
+    Args:
+        model: The model; translates on the device where it is, in evaluation mode whatever its own mode.
+    """
+
+    name = "PyTorch"
+
+    def __init__(self, model: EncoderDecoder[Any]) -> None:
+        self.model = model
+
+    def translate(
+        self,
+        sources: Sequence[list[int]],
+        max_lengths: Sequence[int],
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search for translations; see :meth:`Engine.translate`."""
+        device = self.model.target_embedding.weight.device
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield from search(self.model, sources, max_lengths, settings, prefix=prefix, device=device)
+        finally:
+            self.model.train(training)
+
+
+def fastest_engine(model: EncoderDecoder[Any]) -> Engine:
+    """Return the fastest engine that gives the translations of PyTorch: the compiled kernels where they can run it.
+
+    Args:
+        model: The model, in memory. Its later training does not reach the kernels, which copy its matrices.
+    """
+    try:
+        return CompiledEngine(model)
+    except ConfigError:
+        return PyTorchEngine(model)
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    """An engine with the model folder that it was loaded from.
+
+    Attributes:
+        engine: The engine.
+        folder: The model folder; where the engine keeps the weights in its own format, the model has shapes alone
+            (device ``meta``).
+        reasons: Why faster engines were passed over, in sentences.
+    """
+
+    engine: Engine
+    folder: ModelFolder
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def explanation(self) -> str:
+        """The engine's name, and why it is not a faster one."""
+        return f"{self.engine.name}, because: {' '.join(self.reasons)}" if self.reasons else self.engine.name
+
+
+def load_engine(
+    folder: Path | str,
+    *,
+    engine: str = "pytorch",
+    device: str | torch.device = "auto",
+    dtype: torch.dtype = torch.float32,
+    compute_type: str | None = None,
+) -> LoadedEngine:
+    """Load a model folder with the engine that is asked for.
+
+    Args:
+        folder: A model folder, a finished run or a model on the Hub (``hf://user/model``).
+        engine: ``pytorch``, ``compiled``, ``ctranslate2`` or ``auto``, which takes the fastest one that can run the
+            model: on a CPU the compiled kernels, else CTranslate2, else PyTorch; elsewhere PyTorch.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: Type of the weights, of PyTorch alone.
+        compute_type: For the compiled kernels ``float32``, ``bfloat16`` or ``int8``; for CTranslate2 any of its own.
+
+    Raises:
+        UsageError: The engine is unknown, or a compute type is given for PyTorch, or a dtype for another engine.
+        ConfigError: The engine asked for cannot run the model, or a value is unknown.
+        CheckpointError: The folder cannot be read, or the cache folder not written.
+        MissingExtraError: The package ``ctranslate2`` is not installed.
+        LocantError: The Hub cannot be reached.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"Unknown engine '{engine}'.{nearest(engine, ENGINES)} Known: {', '.join(ENGINES)}.")
+    if engine == "pytorch" and compute_type:
+        raise UsageError("A compute type goes with the engines compiled, ctranslate2 and auto; PyTorch has float32.")
+    if engine != "pytorch" and dtype != torch.float32:
+        raise UsageError(f"A dtype goes with the engine pytorch; the type of {engine} is said by compute_type.")
+    chosen = choose_device(str(device))
+    place = chosen if str(device) == "auto" else device
+    if engine == "pytorch":
+        return _load_pytorch(folder, place, dtype)
+    if engine == "compiled":
+        return _load_compiled(folder, place, compute_type)
+    if engine == "ctranslate2":
+        return _load_ctranslate2(folder, place, compute_type)
+    reasons: list[str] = []
+    if chosen.type != "cpu":
+        reasons.append(f"the other engines are for CPUs, and the device is {chosen.type}")
+    else:
+        fastest = (_load_compiled, _load_ctranslate2) if compute_type in (None, *PRECISIONS) else (_load_ctranslate2,)
+        for load in fastest:
+            try:
+                return replace(load(folder, place, compute_type), reasons=tuple(reasons))
+            except (ConfigError, MissingExtraError) as error:
+                reasons.append(str(error))
+    if compute_type:
+        raise ConfigError(f"No engine can translate this model in {compute_type}. {' '.join(reasons)}")
+    return replace(_load_pytorch(folder, place, dtype), reasons=tuple(reasons))
+
+
+def _load_pytorch(folder: Path | str, device: str | torch.device, dtype: torch.dtype) -> LoadedEngine:
+    found = load_model_folder(folder, device=device, dtype=dtype)
+    return LoadedEngine(PyTorchEngine(found.model), found)
+
+
+def _load_compiled(folder: Path | str, device: str | torch.device, compute_type: str | None) -> LoadedEngine:
+    found = load_model_folder(folder, device=device)
+    return LoadedEngine(CompiledEngine(found.model, compute_type or "float32"), found)
+
+
+def _load_ctranslate2(folder: Path | str, device: str | torch.device, compute_type: str | None) -> LoadedEngine:
+    from locant.translation.ctranslate2 import CTranslate2Engine  # the last resort: not worth its import
+
+    found = load_model_folder(folder, device="meta")
+    return LoadedEngine(CTranslate2Engine(found, device=str(device), compute_type=compute_type or "default"), found)
