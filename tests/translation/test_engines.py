@@ -65,7 +65,7 @@ def test_auto_without_a_compiler_and_without_ctranslate2(run, tmp_path, monkeypa
     monkeypatch.setattr("locant.translation.compiled.KERNEL", Kernel("translation", {}))
     translator, engine = load_translator(run, engine="auto", device="cpu")
     assert translator.engine.name == "CTranslate2, float32"
-    assert engine.startswith("CTranslate2, float32, because: Compiled kernels need a C++ compiler")
+    assert engine.startswith("CTranslate2, float32, because: C++ kernels need a C++ compiler")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     translator, engine = load_translator(run, engine="auto", device="cpu")
     assert translator.engine.name == "PyTorch"
