@@ -106,7 +106,7 @@ def word_plus_position_numbers(*, run: Path, text: str | None = None) -> dict[st
         chosen = list(dict.fromkeys(tokenizer.encode([text])[0]))[: 2 * _WORDS]
     else:
         pieces = range(EOS + 1, tokenizer.vocab_size)
-        whole = [index for index in pieces if _is_word(tokenizer.piece(index))][:_FREQUENT]
+        whole = [index for index in pieces if _is_word(tokenizer.token(index))][:_FREQUENT]
         candidates = whole if len(whole) >= _WORDS else pieces
         chosen = _spread(torch.stack([words @ plane for plane in directions.values()]), candidates, _WORDS)
     planes = [
@@ -115,7 +115,7 @@ def word_plus_position_numbers(*, run: Path, text: str | None = None) -> dict[st
     ]
     return {
         "planes": planes,
-        "labels": readable([tokenizer.piece(index) for index in chosen]),
+        "labels": readable([tokenizer.token(index) for index in chosen]),
         "word_norms": words[EOS + 1 :].norm(dim=1).numpy(),
         "position_norms": codes.norm(dim=1).numpy(),
     }
