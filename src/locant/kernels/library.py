@@ -29,7 +29,6 @@ except ImportError:  # Windows
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
 
-_HEADER = "kernel_common.h"
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 # Tried one after the other: for x86; for other processors; for compilers without OpenMP, on one thread.
 _VARIANTS = (("-fopenmp", "-mprefer-vector-width=512"), ("-fopenmp",), ())
@@ -128,8 +127,10 @@ class Kernel:
         return cache_folder() / f"{self.name}-{built_for.hexdigest()[:16]}.so"
 
     def _sources(self) -> dict[str, bytes]:
-        files = resources.files("locant.kernels")
-        return {name: files.joinpath(name).read_bytes() for name in (f"{self.name}.cpp", _HEADER)}
+        files = sorted(resources.files("locant.kernels").iterdir(), key=lambda file: file.name)
+        sources = [file for file in files if file.name == f"{self.name}.cpp"]
+        headers = [file for file in files if file.name.endswith(".h")]
+        return {file.name: file.read_bytes() for file in (*sources, *headers)}
 
     def _load(self) -> ctypes.CDLL:
         path = self.path()

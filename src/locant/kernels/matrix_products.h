@@ -1,0 +1,368 @@
+// Products of rows of activations with packed matrices of weights: float32, or bfloat16 with float32 sums, or int8 with a
+// scale for each output and for each row of input.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "kernel_common.h"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+namespace {
+
+constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
+constexpr int64_t kLanes = 16;
+
+typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t size) { resize(size); }
+  // Keeps nothing of what it held.
+  void resize(int64_t size) {
+    if (size <= size_) return;
+    const size_t bytes = (static_cast<size_t>(size) * sizeof(T) + 63) / 64 * 64;
+    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+    if (!data_) throw std::bad_alloc();
+    size_ = size;
+  }
+  void resize_to_zeros(int64_t size) {
+    resize(size);
+    std::memset(data_.get(), 0, size_ * sizeof(T));
+  }
+  T* get() const { return data_.get(); }
+  T& operator[](int64_t index) const { return data_.get()[index]; }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  std::unique_ptr<T, Free> data_;
+  int64_t size_ = 0;
+};
+
+inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+
+inline void save(Lanes value, float* to) { *reinterpret_cast<Lanes*>(to) = value; }
+
+inline Lanes largest(Lanes one, Lanes other) { return one > other ? one : other; }
+
+#ifdef __AVX512F__
+inline float total(Lanes lanes) { return _mm512_reduce_add_ps(reinterpret_cast<__m512>(lanes)); }
+inline float largest(Lanes lanes) { return _mm512_reduce_max_ps(reinterpret_cast<__m512>(lanes)); }
+#else
+inline float total(Lanes lanes) {
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; i++) sum += lanes[i];
+  return sum;
+}
+inline float largest(Lanes lanes) {
+  float found = lanes[0];
+  for (int64_t i = 1; i < kLanes; i++) found = std::max(found, lanes[i]);
+  return found;
+}
+#endif
+
+inline float dot(const float* one, const float* other, int64_t size) {
+  Lanes sums = {};
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) sums += load(one + i) * load(other + i);
+  float sum = total(sums);
+  for (; i < size; i++) sum += one[i] * other[i];
+  return sum;
+}
+
+// The largest of at least one number; what is not a number is passed over.
+inline float largest_of(const float* x, int64_t size) {
+  float found = x[0];
+  int64_t i = 0;
+  if (size >= kLanes) {
+    Lanes lanes = load(x);
+    for (i = kLanes; i + kLanes <= size; i += kLanes) lanes = largest(load(x + i), lanes);
+    found = largest(lanes);
+  }
+  for (; i < size; i++) found = std::max(found, x[i]);
+  return found;
+}
+
+// Types of weights, in the order of Python's PRECISIONS.
+enum Precision : int64_t { kFloat32, kBFloat16, kInt8 };
+
+inline int64_t bytes_of(Precision precision) { return precision == kFloat32 ? 4 : precision == kBFloat16 ? 2 : 1; }
+
+// Bytes of a row of so many numbers, filled up to what a product takes at once.
+inline int64_t byte_stride(int64_t width, Precision precision) { return (width + 15) / 16 * 16 * bytes_of(precision); }
+
+struct Range {
+  int64_t begin, end;
+};
+
+struct Team {
+  int thread, threads;
+  void wait() const {
+    if (threads > 1) {
+#pragma omp barrier
+    }
+  }
+  Range share(int64_t size) const { return {size * thread / threads, size * (thread + 1) / threads}; }
+};
+
+// Writes a row in bfloat16 (to nearest, ties to even), filled up with zeros to byte_stride.
+inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64_t width, [[maybe_unused]] uint8_t* to) {
+#ifdef __AVX512BF16__
+  for (int64_t start = 0; start < width; start += kLanes) {
+    const __mmask16 there = start + kLanes <= width ? 0xffff : (1 << (width - start)) - 1;
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, from + start));
+    std::memcpy(to + 2 * start, &rounded, sizeof rounded);
+  }
+#endif
+}
+
+// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by 128 with a scale for each row.
+struct Rows {
+  float* values;
+  uint8_t* bytes;  // bfloat16 or int8
+  float* scales;
+  int64_t width, stride;  // elements of a row, and from row to row in bytes (of `bytes`)
+  Precision precision;
+
+  // Makes the row that the products read out of its values.
+  void convert(int64_t row) const {
+    if (precision == kBFloat16) round_row(values + row * width, width, bytes + row * stride);
+    if (precision == kInt8) quantize(row);
+  }
+
+ private:
+  void quantize(int64_t row) const {
+    const float* from = values + row * width;
+    // Comparisons pass over what is not a number, and integers would hide it: `odd` is zero, or not a number.
+    Lanes sizes = {}, odds = {};
+    int64_t start = 0;
+    for (; start + kLanes <= width; start += kLanes) {
+      const Lanes values = load(from + start);
+      sizes = largest(largest(values, -values), sizes);
+      odds += values * 0.0f;
+    }
+    float reach = largest(sizes), odd = total(odds);
+    for (; start < width; start++) reach = std::max(reach, std::fabs(from[start])), odd += from[start] * 0.0f;
+    const float scale = reach > 0 ? 127.0f / reach : 0.0f;
+    uint8_t* to = bytes + row * stride;
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) {
+      // Rounds to the nearest; the offset makes the number positive.
+      to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
+    }
+    scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
+  }
+};
+
+// The sums of R rows over one panel of weights. Loops of constant length are unrolled by force, and what follows the sums
+// stands elsewhere: only then do compilers keep them in registers.
+template <int R, int U>
+__attribute__((noinline)) void sum_float(const float* x, int64_t width, const float* w, int64_t inputs, float* to) {
+  Lanes sums[U][R][2] = {};
+  int64_t k = 0;
+  for (; k + U <= inputs; k += U) {
+#pragma GCC unroll 4
+    for (int u = 0; u < U; u++) {
+      const Lanes first = load(w + (k + u) * kColumns), second = load(w + (k + u) * kColumns + kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++) {
+        const float value = x[r * width + k + u];
+        sums[u][r][0] += value * first;
+        sums[u][r][1] += value * second;
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) {
+    Lanes first = sums[0][r][0], second = sums[0][r][1];
+#pragma GCC unroll 4
+    for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
+    save(first, to + r * kColumns);
+    save(second, to + r * kColumns + kLanes);
+  }
+  for (; k < inputs; k++) {
+    for (int r = 0; r < R; r++) {
+      for (int64_t n = 0; n < kColumns; n++) to[r * kColumns + n] += x[r * width + k] * w[k * kColumns + n];
+    }
+  }
+}
+
+#ifdef __AVX512F__
+typedef int32_t Integers __attribute__((vector_size(4 * kLanes), aligned(4)));
+
+#ifdef __AVX512VNNI__
+// Adds the products of four int8 to each sum.
+inline Integers multiply_add(Integers sums, __m512i x, __m512i w) {
+  return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), x, w));
+}
+#endif
+#ifdef __AVX512BF16__
+// Adds the products of two bfloat16 to each sum.
+inline Lanes multiply_add(Lanes sums, __m512i x, __m512i w) {
+  return reinterpret_cast<Lanes>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(x),
+                                                  reinterpret_cast<__m512bh>(w)));
+}
+#endif
+
+// The same of numbers that are narrower: a group is the inputs that fill four bytes, and there are groups in a multiple
+// of U. `Sums` are the sums of 16 columns, `Sum` is one of them.
+template <int R, int U, class Sums, class Sum>
+__attribute__((noinline)) void sum_narrow(const uint8_t* x, int64_t stride, const uint8_t* w, int64_t groups, Sum* to) {
+  Sums sums[U][R][2] = {};
+  for (int64_t g = 0; g < groups; g += U) {
+#pragma GCC unroll 4
+    for (int u = 0; u < U; u++) {
+      const __m512i first = _mm512_load_si512(w + (g + u) * kColumns * 4);
+      const __m512i second = _mm512_load_si512(w + (g + u) * kColumns * 4 + 64);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++) {
+        int32_t four;
+        std::memcpy(&four, x + r * stride + 4 * (g + u), sizeof four);
+        const __m512i value = _mm512_set1_epi32(four);
+        sums[u][r][0] = multiply_add(sums[u][r][0], value, first);
+        sums[u][r][1] = multiply_add(sums[u][r][1], value, second);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) {
+    Sums first = sums[0][r][0], second = sums[0][r][1];
+#pragma GCC unroll 4
+    for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
+    *reinterpret_cast<Sums*>(to + r * kColumns) = first;
+    *reinterpret_cast<Sums*>(to + r * kColumns + kLanes) = second;
+  }
+}
+#endif
+
+class Linear {
+ public:
+  void pack(const float* weight, const float* bias, int64_t inputs, int64_t outputs, Precision precision) {
+    inputs_ = inputs, outputs_ = outputs, panels_ = (outputs + kColumns - 1) / kColumns;
+    precision_ = precision;
+    bias_.resize_to_zeros(panels_ * kColumns);
+    if (bias) std::memcpy(bias_.get(), bias, outputs * sizeof(float));
+    if (precision == kFloat32) {
+      floats_.resize_to_zeros(panels_ * inputs * kColumns);
+      for (int64_t n = 0; n < outputs; n++)
+        for (int64_t k = 0; k < inputs; k++)
+          floats_[(n / kColumns * inputs + k) * kColumns + n % kColumns] = weight[n * inputs + k];
+      return;
+    }
+    groups_ = byte_stride(inputs, precision) / 4;
+    narrow_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
+    scale_.resize_to_zeros(panels_ * kColumns);
+    offset_.resize_to_zeros(panels_ * kColumns);
+    std::vector<uint8_t> row(groups_ * 4);
+    for (int64_t n = 0; n < outputs; n++) {
+      const float* from = weight + n * inputs;
+      if (precision == kBFloat16) {
+        round_row(from, inputs, row.data());
+      } else {
+        quantize(from, n, row.data());
+      }
+      for (int64_t g = 0; g < groups_; g++)
+        std::memcpy(&narrow_[((n / kColumns * groups_ + g) * kColumns + n % kColumns) * 4], &row[4 * g], 4);
+    }
+  }
+
+  int64_t size() const { return inputs_ * outputs_; }
+  int64_t stride() const { return panels_ * kColumns; }
+
+  // Writes this thread's panels of x W^T + b; rows of `out` are stride() apart. The caller waits.
+  void apply(const Team& team, const Rows& x, int64_t rows, float* out) const {
+    const Range mine = team.share(panels_);
+    for (int64_t panel = mine.begin; panel < mine.end; panel++) {
+      int64_t row = 0;
+      while (row < rows) row += block(x, row, rows - row, panel, out);
+    }
+  }
+
+ private:
+  // Writes the weights of an output in int8, its scale, and what the offset of the inputs adds to its sum.
+  void quantize(const float* from, int64_t output, uint8_t* to) {
+    float largest = 0, odd = 0;
+    for (int64_t k = 0; k < inputs_; k++) largest = std::max(largest, std::fabs(from[k])), odd += from[k] * 0.0f;
+    const float scale = largest > 0 ? 127.0f / largest : 0.0f;
+    int32_t sum = 0;
+    for (int64_t k = 0; k < inputs_; k++) {
+      const auto value = static_cast<int8_t>(std::lrintf(from[k] * scale));
+      to[k] = static_cast<uint8_t>(value);
+      sum += value;
+    }
+    scale_[output] = (largest > 0 ? largest / 127.0f : 0.0f) + odd;
+    offset_[output] = 128 * sum;
+  }
+
+  int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
+    // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
+    if (left >= 17 || left == 12) return run<12, 1>(x, row, panel, out);
+    switch (left) {
+      case 1: return run<1, 4>(x, row, panel, out);
+      case 2: return run<2, 4>(x, row, panel, out);
+      case 3: return run<3, 2>(x, row, panel, out);
+      case 4: return run<4, 2>(x, row, panel, out);
+      case 5: return run<5, 2>(x, row, panel, out);
+      case 6: return run<6, 1>(x, row, panel, out);
+      case 7: return run<7, 1>(x, row, panel, out);
+      default: return run<8, 1>(x, row, panel, out);
+    }
+  }
+
+  template <int R, int U>
+  int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
+    float* to = out + row * stride() + panel * kColumns;
+    const float* bias = bias_.get() + panel * kColumns;
+    [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * 4;
+    if (precision_ == kInt8) {
+#ifdef __AVX512VNNI__
+      alignas(64) int32_t sums[R * kColumns];
+      sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
+      const int32_t* offset = offset_.get() + panel * kColumns;
+      const float* scale = scale_.get() + panel * kColumns;
+      for (int r = 0; r < R; r++) {
+        const float row_scale = x.scales[row + r];
+#pragma omp simd
+        for (int64_t n = 0; n < kColumns; n++)
+          to[r * stride() + n] = static_cast<float>(sums[r * kColumns + n] - offset[n]) * (scale[n] * row_scale) + bias[n];
+      }
+#endif
+      return R;
+    }
+    alignas(64) float sums[R * kColumns];
+    if (precision_ == kFloat32) {
+      sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
+    } else {
+#ifdef __AVX512BF16__
+      sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
+#endif
+    }
+    for (int r = 0; r < R; r++) {
+      save(load(sums + r * kColumns) + load(bias), to + r * stride());
+      save(load(sums + r * kColumns + kLanes) + load(bias + kLanes), to + r * stride() + kLanes);
+    }
+    return R;
+  }
+
+  int64_t inputs_ = 0, outputs_ = 0, panels_ = 0, groups_ = 0;
+  Precision precision_ = kFloat32;
+  Buffer<float> floats_, bias_, scale_;
+  Buffer<uint8_t> narrow_;
+  Buffer<int32_t> offset_;
+};
+
+}  // namespace
