@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,12 @@ from locant.positions import Rotary
 def build(name: str = "dropout") -> Kernel:
     """Return a kernel that was not loaded before in this process."""
     return Kernel(name, {})
+
+
+@pytest.fixture(autouse=True)
+def _switched_on() -> Iterator[None]:
+    with kernels(True, smallest=SMALLEST):
+        yield
 
 
 @pytest.fixture
@@ -81,7 +88,7 @@ def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 @needs_compiler
 def test_processes_build_at_once(cache: Path) -> None:
-    code = "from locant.kernels.library import Kernel; assert Kernel('dropout', {}).usable()"
+    code = "from locant.kernels.library import Kernel; assert Kernel('dropout', {}).library"
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert len(list(cache.glob("*.so"))) == 1
@@ -102,8 +109,7 @@ def test_no_compiler_or_one_that_fails(
     with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):
         build().require()
     assert not list(cache.glob("*.so"))
-    with kernels(True):
-        assert not any(build(name).usable() for name in ("dropout", "rotation"))
+    assert not any(build(name).usable() for name in ("dropout", "rotation"))
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "neither c++, g++ nor clang++ was found. PyTorch's own operations" in record.message
 
@@ -124,19 +130,17 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ConfigError, match=r"no home folder.*Set XDG_CACHE_HOME"):
         build().require()
-    with kernels(True):
-        assert not build().usable()
+    assert not build().usable()
 
 
 def test_the_switch() -> None:
-    with kernels(True):
-        assert locant.kernels.enabled()
-        assert locant.kernels.enabled(False) is False
-        assert not locant.kernels.enabled()
-        assert not build().usable()
-        with pytest.raises(ConfigError, match="switched off"):
-            build().require()
-        assert locant.kernels.enabled(True)
+    assert locant.kernels.enabled()
+    assert locant.kernels.enabled(False) is False
+    assert not locant.kernels.enabled()
+    assert not build().usable()
+    with pytest.raises(ConfigError, match="switched off"):
+        build().require()
+    assert locant.kernels.enabled(True)
 
 
 @pytest.mark.parametrize(("value", "on"), [("0", False), ("off", False), ("False", False), ("1", True), ("", True)])
@@ -149,8 +153,7 @@ def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> No
 def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr(rotation, "KERNEL", build("rotation"))
     x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
-    with kernels(True, smallest=SMALLEST):
-        Rotary(16).rotate(x, x, positions, positions)
+    Rotary(16).rotate(x, x, positions, positions)
     assert not cache.exists()
 
 
