@@ -1,7 +1,7 @@
 """Logits of saved models in plain transformers against Locant's own rotation of the same weights.
 
 For scalings that follow the length of the text (dynamic, LongRoPE) the equality is that of one pass over the whole text
-without cached keys, by a model that has read nothing before; see locant/extension/rotation_in_model.py.
+without cached keys, by a model that has read nothing before; see tests/support/rotation_in_model.py.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from extend_models import FAMILIES, config_of, save_model
+from rotation_in_model import locant_rotation
 
 from locant.errors import ConfigError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.methods import apply_method, extension_methods
-from locant.extension.rotation_in_model import locant_rotation
 from locant.rotary_configs import read_huggingface
 
 transformers = pytest.importorskip("transformers")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from locant.positions import RotaryConfig
 from locant.positions.scaling import (
+    DynamicNTK,
     FrequencyScaling,
     Linear,
     Llama3,
@@ -38,10 +39,18 @@ def _extension(scaling: type, **options: st.SearchStrategy) -> st.SearchStrategy
 _FACTORS = st.lists(st.floats(1, 64), min_size=PAIRS, max_size=PAIRS)
 _RAMP = {"beta_fast": st.floats(16, 64), "beta_slow": st.floats(0.5, 2)}
 
-SCALINGS: dict[str, st.SearchStrategy[FrequencyScaling]] = {
+EXAMPLES: dict[str, st.SearchStrategy[FrequencyScaling]] = {
     "none": st.just(Unscaled()),
     "linear": _extension(Linear),
     "ntk": _extension(NTKAware),
+    # Fixed for its target, as engines can express it.
+    "dynamic": st.builds(
+        lambda original, factor: DynamicNTK(
+            original_length=original, factor=factor, target_length=round(original * factor)
+        ),
+        st.sampled_from([2048, 4096]),
+        st.sampled_from([2.0, 4.0]),
+    ),
     "ntk-by-parts": _extension(NTKByParts, **_RAMP),
     "yarn": st.one_of(
         _extension(YaRN, **_RAMP),
@@ -67,5 +76,5 @@ def configs(name: str, layouts: tuple[str, ...] = ("half",)) -> st.SearchStrateg
         rotary_dim=st.just(2 * PAIRS),
         base=st.sampled_from([10000.0, 500000.0, 1e6]),
         layout=st.sampled_from(layouts),
-        scaling=SCALINGS[name],
+        scaling=EXAMPLES[name],
     )

@@ -21,7 +21,7 @@ from locant.rotary_configs.identify.frequencies import (
     smallest_step,
 )
 from locant.rotary_configs.identify.result import Identification
-from locant.rotary_configs.identify.tables import Reading, Verdict, readings, recognise_unequal_pairs, verify
+from locant.rotary_configs.identify.tables import ColumnLayout, Verdict, column_layouts, recognise_unequal_pairs, verify
 
 # Fewer frequencies fit some progression by chance.
 _FEWEST_PAIRS = 4
@@ -34,7 +34,7 @@ _COARSE = (torch.bfloat16, torch.float16)
 
 
 def identify(tensor: Tensor) -> Identification:
-    """Say which dialect, layout, base and scaling produced a table or a vector of frequencies, or which mistake did.
+    """Return which dialect, layout, base and scaling produced a table or a vector of frequencies, or which mistake did.
 
     What is found is checked against exact values in float64 before it is said; anything else is ``unknown``.
 
@@ -148,20 +148,20 @@ def _identify_table(values: Tensor, shape: tuple[int, ...], *, cache: bool) -> I
 
 def _explain_table(
     table: Tensor, rows: Tensor, dtype: torch.dtype, *, cache: bool
-) -> tuple[Reading, Candidate, Verdict] | None:
+) -> tuple[ColumnLayout, Candidate, Verdict] | None:
     precision = rounding(dtype)
     head, head_rows = table[:_MEASURED_ROWS], rows[:_MEASURED_ROWS]
-    for reading in readings(head, head_rows, precision):
-        plain = not (cache or reading.cache)
-        for candidate in _candidates(reading.frequencies, reading.tolerance, _COARSE, table=plain):
-            verdict = verify(table, rows + reading.first_row, reading, candidate.exact, candidate.rounded_to, precision)
+    for layout in column_layouts(head, head_rows, precision):
+        plain = not (cache or layout.cache)
+        for candidate in _candidates(layout.frequencies, layout.tolerance, _COARSE, table=plain):
+            verdict = verify(table, rows + layout.first_row, layout, candidate.exact, candidate.rounded_to, precision)
             if verdict.accepted and not _by_chance(candidate, len(candidate.exact)):
-                return reading, candidate, verdict
+                return layout, candidate, verdict
     return None if cache else recognise_unequal_pairs(table, rows, precision)
 
 
 def _table_finding(
-    reading: Reading,
+    layout: ColumnLayout,
     candidate: Candidate,
     verdict: Verdict,
     shape: tuple[int, ...],
@@ -169,22 +169,22 @@ def _table_finding(
     padding: int | None,
     cache: bool,
 ) -> Identification:
-    plain = not (cache or reading.cache)
+    plain = not (cache or layout.cache)
     mistakes, notes = list(candidate.mistakes), list(candidate.notes)
-    if plain and reading.swapped:
+    if plain and layout.swapped:
         mistakes.append("sine and cosine are swapped")
     if verdict.grows and not candidate.estimated and candidate.rounded_to is None:
         mistakes.append(
             f"the angles were computed in float32: wrong by {verdict.error:.1e} at position {verdict.worst}, "
             "and more at later ones"
         )
-    if plain and reading.layout == "concatenated, sine first" and candidate.exponent == "2i/d":
+    if plain and layout.name == "concatenated, sine first" and candidate.exponent == "2i/d":
         notes.append("GPT-J in Hugging Face keeps its rotary cache in the same form")
     dialect: Literal["paper", "concatenated", "tensor2tensor"] | None = None
-    if plain and not reading.swapped and candidate.scaling == "none":
+    if plain and not layout.swapped and candidate.scaling == "none":
         known = {("interleaved", "2i/d"): "paper", ("concatenated", "2i/d"): "concatenated"}
         known["concatenated", "i/(d/2-1)"] = "tensor2tensor"
-        dialect = known.get((reading.layout.partition(",")[0], candidate.exponent))  # type: ignore[assignment]
+        dialect = known.get((layout.name.partition(",")[0], candidate.exponent))  # type: ignore[assignment]
     finding = _finding(
         replace(candidate, mistakes=tuple(mistakes), notes=tuple(notes)),
         shape,
@@ -192,13 +192,13 @@ def _table_finding(
         verdict.error,
         kind="sinusoid table" if plain else "rotary cos/sin cache",
     )
-    start = reading.first_row if padding is None else reading.first_row + padding + 1
+    start = layout.first_row if padding is None else layout.first_row + padding + 1
     return replace(
         finding,
         dialect=dialect,
-        layout=reading.layout,
-        amplitude=reading.amplitude,
-        first_row=reading.first_row,
+        layout=layout.name,
+        amplitude=layout.amplitude,
+        first_row=layout.first_row,
         start=start,
         padding_row=padding,
     )

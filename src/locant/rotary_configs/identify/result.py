@@ -1,4 +1,4 @@
-"""What :func:`locant.rotary_configs.identify.identify` returns."""
+"""Results of :func:`locant.rotary_configs.identify`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Exponent = Literal["2i/d", "i/(d/2-1)", "4i/d", "j/d", "2j/d", "integer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Identification:
-    """What a tensor is, and how well that explains it. Its ``str()`` is a sentence or a few.
+    """The explanation of a tensor, and how well it fits. Its ``str()`` is a sentence or a few.
 
     Attributes:
         kind: What the tensor holds.
@@ -55,7 +55,7 @@ class Identification:
     reason: str = ""
 
     def __str__(self) -> str:
-        """Say it in plain sentences."""
+        """Return sentences."""
         size = " x ".join(map(str, self.shape)) or "1"
         if self.kind == "unknown":
             return f"Unknown ({size}): {self.reason}."

@@ -17,11 +17,11 @@ _SLOWEST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """A table read under one order of features.
+class ColumnLayout:
+    """The columns of a table under one order of features.
 
     Attributes:
-        layout: The order, in words.
+        name: The order, in words.
         cache: Whether rotary caches have this order.
         swapped: Whether the cosine comes first.
         sine: Columns that hold sines, or ``None``.
@@ -32,7 +32,7 @@ class Reading:
         first_row: Position of the first row.
     """
 
-    layout: str
+    name: str
     cache: bool
     swapped: bool
     sine: Tensor | None
@@ -43,8 +43,8 @@ class Reading:
     first_row: int
 
 
-def readings(table: Tensor, rows: Tensor, precision: float) -> Iterator[Reading]:
-    """Yield the readings under which a table's columns lie on circles.
+def column_layouts(table: Tensor, rows: Tensor, precision: float) -> Iterator[ColumnLayout]:
+    """Yield the layouts under which a table's columns lie on circles.
 
     Args:
         table: Float64 ``[R, E]``, without rows of padding.
@@ -58,20 +58,20 @@ def readings(table: Tensor, rows: Tensor, precision: float) -> Iterator[Reading]
         ("concatenated", columns[:pairs], columns[pairs:]),
     ):
         if torch.equal(table[:, first], table[:, second]):
-            reading = _one_function(table[:, first], rows, precision, layout)
-            if reading is not None:
-                yield reading
+            found = _one_function(table[:, first], rows, precision, layout)
+            if found is not None:
+                yield found
             continue
         for swapped in (False, True):
             sine, cosine = (first, second) if not swapped else (second, first)
-            reading = _pairs(table, sine, cosine, rows, precision, layout, swapped)
-            if reading is not None:
-                yield reading
+            found = _pairs(table, sine, cosine, rows, precision, layout, swapped)
+            if found is not None:
+                yield found
 
 
 def _pairs(
     table: Tensor, sine: Tensor, cosine: Tensor, rows: Tensor, precision: float, layout: str, swapped: bool
-) -> Reading | None:
+) -> ColumnLayout | None:
     """Read pairs of sine and cosine, which lie on circles of one radius and turn forwards."""
     s, c = table[:, sine], table[:, cosine]
     radius = torch.hypot(s, c)
@@ -92,8 +92,8 @@ def _pairs(
     frequencies = (centred * unwrapped).sum(0) / (centred**2).sum()
     absolute = 8 * precision / (float(centred.abs().mean()) * math.sqrt(len(rows)))
     tolerance = (FLOAT32_FREQUENCY + precision / math.sqrt(len(rows))) * frequencies.abs() + absolute
-    return Reading(
-        layout=f"{layout}, {'cosine' if swapped else 'sine'} first",
+    return ColumnLayout(
+        name=f"{layout}, {'cosine' if swapped else 'sine'} first",
         # An input embedding has no reason to begin with the cosines; vLLM's cache does.
         cache=swapped and layout == "concatenated",
         swapped=swapped,
@@ -119,7 +119,7 @@ def _first_row(unwrapped: Tensor, frequencies: Tensor, rows: Tensor, tolerance: 
     return round(start)
 
 
-def _one_function(half: Tensor, rows: Tensor, precision: float, layout: str) -> Reading | None:
+def _one_function(half: Tensor, rows: Tensor, precision: float, layout: str) -> ColumnLayout | None:
     """Read a cache that holds cosines alone or sines alone, each column twice, from position 0 on."""
     first = half[0]
     cosine = float(first.min()) > 0
@@ -130,8 +130,8 @@ def _one_function(half: Tensor, rows: Tensor, precision: float, layout: str) -> 
         return None
     measured = [_of_column(column, cosine, precision) for column in (half / amplitude).clamp(-1, 1).T]
     columns = torch.arange(2 * half.shape[1])
-    return Reading(
-        layout=("cosines" if cosine else "sines")
+    return ColumnLayout(
+        name=("cosines" if cosine else "sines")
         + (" only, each twice" if layout == "interleaved" else " only, halves repeated"),
         cache=True,
         swapped=False,
@@ -188,7 +188,7 @@ class Verdict:
 def verify(
     table: Tensor,
     positions: Tensor,
-    reading: Reading,
+    layout: ColumnLayout,
     frequencies: Tensor,
     rounded_to: torch.dtype | None,
     precision: float,
@@ -198,37 +198,39 @@ def verify(
     Args:
         table: Float64, without rows of padding.
         positions: Positions of the rows, float64.
-        reading: Which columns hold what.
+        layout: Which columns hold what.
         frequencies: Exact frequencies ``[n]``.
         rounded_to: Dtype to which the frequencies seem to have been rounded; the error is that from the exact ones.
         precision: Largest relative error of the stored numbers.
     """
     used = frequencies if rounded_to is None else frequencies.to(rounded_to).double()
     accepted, error, worst = True, 0.0, 0
-    storage = 2 * precision * reading.amplitude
+    storage = 2 * precision * layout.amplitude
     for rows, where in zip(torch.split(table, _BLOCK), torch.split(positions, _BLOCK), strict=True):
-        difference, angle = _difference(rows, where, reading, used)
-        accepted &= bool((difference <= storage + reading.amplitude * FLOAT32_FREQUENCY * angle).all())
+        difference, angle = _difference(rows, where, layout, used)
+        accepted &= bool((difference <= storage + layout.amplitude * FLOAT32_FREQUENCY * angle).all())
         if rounded_to is not None:
-            difference, _ = _difference(rows, where, reading, frequencies)
+            difference, _ = _difference(rows, where, layout, frequencies)
         largest, row = difference.amax(1).max(0)
         if float(largest) > error:
             error, worst = float(largest), int(where[row])
     return Verdict(accepted=accepted, error=error, worst=worst, grows=error > storage + _NEGLIGIBLE)
 
 
-def _difference(table: Tensor, positions: Tensor, reading: Reading, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _difference(table: Tensor, positions: Tensor, layout: ColumnLayout, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Return the differences of all columns read, and the sizes of their angles."""
     angle = positions.unsqueeze(1) * frequencies
     parts = []
-    for columns, function in ((reading.sine, torch.sin), (reading.cosine, torch.cos)):
+    for columns, function in ((layout.sine, torch.sin), (layout.cosine, torch.cos)):
         if columns is not None:
             width = len(columns) // len(frequencies)
-            parts.append((table[:, columns] - reading.amplitude * function(angle).repeat(1, width)).abs())
+            parts.append((table[:, columns] - layout.amplitude * function(angle).repeat(1, width)).abs())
     return torch.cat(parts, dim=1), angle.abs().repeat(1, sum(part.shape[1] for part in parts) // angle.shape[1])
 
 
-def recognise_unequal_pairs(table: Tensor, rows: Tensor, precision: float) -> tuple[Reading, Candidate, Verdict] | None:
+def recognise_unequal_pairs(
+    table: Tensor, rows: Tensor, precision: float
+) -> tuple[ColumnLayout, Candidate, Verdict] | None:
     """Find the mistake of giving the cosine of a pair another frequency than its sine, by its own feature's index."""
     width = table.shape[1]
     columns = torch.arange(width)
@@ -257,8 +259,8 @@ def recognise_unequal_pairs(table: Tensor, rows: Tensor, precision: float) -> tu
                     difference = (table - exact).abs()
                     if bool((difference <= 2 * precision + FLOAT32_FREQUENCY * angle).all()):
                         error, row = difference.amax(1).max(0)
-                        reading = Reading(
-                            layout=f"{layout}, sine first",
+                        found = ColumnLayout(
+                            name=f"{layout}, sine first",
                             cache=False,
                             swapped=False,
                             sine=sine,
@@ -271,5 +273,5 @@ def recognise_unequal_pairs(table: Tensor, rows: Tensor, precision: float) -> tu
                         candidate = Candidate(exact=frequencies, base=base, exponent=exponent, mistakes=(mistake,))
                         grows = float(error) > 2 * precision + _NEGLIGIBLE
                         verdict = Verdict(accepted=True, error=float(error), worst=int(rows[row]), grows=grows)
-                        return reading, candidate, verdict
+                        return found, candidate, verdict
     return None

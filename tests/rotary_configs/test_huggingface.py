@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_models import GEMMA_3, GPT_J, MODELS, PHI3_LONG
-from rotary_examples import SCALINGS, assert_same, configs
+from rotary_examples import assert_same, configs
 
 from locant.errors import ConfigError
 from locant.positions import RotaryConfig
-from locant.positions.scaling import DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled
+from locant.positions.scaling import SCALINGS, DynamicNTK, Linear, LongRoPE, NTKAware, Proportional, Unscaled
 from locant.rotary_configs import read_huggingface, read_vllm, write_huggingface
 
 
