@@ -144,3 +144,24 @@ def test_a_configuration_is_read_without_torch(tmp_path: Path) -> None:
         command = [sys.executable, "-c", code, "inspect", model, *more]
         ran = subprocess.run(command, capture_output=True, text=True, check=True)
         assert ran.stdout.splitlines()[-1] == "False"
+
+
+def test_flags_of_llamacpp_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _model(tmp_path)
+    assert main(["inspect", model, "--llamacpp=--rope-scaling linear --rope-scale 4 -c 500000"]) == 0
+    out = _words(capsys.readouterr().out)
+    assert "as llama.cpp runs it with the options given" in out
+    assert "scaling linear (factor 4, target_length 524288, original_length 131072)" in out
+    assert main(["inspect", model, "--llamacpp=--rope-scalling linear"]) == 2
+    assert "Did you mean '--rope-scaling'" in capsys.readouterr().err
+
+
+def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _model(tmp_path)
+    dynamic = '{"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}'
+    assert main(["inspect", model, "--hf-overrides", dynamic, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["engine"] == "vLLM"
+    assert data["layers"]["all"]["scaling"]["target_length"] == 4 * 131072
+    assert main(["inspect", model, "--hf-overrides", dynamic, "--llamacpp=-c 1"]) == 2
+    assert "run by one of them" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_static_ntk_is_written_as_the_larger_base() -> None:
             "transformers 4 cannot express rotary positions of .* a apart",
         ),
         (RotaryConfig(head_dim=8), {"version": "6"}, "Known: 4, 5"),
-        (RotaryConfig(head_dim=8, base=2e4, layout="interleaved"), {"model_type": "gptj"}, "can say rotary_dim and"),
+        (RotaryConfig(head_dim=8, base=2e4, layout="interleaved"), {"model_type": "gptj"}, "holds rotary_dim and"),
     ],
 )
 def test_what_cannot_be_said_is_refused(config: Any, options: dict[str, Any], message: str) -> None:

@@ -17,6 +17,7 @@ _EPILOG = """examples:
   locant inspect models/Qwen2.5-7B
   locant inspect model.gguf --as hf5
   locant inspect smollm2 --figure smollm2.png
+  locant inspect model.gguf --llamacpp="--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
   vllm serve models/Qwen2.5-7B --hf-overrides "$(locant inspect models/Qwen2.5-7B --as vllm)"
 
 Exit code: 0; 1 where a finding is an error or --as or --figure cannot express it; 2 where MODEL cannot be read."""
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with config.json, that file, a GGUF file, smollm2 (in a package), or a Hub id (owner/name)",
     )
     parser.add_argument("--as", dest="engine", choices=tuple(ENGINES), help="print the equivalent setting of an engine")
+    parser.add_argument("--llamacpp", metavar="FLAGS", help="inspect what llama.cpp runs with these flags")
+    parser.add_argument("--hf-overrides", metavar="JSON", help="inspect what vLLM runs with these overrides")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
 
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         from locant.figures.files import require_image_path
 
         require_image_path(options.figure)
-    inspection = inspect_model(options.model)
+    inspection = inspect_model(options.model, hf_overrides=options.hf_overrides, llamacpp=options.llamacpp)
     setting, refused = None, ""
     if options.engine:
         try:
@@ -98,7 +101,9 @@ def _print_all(inspection: Inspection) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     format = "GGUF" if inspection.kind == "gguf" else "config.json"
-    console.print(_printable(f"{inspection.path}: {format}, model type {inspection.model_type or 'not stated'}"))
+    run_by = f", as {inspection.engine} runs it with the options given" if inspection.engine else ""
+    model_type = inspection.model_type or "not stated"
+    console.print(_printable(f"{inspection.path}: {format}, model type {model_type}{run_by}"))
     parsed = inspection.parsed
     for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)

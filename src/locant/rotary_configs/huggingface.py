@@ -336,7 +336,7 @@ def _as_gptj(given: dict[str, RotaryConfig], model_type: str | None) -> dict[str
     config = next(iter(given.values()))
     if len(given) > 1 or config.scaling != Unscaled() or config.base != 10000 or config.layout != "interleaved":
         raise ConfigError(
-            f"config.json of the model type '{model_type}' can say rotary_dim and nothing else: its class has one "
+            f"config.json of the model type '{model_type}' holds rotary_dim and nothing else: its class has one "
             "unscaled rotation with base 10000 and layout 'interleaved' for all layers."
         )
     length = {} if config.max_length is None else {"n_positions": config.max_length}

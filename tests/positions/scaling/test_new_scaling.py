@@ -32,7 +32,7 @@ from locant.rotary_configs import read_huggingface, write_ctranslate2, write_ggu
 def slow_half() -> Iterator[type[FrequencyScaling]]:
     """A scaling that interpolates the slower half of the pairs."""
 
-    @register_scaling("slow-half")
+    @register_scaling("slower-half")
     @dataclass(frozen=True, kw_only=True)
     class SlowHalf(Extension):
         title: ClassVar[str] = "slow half"
@@ -56,29 +56,29 @@ def slow_half() -> Iterator[type[FrequencyScaling]]:
             return {"rope_type": "slow_half", **lengths}
 
     yield SlowHalf
-    del REGISTERED["slow-half"]
+    del REGISTERED["slower-half"]
 
 
 def test_it_is_known(slow_half: type[FrequencyScaling]) -> None:
-    assert SCALINGS["slow-half"] is slow_half
-    assert list(SCALINGS)[-1] == "slow-half"
-    assert scaling_from_options("slow-half", {"factor": 2.0}).title == "slow half"
+    assert SCALINGS["slower-half"] is slow_half
+    assert list(SCALINGS)[-1] == "slower-half"
+    assert scaling_from_options("slower-half", {"factor": 2.0}).title == "slow half"
     options = slow_half.options_for_lengths(rotary_dim=8, trained=2048, longest=4096)
-    assert scaling_from_options("slow-half", options).stretch == 2
+    assert scaling_from_options("slower-half", options).stretch == 2
 
 
 def test_a_name_is_taken_once(slow_half: type[FrequencyScaling]) -> None:
-    with pytest.raises(ConfigError, match="'slow-half' is registered already"):
+    with pytest.raises(ConfigError, match="'slower-half' is registered already"):
 
-        @register_scaling("slow-half")
+        @register_scaling("slower-half")
         class Another(slow_half):  # type: ignore[misc, valid-type]
             pass
 
 
 def test_it_is_extended_written_and_read(slow_half: type[FrequencyScaling]) -> None:
-    assert "slow-half" in extension_methods()
+    assert "slower-half" in extension_methods()
     old = {"model_type": "llama", "head_dim": 8, "max_position_embeddings": 2048, "rope_theta": 1e4}
-    new = apply_method(old, "slow-half", 8192)
+    new = apply_method(old, "slower-half", 8192)
     config = read_huggingface(new).config
     assert config.scaling == slow_half(original_length=2048, factor=4.0)  # type: ignore[call-arg]
     assert config.max_length == 8192
@@ -92,7 +92,7 @@ def test_gguf_holds_any_static_scaling(slow_half: type[FrequencyScaling]) -> Non
     config = RotaryConfig(head_dim=8, scaling=slow_half(original_length=2048, factor=4.0))  # type: ignore[call-arg]
     written = write_gguf(config, "qwen2")
     assert np.allclose(written.tensors["rope_freqs.weight"], [1, 1, 4, 4])
-    with pytest.raises(ConfigError, match=r"CTranslate2 .* cannot express the scaling 'slow-half'"):
+    with pytest.raises(ConfigError, match=r"CTranslate2 .* cannot express the scaling 'slower-half'"):
         write_ctranslate2(config)
 
 
@@ -100,4 +100,4 @@ def test_it_is_explained(slow_half: type[FrequencyScaling]) -> None:
     config = RotaryConfig(head_dim=8, scaling=slow_half(original_length=2048, factor=4.0))  # type: ignore[call-arg]
     explanation = config.explain()
     assert explanation.counts == {"kept": 2, "interpolated": 2}
-    assert "scaling slow-half (factor 4" in config.describe()
+    assert "scaling slower-half (factor 4" in config.describe()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.engine_differences import engine_differences
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_sizes, load_source, resolve_model
@@ -19,6 +19,8 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.llamacpp import read_llamacpp
+from locant.rotary_configs.vllm import read_vllm
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Inspection:
             then.
         findings: What is wrong or doubtful, errors first.
         content: What was read: the text part of config.json, or the metadata.
+        engine: The engine whose options are in ``parsed`` besides the file, where some were given: ``vLLM`` or
+            ``llama.cpp``.
     """
 
     path: Path
@@ -43,6 +47,7 @@ class Inspection:
     parsed: ParsedConfig | None
     findings: tuple[Finding, ...]
     content: Mapping[str, Any]
+    engine: str | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -60,6 +65,7 @@ class Inspection:
             "path": str(self.path),
             "kind": self.kind,
             "model_type": self.model_type,
+            "engine": self.engine,
             "declared_length": self.declared_length,
             "layers": {layer: _layer(config) for layer, config in configs.items()},
             "multimodal": {} if self.parsed is None else self.parsed.multimodal,
@@ -67,7 +73,7 @@ class Inspection:
         }
 
 
-def inspect_model(model: Path | str) -> Inspection:
+def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacpp: str | None = None) -> Inspection:
     """Read what a model's rotary configuration means, and find what is wrong with it.
 
     Nothing of the model is executed, and of its weights only frequencies are read.
@@ -75,12 +81,16 @@ def inspect_model(model: Path | str) -> Inspection:
     Args:
         model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
             which only JSON files are downloaded.
+        hf_overrides: JSON of vLLM's ``--hf-overrides``: the model is inspected as vLLM runs it with them.
+        llamacpp: Flags of llama.cpp: the model is inspected as llama.cpp runs it with them.
 
     Returns:
         The meaning and the findings; a configuration that cannot be right is a finding, not an exception.
 
     Raises:
-        UsageError: There is nothing at that path, or nothing that can be read as one of these.
+        UsageError: There is nothing at that path, or nothing that can be read as one of these; or the options of an
+            engine do not go with the file or with each other.
+        ConfigError: The options of an engine are wrong or contradict the file.
         CheckpointError: The Hub could not be asked, or refuses.
         MissingExtraError: The package that a name asks for is not installed.
 
@@ -108,7 +118,14 @@ def inspect_model(model: Path | str) -> Inspection:
     else:
         found += parsed.findings
     model_type = _model_type(source, content)
-    if source.kind == "huggingface" and has_usual_sizes:
+    engine = _engine(hf_overrides, llamacpp, source)
+    if engine is not None and parsed is not None:
+        own = parsed.findings
+        parsed = (
+            read_vllm(hf_overrides, source.content) if hf_overrides else read_llamacpp(llamacpp or "", parsed.config)
+        )
+        found = [*parsed.findings, *(() if hf_overrides else own)]
+    elif source.kind == "huggingface" and has_usual_sizes:
         found += engine_differences(source.content, parsed)
         found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
     elif model_type == "llama" and source.kind == "gguf":
@@ -122,7 +139,15 @@ def inspect_model(model: Path | str) -> Inspection:
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
-    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content)
+    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content, engine)
+
+
+def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> str | None:
+    if hf_overrides and llamacpp:
+        raise UsageError("Options of vLLM and flags of llama.cpp are both given; a model is run by one of them.")
+    if hf_overrides and source.kind == "gguf":
+        raise UsageError(f"{source.path} is a GGUF file; the overrides of vLLM change a config.json.")
+    return "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
 
 
 def _read(source: Source) -> ParsedConfig:
