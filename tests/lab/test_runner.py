@@ -1,6 +1,7 @@
 """Records: written once, never run again, the same when run again."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from locant.lab import Budget, Comparison, ComparisonCallback, expand_tasks, loa
 from locant.lab.comparison import Job, save_comparison
 from locant.lab.record import load_record, record_path, save_record
 from locant.lab.worker import main
+from locant.positions import SCHEMES
 
 OPTIONS = {"model": TINY, "train_length": 2, "test_examples": 5}
 
@@ -85,6 +87,31 @@ def test_a_scheme_that_cannot_be_built_is_recorded_as_such(tmp_path: Path, capsy
     save_comparison(tmp_path / "longer", comparison(budget={"steps": 40}))
     assert main([str(tmp_path / "longer"), "copy", "none", "1", "cpu"]) == 0
     assert [float(line) for line in capsys.readouterr().out.split()] == [0.5, 1.0]
+
+
+FOREIGN = """
+from locant.positions import ALiBi, register_scheme
+
+@register_scheme("foreign-slope")
+class Foreign(ALiBi):
+    title, paper = "Foreign", "Nobody 2026"
+"""
+
+
+def test_schemes_of_other_people_are_compared_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "foreign_slope.py").write_text(FOREIGN, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("foreign_slope")
+    try:
+        foreign = comparison(variants=["foreign-slope", "alibi"])
+        assert run_comparison(tmp_path / "out", foreign, device="cpu", at_once=1) == []
+        monkeypatch.setattr(SCHEMES["foreign-slope"], "__module__", "__main__")
+        with pytest.raises(ConfigError, match=r"'foreign-slope' is defined in the script .* Put it into a module"):
+            run_comparison(tmp_path / "other", foreign, device="cpu")
+    finally:
+        del SCHEMES["foreign-slope"]
+    first, second = (record.outcome for record in load_records(tmp_path / "out"))
+    assert first.measurements == second.measurements
 
 
 def test_a_folder_keeps_to_one_way_of_training(tmp_path: Path) -> None:

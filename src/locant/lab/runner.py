@@ -17,6 +17,7 @@ import torch
 from locant import kernels
 from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
+from locant.lab.variants import modules_of
 from locant.runtime import choose_device
 
 
@@ -78,7 +79,8 @@ def run_comparison(
     places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
     at_once = at_once or places
     callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
-    pool = _Pool(folder, kind, at_once, callback)
+    modules = modules_of(job.variant for job in waiting)
+    pool = _Pool(folder, kind, at_once, modules, callback)
     needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
     failures = pool.run([job for job in needed if not prepared_path(folder, job.task, job.seed).exists()])
     missing = {(failure.job.task, failure.job.seed) for failure in failures}
@@ -88,8 +90,11 @@ def run_comparison(
 class _Pool:
     """Runs jobs in processes of their own."""
 
-    def __init__(self, folder: Path, kind: str, at_once: int, callback: ComparisonCallback) -> None:
+    def __init__(
+        self, folder: Path, kind: str, at_once: int, modules: Sequence[str], callback: ComparisonCallback
+    ) -> None:
         self.folder, self.kind, self.at_once, self.callback = folder, kind, at_once, callback
+        self.modules = modules
         self._running: set[subprocess.Popen[str]] = set()
         self._places: SimpleQueue[int] = SimpleQueue()
         for place in range(at_once):
@@ -120,7 +125,7 @@ class _Pool:
         try:
             with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
                 process = subprocess.Popen(
-                    [*command, self.kind],
+                    [*command, self.kind, *self.modules],
                     env=self._environment(place),
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -144,6 +149,8 @@ class _Pool:
         found = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         if not kernels.enabled():
             found[kernels.SWITCH] = "0"
+        if self.modules:  # they are found where they were found here
+            found["PYTHONPATH"] = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         if self.kind == "cuda":
             listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
             known = listed.split(",") if listed else [str(index) for index in range(torch.cuda.device_count())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.models.transformer import count_parameters
 from locant.positions import SCHEMES, AttentionShape, PositionScheme, check_options
 from locant.positions.registry import option_names
+from locant.positions.scaling import SCALINGS
 from locant.settings import Settings
 from locant.training.digests import weights_digest
 
@@ -86,6 +87,27 @@ NAMED_VARIANTS = {"rotary-25": "rotary"}
 def all_schemes() -> tuple[str, ...]:
     """Return every scheme and variant by name."""
     return (*SCHEMES, *NAMED_VARIANTS)
+
+
+def modules_of(variants: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules outside Locant that register the schemes and scalings of variants.
+
+    Raises:
+        ConfigError: A scheme is defined in the script that runs, which other processes cannot import.
+    """
+    found: dict[str, None] = {}
+    for variant in variants:
+        name = split_variant(variant)[0]
+        registered = [SCHEMES.get(NAMED_VARIANTS.get(name, name)), SCALINGS.get(name)]
+        for module in (one.__module__ for one in registered if one is not None):
+            if module == "__main__":
+                raise ConfigError(
+                    f"'{name}' is defined in the script or notebook that runs the comparison, but trials run in "
+                    "processes of their own. Put it into a module and import it."
+                )
+            if module.partition(".")[0] != "locant":
+                found[module] = None
+    return tuple(found)
 
 
 def split_variant(variant: str) -> tuple[str, dict[str, Any]]:

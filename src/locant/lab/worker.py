@@ -1,7 +1,7 @@
-"""One trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK CONTENDER SEED DEVICE``.
+"""One trial in a process of its own: ``python -m locant.lab.worker FOLDER TASK VARIANT SEED DEVICE [MODULE ...]``.
 
-An empty variant prepares what the trials of a seed share. Standard output carries a share that is done on each line;
-the last line of standard error says what went wrong.
+An empty variant prepares what the trials of a seed share; the modules register schemes that are not Locant's. Standard
+output carries a share that is done on each line; the last line of standard error says what went wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,10 @@ def run_job(folder: Path, job: Job, device_name: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the job that the arguments name; returns the exit code."""
-    folder, task, variant, seed, device = arguments
+    folder, task, variant, seed, device, *modules = arguments
     try:
+        for module in modules:
+            import_module(module)
         run_job(Path(folder), Job(task, variant, int(seed)), device)
     except LocantError as error:
         sys.stderr.write(f"{error}\n")
