@@ -22,9 +22,12 @@ from locant.app.explorer.charts import chart
 from locant.app.explorer.context_panels import inspect_text, layer_pictures, pictures, scaled_models, summary
 from locant.app.explorer.limits import choice, number, text, whole
 from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Picture, Strips, as_csv
-from locant.app.explorer.scheme_panels import BIAS_SCHEMES, PICTURES, SHOWN_SCHEMES, Knobs
+from locant.app.explorer.scheme_panels import PICTURES, Knobs, about
 from locant.app.explorer.scheme_panels import pictures as scheme_pictures
 from locant.errors import LocantError, MissingExtraError, UsageError
+from locant.figures.bias import bias_schemes
+from locant.positions import SCHEMES
+from locant.positions.scaling import SCALINGS
 
 SMALL = Knobs(16, 20, 500.0, 3, 2)
 RATES = 500.0 ** (-np.arange(8) / 8)
@@ -78,9 +81,32 @@ def test_alibi() -> None:
     np.testing.assert_allclose(matrix("alibi"), -slopes * np.arange(20), rtol=1e-6)
 
 
-@pytest.mark.parametrize("scheme", BIAS_SCHEMES)
+@pytest.mark.parametrize("scheme", bias_schemes())
 def test_each_bias_is_its_own(scheme: str) -> None:
-    assert scheme_pictures(scheme, SMALL)["heatmap"].panel().title.casefold().startswith(scheme)
+    assert scheme_pictures(scheme, SMALL)["heatmap"].panel().title.startswith(SCHEMES[scheme].title)
+
+
+@pytest.mark.parametrize("scheme", list(SCHEMES))
+def test_every_scheme_is_shown_or_says_why_not(scheme: str) -> None:
+    shown, said = scheme_pictures(scheme, SMALL), about(scheme)
+    assert said.startswith(f"{SCHEMES[scheme].title} ({SCHEMES[scheme].paper}) ")
+    assert bool(shown) == (scheme != "none")
+    assert ("dot products" in said) == (scheme == "rotary" or scheme in bias_schemes())
+    assert ("nothing to draw" in said) == (not shown)
+
+
+def test_a_bias_that_depends_on_contents_is_shown_by_its_scores() -> None:
+    scores = matrix("shaw")
+    assert scores.shape == (20, 20)
+    assert not np.triu(scores, 1).any()
+    # Shaw's keys depend on the distance, clipped at 16 tokens: the same along every diagonal, and beyond the clip.
+    for distance in range(20):
+        np.testing.assert_allclose(np.diagonal(scores, -distance), scores[distance, 0], atol=1e-5)
+    np.testing.assert_allclose(scores[17:, 0], scores[16, 0], atol=1e-5)
+    assert len(np.unique(scores[:17, 0].round(5))) == 17
+    by_distance = curves(scheme_pictures("shaw", SMALL)["distance"].panel()).lines
+    assert len(by_distance) == 4
+    np.testing.assert_allclose(by_distance["content 1"], scores[-1, ::-1])
 
 
 def test_numbers_and_digits() -> None:
@@ -147,16 +173,16 @@ def test_the_circle(scheme: str, offset: int) -> None:
 
 
 def test_only_some_schemes_have_an_odometer_and_a_circle() -> None:
-    having = {scheme: set(scheme_pictures(scheme, SMALL)) & {"odometer", "circle"} for scheme in SHOWN_SCHEMES}
+    having = {scheme: set(scheme_pictures(scheme, SMALL)) & {"odometer", "circle"} for scheme in SCHEMES}
     both = {"odometer", "circle"}
     expected = {"sinusoidal": both, "rotary": both, "binary": {"odometer"}}
     assert {scheme: found for scheme, found in having.items() if found} == expected
 
 
-@pytest.mark.parametrize("scheme", SHOWN_SCHEMES)
+@pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_a_picture_has_another_key_exactly_where_a_knob_changes_it(scheme: str) -> None:
     before = scheme_pictures(scheme, SMALL)
-    for changed in (Knobs(16, 20, 500.0, 4, 2), Knobs(16, 20, 500.0, 3, 5), Knobs(18, 40, 600.0, 3, 2)):
+    for changed in (Knobs(16, 20, 500.0, 4, 2), Knobs(16, 20, 500.0, 3, 5), Knobs(20, 40, 600.0, 3, 2)):
         after = scheme_pictures(scheme, changed)
         for name in before:
             panels = before[name].panel(), after[name].panel()
@@ -170,7 +196,7 @@ def parsed(panel: Panel) -> tuple[list[str], np.ndarray]:
     return head, np.array([[float(cell) for cell in row] for row in rows])
 
 
-@pytest.mark.parametrize("scheme", SHOWN_SCHEMES)
+@pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
     for name, panel in computed(scheme_pictures(scheme, SMALL)).items():
         assert name in PICTURES
@@ -212,10 +238,11 @@ def test_scalings() -> None:
     models = scaled_models(head, base, trained, int(trained * factor))
     slowed = curves(pictures(head, base, trained, int(trained * factor))["slowed"].panel()).lines
     pair = np.arange(head // 2)
-    assert list(slowed) == ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
-    np.testing.assert_allclose(slowed["none"], 1)
+    assert list(slowed) == [scaling.title for name, scaling in SCALINGS.items() if name != "proportional"]
+    assert len(slowed) == 8
+    np.testing.assert_allclose(slowed["no scaling"], 1)
     np.testing.assert_allclose(slowed["PI"], factor)
-    np.testing.assert_allclose(slowed["NTK"], factor ** (2 * pair / (head - 2)), rtol=1e-9)
+    np.testing.assert_allclose(slowed["NTK-aware"], factor ** (2 * pair / (head - 2)), rtol=1e-9)
     wavelengths = 2 * math.pi * base ** (2 * pair / head)
     llama = np.clip((trained / wavelengths - 1) / (4 - 1), 0, 1)  # Llama 3's own factors, 1 and 4
     np.testing.assert_allclose(1 / slowed["Llama 3"], llama + (1 - llama) / factor, rtol=1e-9)
@@ -229,7 +256,7 @@ def test_scalings() -> None:
     assert scores["PI"] == 1
     unseen = {row[0]: row[3] for row in summary(models)[1:]}
     assert unseen["PI"] == "none"
-    assert unseen["none"] == f"from token {trained:,}"
+    assert unseen["no scaling"] == f"from token {trained:,}"
 
 
 def test_a_pasted_configuration() -> None:

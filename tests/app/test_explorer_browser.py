@@ -317,7 +317,7 @@ def test_the_context_of_a_model(page: Any) -> None:
     page.get_by_label("Wanted length").fill("8192")
     when(page, "document.querySelector('#context-slowed')?.textContent.includes('2 times')")
     page.locator("#context-summary tbody tr").first.wait_for()
-    names = ["none", "PI", "NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
+    names = ["no scaling", "PI", "NTK-aware", "dynamic NTK", "NTK-by-parts", "YaRN", "LongRoPE", "Llama 3"]
     assert [row[0] for row in cells(page, "#context-summary")] == names
     config = '{"model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768, '
     page.get_by_label("Paste a config.json").fill(config + '"rope_scaling": {"type": "linear", "factor": 8.0}}')

@@ -21,7 +21,7 @@ from locant.app import render_gallery
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
 from locant.figures import FIGURES, FORMATS, FigureData, draw_figure, write_figures
 from locant.figures.numbers import embedding_schemes
-from locant.figures.spectrum import HEAD_DIM, LONG_FACTORS, TARGET, TRAINED
+from locant.figures.spectrum import HEAD_DIM, TARGET, TRAINED
 
 GENERAL = [name for name, figure in FIGURES.items() if not figure.needs_run]
 FEW = ("none", "sinusoidal", "learned", "index", "binary")
@@ -226,8 +226,7 @@ def test_spectrum(drawn: dict[str, FigureData]) -> None:
     plain = 2 * np.pi * 10000.0 ** (np.arange(48) / 48)
     slower = 2 * np.pi * (10000.0 * 32 ** (96 / 94)) ** (np.arange(48) / 48)
     published = {0: 1.03, 11: 2.86, 24: 30.01, 47: 64.81}  # Phi-3-mini-128k-instruct, long_factor
-    assert len(LONG_FACTORS) == 48
-    for name, expected in (("none", plain), ("NTK", slower)):
+    for name, expected in (("no scaling", plain), ("NTK-aware", slower)):
         points = markers(shown[name])
         np.testing.assert_allclose([points[pair] for pair in range(48)], expected, rtol=1e-9)
     points = markers(shown["LongRoPE"])
@@ -239,16 +238,16 @@ def test_spectrum(drawn: dict[str, FigureData]) -> None:
     def notes(name: str) -> str:
         return " ".join(text.get_text() for text in shown[name].texts)
 
-    assert notes("none") == "new angles from token 4,096"
+    assert notes("no scaling") == "new angles from token 4,096"
     # The first token that turns a slow pair farther than the trained length did.
     short = plain > TRAINED
     first = next(p for p in range(TRAINED, TARGET) if (p / slower[short] >= TRAINED / plain[short]).any())
-    assert notes("NTK") == f"new angles from token {first:,}"
+    assert notes("NTK-aware") == f"new angles from token {first:,}"
     assert all(notes(name) == "no angle is new" for name in ("PI", "NTK-by-parts", "Llama 3"))
     assert notes("YaRN").endswith(f"attention scale {0.1 * math.log(32) + 1:.3f}")
     assert notes("LongRoPE").endswith(f"attention scale {math.sqrt(1 + math.log(32) / math.log(4096)):.3f}")
     # Pairs that training turned fully stay out of danger; unscaled, exactly the others are in it.
-    assert drawn["spectrum"].data["fates none"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
+    assert drawn["spectrum"].data["fates no scaling"].tolist() == ["kept"] * 34 + ["extrapolated"] * 14
 
 
 def test_bias(drawn: dict[str, FigureData]) -> None:

@@ -12,11 +12,10 @@ import torch
 
 from locant.errors import ConfigError, UsageError
 from locant.figures.drawing import FAINT, FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
-from locant.figures.numbers import SEED
+from locant.figures.numbers import example_scheme, seeded_scheme
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained
-from locant.positions import AttentionShape, build_scheme
-from locant.positions.relative import RelativeBias
+from locant.positions import SCHEMES, AttentionShape, PositionScheme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +38,17 @@ class HeadBiases:
     stepped: bool = False
 
 
-BIASES = {"alibi": "ALiBi", "t5": "T5", "kerple": "KERPLE", "fire": "FIRE", "sandwich": "Sandwich"}
-"""Schemes that add a bias to the score, and how the figures call them."""
+_FAR = 512  # tokens up to which it is asked whether distances share values
+
+
+def bias_schemes() -> list[str]:
+    """Return the names of the schemes that add a bias of the distance alone to the score, and do nothing else."""
+    return [name for name in SCHEMES if is_distance_bias(example_scheme(name))]
+
+
+def is_distance_bias(scheme: PositionScheme) -> bool:
+    """Whether a scheme adds a bias of the distance alone to the score, and does nothing else."""
+    return scheme.acts_on == {"scores"} and _by_distance(scheme, 1) is not None
 
 
 def head_biases(scheme: str, *, length: int, d_model: int, heads: int = 8) -> HeadBiases:
@@ -49,7 +57,7 @@ def head_biases(scheme: str, *, length: int, d_model: int, heads: int = 8) -> He
     Trained schemes have their initial values, drawn from a fixed seed.
 
     Args:
-        scheme: A key of :data:`BIASES`.
+        scheme: One of :func:`bias_schemes`.
         length: Number of distances.
         d_model: Width of the model, which sets the scale of T5's initial values.
         heads: Number of heads.
@@ -60,14 +68,12 @@ def head_biases(scheme: str, *, length: int, d_model: int, heads: int = 8) -> He
     Raises:
         ConfigError: A value is out of range.
     """
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(SEED)
-        built = build_scheme(scheme, AttentionShape(d_model, heads, causal=True))
-        assert isinstance(built, RelativeBias)
-        values = built.bias(-torch.arange(length)).double().numpy()
+    built = seeded_scheme(scheme, AttentionShape(d_model, heads, causal=True), length=length)
     trained = any(True for _ in built.parameters())
-    title = f"{BIASES[scheme]} (initial values)" if trained else f"{BIASES[scheme]} (fixed)"
-    return HeadBiases(title, values, stepped=scheme == "t5")
+    title = f"{SCHEMES[scheme].title} ({'initial values' if trained else 'fixed'})"
+    values = _by_distance(built, length)
+    assert values is not None
+    return HeadBiases(title, values, stepped=_is_stepped(built))
 
 
 def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]]:
@@ -78,19 +84,33 @@ def learned_biases(run: Path, *, length: int) -> tuple[Numbers, list[HeadBiases]
         ConfigError: The model is no Transformer, or its scheme is not a bias of the distance.
     """
     _, model = load_trained(run, "The figure 'bias'")
-    distances, name = torch.arange(length), model.config.position
+    name = model.config.position
     schemes = []
     for title, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         scheme = stack.scheme(0)
-        if not isinstance(scheme, RelativeBias):
+        values = _by_distance(scheme, length)
+        if values is None:
             raise ConfigError(
                 f"The model of {run} tells positions by '{name}', which is no bias of the distance. Leave out --run "
                 "for the biases of all schemes as they begin."
             )
-        with torch.no_grad():
-            values = scheme.bias(-distances).double().numpy()
-        schemes.append(HeadBiases(f"{name}, {title} of {run.name}", values, stepped=name == "t5"))
-    return distances.double().numpy(), schemes
+        schemes.append(HeadBiases(f"{name}, {title} of {run.name}", values, stepped=_is_stepped(scheme)))
+    return np.arange(length, dtype=float), schemes
+
+
+def _by_distance(scheme: PositionScheme, length: int) -> Numbers | None:
+    """Return the bias ``[H, length]`` of keys 0, 1, 2 ... tokens before a query, where the distance alone sets it."""
+    keys, query = torch.arange(length), torch.zeros(1, dtype=torch.long)
+    with torch.no_grad():
+        # A query at 0 and keys before it: a bias may depend on more than the distance far from the beginning.
+        found = scheme.distance_bias(query, -keys)
+    return None if found is None else found[0].flip(-1).double().numpy()
+
+
+def _is_stepped(scheme: PositionScheme) -> bool:
+    """Whether most distances have the value of their neighbour, as buckets do."""
+    values = _by_distance(scheme, _FAR)
+    return values is not None and bool((np.diff(values) == 0).mean() > 0.5)
 
 
 def bias_numbers(*, d_model: int | None = None, length: int = 200, run: Path | None = None) -> dict[str, Any]:
@@ -105,7 +125,7 @@ def bias_numbers(*, d_model: int | None = None, length: int = 200, run: Path | N
             raise UsageError("--d-model is for schemes as they begin; the model of --run has a width of its own.")
         distances, schemes = learned_biases(run, length=length)
         return {"distances": distances, "schemes": schemes}
-    biases = [head_biases(scheme, length=length, d_model=d_model or 512) for scheme in BIASES]
+    biases = [head_biases(scheme, length=length, d_model=d_model or 512) for scheme in bias_schemes()]
     return {"distances": np.arange(length, dtype=float), "schemes": biases}
 
 

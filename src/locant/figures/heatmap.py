@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from locant.figures.drawing import FigureData, Numbers, colour_scale, colours, drawing, new_figure, settle
-from locant.figures.numbers import code_table
+from locant.figures.numbers import code_table, initial_note
 from locant.figures.registry import Caption, register_figure
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ def heatmap_numbers(
 ) -> dict[str, Any]:
     """Return what a scheme adds to the embeddings; errors as for :func:`~locant.figures.numbers.code_table`."""
     options = {name: value for name, value in (("dialect", dialect), ("base", base)) if value is not None}
-    detail = {
-        "sinusoidal": f", {dialect or 'paper'} order, base {base or 10000:,g}",
-        "learned": ", initial values",
-    }.get(scheme, "")
-    return {
-        "table": code_table(scheme, d_model=d_model, length=length, options=options),
-        "title": f"{scheme}{detail}",
-    }
+    table = code_table(scheme, d_model=d_model, length=length, options=options)
+    if scheme == "sinusoidal":
+        detail = f", {dialect or 'paper'} order, base {base or 10000:,g}"
+    else:
+        detail = initial_note(scheme)
+    return {"table": table, "title": f"{scheme}{detail}"}
 
 
 def heatmap(table: Numbers, *, title: str) -> FigureData:

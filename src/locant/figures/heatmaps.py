@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from locant.figures.drawing import FigureData, Numbers, colour_scale, drawing, new_figure, settle
 from locant.figures.heatmap import draw_table
-from locant.figures.numbers import code_table, embedding_schemes
+from locant.figures.numbers import code_table, embedding_schemes, initial_note
 from locant.figures.registry import Caption, register_figure
 from locant.positions.embeddings.sinusoidal import SinusoidDialect
 
@@ -30,7 +30,7 @@ def heatmaps_numbers(*, d_model: int = 32, length: int = 16, base: float = 10000
     }
     for scheme in embedding_schemes():
         if scheme != "sinusoidal":
-            tables["learned, initial values" if scheme == "learned" else scheme] = table(scheme)
+            tables[f"{scheme}{initial_note(scheme)}"] = table(scheme)
     return {"tables": tables}
 
 

@@ -12,17 +12,58 @@ from numpy.typing import NDArray
 
 from locant.errors import ConfigError, nearest
 from locant.figures.drawing import Numbers
-from locant.positions import SCHEMES, AttentionShape, build_scheme, sinusoid_frequencies, sinusoid_table
-from locant.positions.embeddings.position_code import PositionCode
-from locant.positions.registry import option_names
+from locant.positions import (
+    SCHEMES,
+    AttentionShape,
+    PositionScheme,
+    build_scheme,
+    sinusoid_frequencies,
+    sinusoid_table,
+)
 
 SEED = 0
 """From which the initial values of trained schemes are drawn."""
 
 
+def seeded_scheme(
+    name: str,
+    shape: AttentionShape,
+    *,
+    length: int,
+    trained: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> PositionScheme:
+    """Build a scheme for texts of a length; trained values are the initial ones, drawn from a fixed seed.
+
+    Args:
+        name: A key of :data:`~locant.positions.SCHEMES`.
+        shape: Dimensions of the model.
+        length: Longest text in tokens.
+        trained: Longest training text in tokens; ``length`` unless given.
+        options: Further options of the scheme.
+
+    Raises:
+        ConfigError: An option is unknown, or a value is out of range.
+    """
+    declared = SCHEMES[name].options_for_lengths(
+        head_dim=shape.head_dim, trained=length if trained is None else trained, longest=length
+    )
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        return build_scheme(name, shape, {**declared, **(options or {})}).eval()
+
+
+_EXAMPLE = AttentionShape(64, 4, causal=True)
+
+
 def embedding_schemes() -> list[str]:
-    """Return the names of the schemes that act at the input embedding and nowhere else."""
-    return [name for name, scheme in SCHEMES.items() if issubclass(scheme, PositionCode)]
+    """Return the names of the schemes that act at the input embedding."""
+    return [name for name in SCHEMES if "embedding" in example_scheme(name).acts_on]
+
+
+def example_scheme(name: str) -> PositionScheme:
+    """Return a scheme of a small model, to be asked what it is; one that wraps another answers for that."""
+    return seeded_scheme(name, _EXAMPLE, length=16)
 
 
 def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, Any] | None = None) -> Numbers:
@@ -48,12 +89,14 @@ def code_table(scheme: str, *, d_model: int, length: int, options: Mapping[str, 
             f"'{scheme}' adds nothing to the input embeddings, so there is no code to draw."
             f"{nearest(scheme, known)} Known: {', '.join(known)}."
         )
-    declared = {"max_positions": length} if "max_positions" in option_names(SCHEMES[scheme]) else {}
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(SEED)
-        built = build_scheme(scheme, AttentionShape(d_model, 1, causal=False), {**declared, **(options or {})})
-        table = built.embed(torch.zeros(1, length, d_model), torch.arange(length))[0]
-    return table.double().numpy()
+    built = seeded_scheme(scheme, AttentionShape(d_model, 1, causal=False), length=length, options=options)
+    with torch.no_grad():
+        return built.embed(torch.zeros(1, length, d_model), torch.arange(length))[0].double().numpy()
+
+
+def initial_note(scheme: str) -> str:
+    """Return ``, initial values`` for a scheme with values that training shapes, and nothing for a fixed one."""
+    return ", initial values" if any(True for _ in example_scheme(scheme).parameters()) else ""
 
 
 def digits_of(positions: NDArray[np.int64], base: int, places: int) -> NDArray[np.int64]:

@@ -25,17 +25,7 @@ from locant.figures.drawing import (
 )
 from locant.figures.registry import Caption, register_figure
 from locant.positions import RotaryConfig
-from locant.positions.scaling import (
-    Explanation,
-    FrequencyScaling,
-    Linear,
-    Llama3,
-    LongRoPE,
-    NTKAware,
-    NTKByParts,
-    Unscaled,
-    YaRN,
-)
+from locant.positions.scaling import SCALINGS, Explanation, scaling_from_options
 
 FATE_MARKS = {
     "kept": (BLUE, "o"),
@@ -77,58 +67,8 @@ class Spectrum:
 
 
 # Phi-3-mini (Abdin et al. 2024), the model whose factors for LongRoPE are the best known. Trained for 4,096 tokens,
-# extended to 131,072; the long factors of its configuration, which lists them in float32.
+# extended to 131,072.
 HEAD_DIM, BASE, TRAINED, TARGET = 96, 10000.0, 4096, 131072
-LONG_FACTORS = (
-    1.03,
-    1.05,
-    1.05,
-    1.08,
-    1.23,
-    1.23,
-    1.30,
-    1.45,
-    1.60,
-    1.65,
-    1.90,
-    2.86,
-    3.69,
-    5.42,
-    5.49,
-    5.49,
-    9.09,
-    11.58,
-    15.66,
-    15.77,
-    15.79,
-    18.36,
-    21.99,
-    23.08,
-    30.01,
-    32.35,
-    32.59,
-    35.56,
-    39.95,
-    53.84,
-    56.20,
-    57.95,
-    59.29,
-    59.77,
-    59.92,
-    61.19,
-    61.96,
-    62.50,
-    63.37,
-    63.48,
-    63.48,
-    63.66,
-    63.85,
-    64.08,
-    64.76,
-    64.80,
-    64.81,
-    64.81,
-)
 
 
 @dataclass(frozen=True)
@@ -148,10 +88,10 @@ class Scaled:
 
 
 def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> list[Scaled]:
-    """Return what every scaling makes of a rotary model.
+    """Return what every registered scaling makes of a rotary model.
 
-    LongRoPE's factors are searched for each model. Those of Phi-3-mini stand for them, spread over the pairs that
-    there are.
+    A scaling that does not follow from lengths is left out. LongRoPE's factors are searched for each model; those of
+    Phi-3-mini stand for them, spread over the pairs that there are.
 
     Args:
         head_dim: Features of a head, all rotated.
@@ -162,46 +102,37 @@ def compare_scalings(head_dim: int, base: float, trained: int, target: int) -> l
     Raises:
         ConfigError: A value is out of range, or they contradict each other.
     """
-    places = np.linspace(0, len(LONG_FACTORS) - 1, head_dim // 2)
-    factors = tuple(np.interp(places, range(len(LONG_FACTORS)), LONG_FACTORS).tolist())
-    lengths: dict[str, Any] = {"original_length": trained, "target_length": target}
-    scalings: dict[str, FrequencyScaling] = {
-        "none": Unscaled(),
-        "PI": Linear(**lengths),
-        "NTK": NTKAware(**lengths),
-        "NTK-by-parts": NTKByParts(**lengths),
-        "YaRN": YaRN(**lengths),
-        "LongRoPE": LongRoPE(**lengths, short_factors=(1.0,) * len(factors), long_factors=factors),
-        "Llama 3": Llama3(**lengths),
-    }
     models = []
-    for name, scaling in scalings.items():
+    for name, registered in SCALINGS.items():
+        options = registered.options_for_lengths(rotary_dim=head_dim, trained=trained, longest=target)
+        if options is None:
+            continue
+        scaling = scaling_from_options(name, options)
         # The length that an unscaled model is declared for is the one that it was trained for.
-        declared = trained if isinstance(scaling, Unscaled) else None
+        declared = trained if scaling.trained is None else None
         config = RotaryConfig(head_dim=head_dim, base=base, scaling=scaling, max_length=declared)
         explanation = config.explain(length=target)
-        models.append(Scaled(name, explanation, first_unseen_position(explanation)))
+        models.append(Scaled(scaling.title, explanation, first_unseen_position(explanation, trained, target)))
     return models
 
 
-def first_unseen_position(explanation: Explanation) -> int | None:
+def first_unseen_position(explanation: Explanation, trained: int, target: int) -> int | None:
     """Return the first position at which a pair is turned farther than in training.
 
     Training on ``L`` tokens showed a pair the angles below ``L`` times its frequency; all where that is a full turn.
 
     Args:
-        explanation: Of a scaling, with the trained and the effective length.
+        explanation: Of a scaling.
+        trained: Length trained, in tokens.
+        target: Length to be read, in tokens.
 
     Returns:
-        A position in tokens below the effective length, or ``None`` where no angle is new.
+        A position in tokens below ``target``, or ``None`` where no angle is new.
     """
-    assert explanation.trained_length is not None
-    assert explanation.effective_length is not None
-    trained = explanation.trained_length
+    incomplete = [pair for pair in explanation.pairs if pair.wavelength > trained]
     # What rounding leaves of a ratio is no new angle.
-    reached = [math.ceil(trained / explanation.pairs[i].ratio - 1e-6) for i in explanation.incomplete_pairs]
-    first = min(reached, default=explanation.effective_length)
-    return first if first < explanation.effective_length else None
+    first = min((math.ceil(trained / pair.ratio - 1e-6) for pair in incomplete if pair.ratio), default=target)
+    return first if first < target else None
 
 
 def spectrum_numbers() -> dict[str, Any]:

@@ -15,8 +15,7 @@ from locant.errors import ConfigError
 from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained, readable
-from locant.positions.embeddings.position_code import PositionCode
-from locant.positions.embeddings.sinusoidal import Sinusoidal
+from locant.positions import PositionScheme
 from locant.text.tokenizer import EOS
 
 if TYPE_CHECKING:
@@ -53,17 +52,15 @@ def _axes(title: str) -> tuple[str, str]:
     return ("sine feature", "cosine feature") if title.startswith("Pair") else ("first direction", "second direction")
 
 
-def _directions(scheme: PositionCode, codes: torch.Tensor) -> dict[str, torch.Tensor]:
+def _directions(scheme: PositionScheme, codes: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the planes to look at, ``[E, 2]`` each: pairs of sinusoids, or where other codes vary the most."""
-    if isinstance(scheme, Sinusoidal):
-        half, planes = scheme.dim // 2, {}
-        wavelengths = [2 * math.pi / float(radians) for radians in scheme.frequencies.radians]
-        slow = min(range(half), key=lambda i: abs(math.log(wavelengths[i] / 40)))
-        for pair in dict.fromkeys((0, slow)):
-            features = [2 * pair, 2 * pair + 1] if scheme.dialect == "paper" else [pair, half + pair]
-            title = f"Pair {pair}: {wavelengths[pair]:.3g} tokens a turn"
-            planes[title] = torch.eye(scheme.dim, dtype=torch.float64)[:, features]
-        return planes
+    if pairs := scheme.wave_pairs:
+        slow = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / 40)))
+        identity = torch.eye(codes.shape[-1], dtype=torch.float64)
+        return {
+            f"Pair {pair}: {pairs[pair][0]:.3g} tokens a turn": identity[:, list(pairs[pair][1:])]
+            for pair in dict.fromkeys((0, slow))
+        }
     _, _, principal = torch.linalg.svd(codes - codes.mean(0), full_matrices=True)
     return {"Where positions differ most": principal[:2].T}
 
@@ -91,15 +88,16 @@ def word_plus_position_numbers(*, run: Path, text: str | None = None) -> dict[st
     """
     translator, model = load_trained(run, "The figure 'word-plus-position'")
     scheme = model.encoder.scheme(0)
-    if not isinstance(scheme, PositionCode) or scheme.combine != "add" or scheme.features != scheme.dim:
+    count = min(_POSITIONS, scheme.max_positions or _POSITIONS)
+    with torch.no_grad():
+        words = model.source_embedding.weight.detach().double() * math.sqrt(model.config.d_model)
+        added = scheme.code(torch.arange(count))
+    if added is None:
         raise ConfigError(
             f"The model of {run} tells positions by '{model.config.position}', which adds nothing to its word vectors, "
             "so that there are no circles around them to draw."
         )
-    with torch.no_grad():
-        words = model.source_embedding.weight.detach().double() * math.sqrt(model.config.d_model)
-        count = min(_POSITIONS, scheme.max_positions or _POSITIONS)
-        codes = scheme.encode(torch.arange(count)).double()
+    codes = added.double()
     directions = _directions(scheme, codes)
     tokenizer = translator.tokenizers.source
     if text:

@@ -145,6 +145,14 @@ class PositionScheme(nn.Module):
         del positions
         return None
 
+    @property
+    def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
+        """The pairs of features of :meth:`code` that are sine and cosine of the position, the fastest first.
+
+        Each is the tokens of a full turn, the index of the sine and that of the cosine; no pairs are the rule.
+        """
+        return ()
+
     def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
         """Return the bias of every relative position from the lowest to the highest that occurs.
 

@@ -11,19 +11,18 @@ import numpy as np
 import torch
 
 from locant.analysis.geometry import measure_geometry
+from locant.analysis.properties import Probe
 from locant.app.explorer import rotation_panels
 from locant.app.explorer.limits import choice, number, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture, Strips
 from locant.figures import HeadBiases
-from locant.figures.bias import BIASES, head_biases
+from locant.figures.bias import head_biases, is_distance_bias
 from locant.figures.distance import rotary_bound
 from locant.figures.drawing import Numbers
-from locant.figures.numbers import code_table, embedding_schemes
-from locant.positions import SCHEMES
+from locant.figures.numbers import code_table, example_scheme, initial_note
+from locant.positions import SCHEMES, AttentionShape, PositionScheme, RotaryConfig
 from locant.positions.registry import option_names
 
-BIAS_SCHEMES = tuple(BIASES)
-SHOWN_SCHEMES = (*embedding_schemes(), "rotary", *BIAS_SCHEMES)
 PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
 
 LARGEST = 1024
@@ -69,6 +68,11 @@ class Knobs:
         )
 
 
+@lru_cache(maxsize=64)
+def _example(scheme: type[PositionScheme]) -> PositionScheme:
+    return example_scheme(scheme.name)
+
+
 @lru_cache(maxsize=4)  # for several pictures, and while only other knobs are turned
 def scheme_code(scheme: str, width: int, length: int, base: float | None) -> Numbers:
     """Return what a scheme adds to each position, ``[length, width]``.
@@ -76,10 +80,7 @@ def scheme_code(scheme: str, width: int, length: int, base: float | None) -> Num
     Raises:
         LocantError: The scheme does not take such a width or length.
     """
-    if scheme != "sinusoidal" or base is None:
-        return code_table(scheme, d_model=width, length=length, options={} if base is None else {"base": base})
-    sine, cosine, _ = rotation_panels.hands(width, length, base)
-    return np.stack((sine, cosine), axis=-1).reshape(length, width)
+    return code_table(scheme, d_model=width, length=length, options={} if base is None else {"base": base})
 
 
 @lru_cache(maxsize=4)
@@ -88,11 +89,31 @@ def scheme_biases(scheme: str, width: int, length: int) -> HeadBiases:
     return head_biases(scheme, length=length, d_model=-(-width // _HEADS) * _HEADS, heads=_HEADS)
 
 
+@lru_cache(maxsize=4)
+def score_changes(scheme: str, width: int, length: int, base: float | None) -> Numbers:
+    """Return by how much positions change the scores of four fixed contents, ``[4, length, length]``.
+
+    There is one head of ``width`` features, made for texts of a quarter of the length where that matters to the scheme.
+    Keys after their query, which a decoder does not see, have 0.
+
+    Raises:
+        LocantError: The scheme does not take such a width or length.
+    """
+    options = SCHEMES[scheme].options_for_lengths(head_dim=width, trained=_trained(length), longest=length)
+    asked = Probe(scheme, AttentionShape(width, 1, causal=True), options | ({} if base is None else {"base": base}))
+    positions = torch.arange(length)
+    return asked.scores(positions, positions).tril().numpy()
+
+
+def _trained(length: int) -> int:
+    return max(2, length // 4)
+
+
 def pictures(scheme: Any, knobs: Knobs) -> dict[str, Picture]:
-    """Return what there is to see of a scheme.
+    """Return what there is to see of a scheme; :func:`about` says why there is no more.
 
     Args:
-        scheme: One of :data:`SHOWN_SCHEMES`; anything else is refused.
+        scheme: A key of :data:`~locant.positions.SCHEMES`; anything else is refused.
         knobs: The values set.
 
     Returns:
@@ -102,34 +123,86 @@ def pictures(scheme: Any, knobs: Knobs) -> dict[str, Picture]:
         UsageError: The scheme is not known here.
         LocantError: The scheme does not take such a width or length.
     """
-    scheme = choice("Scheme", scheme, SHOWN_SCHEMES)
-    if scheme in BIAS_SCHEMES:
+    scheme = choice("Scheme", scheme, list(SCHEMES))
+    kind = _kind(scheme)
+    if kind == "bias":
         return {
             "heatmap": Picture(_biases_by_head, (scheme, knobs.width, knobs.length)),
             "distance": Picture(_biases_by_distance, (scheme, knobs.width, knobs.length)),
         }
-    return _of_rotary(knobs) if scheme == "rotary" else _of_code(scheme, knobs)
+    if kind == "rotation":
+        return _of_rotary(knobs)
+    if kind == "code":
+        return _of_code(scheme, knobs)
+    return _of_scores(scheme, knobs) if kind == "scores" else {}
 
 
-def uses_base(scheme: str) -> bool:
-    """Whether the base of the wavelengths means anything to a scheme."""
-    return "base" in option_names(SCHEMES[scheme]) and scheme not in BIAS_SCHEMES
+def _kind(scheme: str) -> str:
+    """Return which pictures show a scheme best: those of a code, rotation, bias or of its scores, or ``nothing``."""
+    example = _example(SCHEMES[scheme])
+    config = example.rotary_config
+    if not example.acts_on:
+        return "nothing"
+    if "embedding" in example.acts_on:
+        return "code"
+    if config is not None and config == RotaryConfig(head_dim=config.head_dim, base=config.base):
+        return "rotation"
+    return "bias" if is_distance_bias(example) else "scores"
+
+
+_WHERE = {
+    "embedding": "adds a code to the embeddings",
+    "queries+keys": "rotates queries and keys",
+    "scores": "changes the attention scores",
+}
+_LACKS = {
+    "code": "",
+    "rotation": " It has no code of its own, so there are no dot products of codes.",
+    "bias": " It has no code and no hands that turn, so there are no dot products, waves, clocks and circle.",
+    "scores": " It has neither a code of its own nor one bias a distance; its effect on the scores of four fixed "
+    "contents is shown instead.",
+    "nothing": " Only the causal mask tells such a model about order, so there is nothing to draw.",
+}
+
+
+def about(scheme: Any) -> str:
+    """Return what a scheme does in a sentence, and which pictures make no sense for it.
+
+    Raises:
+        UsageError: The scheme is not known.
+    """
+    found = SCHEMES[choice("Scheme", scheme, list(SCHEMES))]
+    acts_on = _example(found).acts_on
+    does = " and ".join(words for place, words in _WHERE.items() if place in acts_on) or "tells the model nothing"
+    paper = f" ({found.paper})" if found.paper else ""
+    return f"{found.title}{paper} {does}.{_LACKS[_kind(found.name)]}"
+
+
+def _base(scheme: str, knobs: Knobs) -> float | None:
+    """Return the base of the wavelengths where it means anything to a scheme."""
+    return knobs.base if "base" in option_names(SCHEMES[scheme]) else None
 
 
 def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
-    code = (scheme, knobs.width, knobs.length, knobs.base if uses_base(scheme) else None)
+    code = (scheme, knobs.width, knobs.length, _base(scheme, knobs))
     scheme_code(*code)  # says what the scheme does not take before any picture is wanted
     found = {
         "heatmap": Picture(_code, code),
         "distance": Picture(_near, (*code, knobs.position)),
         "products": Picture(_products, code),
     }
-    if scheme == "sinusoidal":
+    if _example(SCHEMES[scheme]).wave_pairs:
         return found | _of_rotation("PE", knobs)
     found["waves"] = Picture(_features, code, knobs.position)
     if scheme == "binary":
         found["odometer"] = Picture(rotation_panels.digits, (knobs.length, knobs.position))
     return found
+
+
+def _of_scores(scheme: str, knobs: Knobs) -> dict[str, Picture]:
+    asked = (scheme, knobs.width, knobs.length, _base(scheme, knobs))
+    score_changes(*asked)  # says what the scheme does not take before any picture is wanted
+    return {"heatmap": Picture(_scores, asked), "distance": Picture(_scores_by_distance, asked)}
 
 
 def _of_rotary(knobs: Knobs) -> dict[str, Picture]:
@@ -150,7 +223,7 @@ def _of_rotation(name: str, knobs: Knobs) -> dict[str, Picture]:
 
 
 def _code(scheme: str, width: int, length: int, base: float | None) -> Matrix:
-    trained = " Its initial values are shown; training shapes them." if scheme == "learned" else ""
+    trained = " Its initial values are shown; training shapes them." if initial_note(scheme) else ""
     return Matrix(
         "The code of every position",
         f"Row p is what position p adds to the embedding of its token.{trained}",
@@ -232,6 +305,30 @@ def _rotary_decay(width: int, length: int, base: float) -> Curves:
         "distance in tokens",
         {"equal query and key": cosine.mean(axis=1), "decay of the bound": bound / bound[0]},
         "share of that at 0",
+    )
+
+
+def _scores(scheme: str, width: int, length: int, base: float | None) -> Matrix:
+    return Matrix(
+        "Change of every score",
+        "By how much positions change the scaled score of a query and a key whose contents are the same everywhere; "
+        f"one head of {width} features, made for {_trained(length)} tokens where that matters to the scheme.",
+        score_changes(scheme, width, length, base)[0],
+        "added to the score",
+        "position of the query",
+        "position of the key",
+    )
+
+
+def _scores_by_distance(scheme: str, width: int, length: int, base: float | None) -> Curves:
+    last = score_changes(scheme, width, length, base)[:, -1, ::-1]
+    return Curves(
+        "Change of the scores by distance",
+        "From the last position backwards, for four contents of query and key.",
+        np.arange(length),
+        "distance in tokens",
+        {f"content {number + 1}": line for number, line in enumerate(last)},
+        "added to the score",
     )
 
 

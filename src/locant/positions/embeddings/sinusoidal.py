@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -126,3 +127,12 @@ class Sinusoidal(PositionCode):
     def encode(self, positions: Tensor) -> Tensor:
         """Return the float32 codes ``[..., P]`` of integer positions ``[...]``."""
         return self._table(positions.long() + self.start if self.start else positions)
+
+    @property
+    def wave_pairs(self) -> tuple[tuple[float, int, int], ...]:
+        """Every pair of features: its tokens of a full turn, and the indices of its sine and cosine."""
+        half, found = self.features // 2, []
+        for pair, radians in enumerate(self.frequencies.radians):
+            sine, cosine = (2 * pair, 2 * pair + 1) if self.dialect == "paper" else (pair, half + pair)
+            found.append((2 * math.pi / float(radians), sine, cosine))
+        return tuple(found)

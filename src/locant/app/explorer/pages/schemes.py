@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dash import Dash, Input, html
+from dash import Dash, Input, Output, html
 from dash.development.base_component import Component
 
-from locant.app.explorer.pages.parts import cards, connect, controls, knob, message, options
+from locant.app.explorer.pages.parts import attempt, cards, connect, controls, knob, message, options
 from locant.app.explorer.panels import Picture
-from locant.app.explorer.scheme_panels import LARGEST, PICTURES, SHOWN_SCHEMES, Knobs, pictures
+from locant.app.explorer.scheme_panels import LARGEST, PICTURES, Knobs, about, pictures
+from locant.positions import SCHEMES
 
 _ENCODINGS, _COMPARE = "encodings", "compare"
 _KNOBS = ("width", "length", "base", "position", "offset")
@@ -37,7 +38,8 @@ def encodings_layout() -> Component:
         [
             html.H1("Encodings"),
             html.P("What a positional scheme tells a Transformer. Every knob redraws what it changes."),
-            controls(options(f"{_ENCODINGS}-scheme", "Scheme", SHOWN_SCHEMES, SHOWN_SCHEMES[0]), _knobs(_ENCODINGS)),
+            controls(options(f"{_ENCODINGS}-scheme", "Scheme", list(SCHEMES), "sinusoidal"), _knobs(_ENCODINGS)),
+            html.P(id=f"{_ENCODINGS}-about"),
             message(_ENCODINGS),
             cards(_ENCODINGS, PICTURES),
         ]
@@ -48,6 +50,16 @@ def register_encodings(app: Dash) -> None:
     """Connect the knobs of the page of one scheme."""
     inputs = [Input(f"{_ENCODINGS}-{name}", "value") for name in ("scheme", *_KNOBS)]
     connect(app, _ENCODINGS, PICTURES, inputs, _shown)
+    _connect_about(app, _ENCODINGS, inputs[0])
+
+
+def _connect_about(app: Dash, page: str, scheme: Input) -> None:
+    """Say what the chosen scheme does."""
+
+    @app.callback(Output(f"{page}-about", "children"), scheme)
+    def say(chosen: Any) -> str:
+        said, _ = attempt(lambda: about(chosen))  # what is wrong with it stands in the page's message
+        return said or ""
 
 
 def _shown(scheme: Any, *values: Any) -> Mapping[str, Picture]:
@@ -58,11 +70,18 @@ def _shown(scheme: Any, *values: Any) -> Mapping[str, Picture]:
 def compare_layout() -> Component:
     """Return the page of two schemes."""
     columns = [
-        html.Div([message(f"{_COMPARE}-{side}"), cards(f"{_COMPARE}-{side}", PICTURES)], className="column")
+        html.Div(
+            [
+                html.P(id=f"{_COMPARE}-{side}-about"),
+                message(f"{_COMPARE}-{side}"),
+                cards(f"{_COMPARE}-{side}", PICTURES),
+            ],
+            className="column",
+        )
         for side in _SIDES
     ]
     choices = [
-        options(f"{_COMPARE}-{side}-scheme", label, SHOWN_SCHEMES, first) for side, (label, first) in _SIDES.items()
+        options(f"{_COMPARE}-{side}-scheme", label, list(SCHEMES), first) for side, (label, first) in _SIDES.items()
     ]
     return html.Div(
         [
@@ -80,3 +99,4 @@ def register_compare(app: Dash) -> None:
     for side in _SIDES:
         inputs = [Input(f"{_COMPARE}-{side}-scheme", "value"), *shared]
         connect(app, f"{_COMPARE}-{side}", PICTURES, inputs, _shown)
+        _connect_about(app, f"{_COMPARE}-{side}", inputs[0])
