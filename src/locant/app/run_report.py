@@ -19,13 +19,14 @@ from locant.app.report import (
     Text,
     TranslationExample,
     Translations,
+    write_report,
 )
 from locant.errors import CheckpointError
 from locant.figures import svg, training_curves
 from locant.files import read_json
 from locant.models.architectures import ModelConfig
 from locant.models.rnn import RNNConfig
-from locant.training import Evaluation, Recipe, load_run_recipe, read_metrics
+from locant.training import Evaluation, Recipe, load_run_evaluation, load_run_recipe, read_metrics
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -58,6 +59,27 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
             Section("What to try next", [Code(_next_steps(run, evaluation))]),
         ],
     )
+
+
+def write_run_report(run: Path, page: Path | None = None, *, examples: int = 8) -> Path:
+    """Write the report of a finished run whose model has been evaluated.
+
+    Args:
+        run: The run folder.
+        page: The file to write, replaced if it is there; ``report.html`` in the run folder unless given.
+        examples: Number of held-out sentences shown.
+
+    Returns:
+        The file.
+
+    Raises:
+        CheckpointError: The folder holds no run, or one that has not trained or not been evaluated, or the disk is not
+            writable.
+        MissingExtraError: matplotlib or jinja2 is not installed.
+    """
+    page = page or run / "report.html"
+    write_report(page, run_report(run, load_run_evaluation(run), examples=examples))
+    return page
 
 
 def _summary(

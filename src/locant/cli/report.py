@@ -20,11 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
-    from locant.app import run_report, write_report
-    from locant.training import load_run_evaluation
+    from locant.app import write_run_report
 
-    page = options.output or options.run / "report.html"
-    evaluation = load_run_evaluation(options.run)
-    write_report(page, run_report(options.run, evaluation, examples=options.examples))
-    print(f"Wrote {page}.")
+    print(f"Wrote {write_run_report(options.run, options.output, examples=options.examples)}.")
     return 0

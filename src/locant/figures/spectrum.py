@@ -172,14 +172,15 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    rows = -(-(len(scalings) + 1) // _COLUMNS)
+    columns = _COLUMNS if len(scalings) % _COLUMNS else _COLUMNS - 1  # the legend has no row to itself
+    rows = -(-(len(scalings) + 1) // columns)
     data: dict[str, Numbers] = {"wavelengths": scalings[0].wavelengths}
     with drawing():
         from matplotlib.lines import Line2D
 
         figure = new_figure(12, 3.3 * rows + 0.4)
         figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
-        panels = list(figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+        panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
         for axes, scaling in zip(panels, scalings, strict=False):
             fates = np.array(scaling.fates)
             data |= {f"scaled {scaling.name}": scaling.scaled, f"fates {scaling.name}": fates}
@@ -212,7 +213,7 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
         legend.legend(
             handles=handles,
             loc="upper left",
-            bbox_to_anchor=(-0.1, 1.1),
+            bbox_to_anchor=(-0.1 if columns == _COLUMNS else 0.0, 1.1),
             fontsize=8.5,
             borderaxespad=0,
             title=f"{complete} of {len(scalings[0].wavelengths)} pairs make a turn in training",
@@ -223,9 +224,9 @@ def spectrum(scalings: Sequence[Spectrum], *, trained: int, target: int, title: 
         # Wider than its panel, it would make the panels of its column narrower.
         legend.get_legend().set_in_layout(False)
         for number, axes in enumerate(panels[: len(scalings)]):
-            if number % _COLUMNS == 0:
+            if number % columns == 0:
                 axes.set_ylabel("tokens of a full turn")
-            if number + _COLUMNS >= len(scalings):
+            if number + columns >= len(scalings):
                 axes.set_xlabel("pair, the fastest first")
                 axes.tick_params(labelbottom=True)
         settle(figure)

@@ -20,7 +20,7 @@ from locant.figures.bias import head_biases, is_distance_bias
 from locant.figures.distance import rotary_bound
 from locant.figures.drawing import Numbers
 from locant.figures.numbers import code_table, example_scheme, initial_note
-from locant.positions import SCHEMES, AttentionShape, PositionScheme, RotaryConfig
+from locant.positions import SCHEMES, AttentionShape, RotaryConfig
 from locant.positions.registry import option_names
 
 PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
@@ -66,11 +66,6 @@ class Knobs:
             whole("Marked position", position, 0, tokens - 1),
             whole("Offset k", offset, 1, LARGEST),
         )
-
-
-@lru_cache(maxsize=64)
-def _example(scheme: type[PositionScheme]) -> PositionScheme:
-    return example_scheme(scheme.name)
 
 
 @lru_cache(maxsize=4)  # for several pictures, and while only other knobs are turned
@@ -139,7 +134,7 @@ def pictures(scheme: Any, knobs: Knobs) -> dict[str, Picture]:
 
 def _kind(scheme: str) -> str:
     """Return which pictures show a scheme best: those of a code, rotation, bias or of its scores, or ``nothing``."""
-    example = _example(SCHEMES[scheme])
+    example = example_scheme(scheme)
     config = example.rotary_config
     if not example.acts_on:
         return "nothing"
@@ -152,7 +147,7 @@ def _kind(scheme: str) -> str:
 
 _WHERE = {
     "embedding": "adds a code to the embeddings",
-    "queries+keys": "rotates queries and keys",
+    "queries+keys": "acts on queries and keys",
     "scores": "changes the attention scores",
 }
 _LACKS = {
@@ -172,7 +167,7 @@ def about(scheme: Any) -> str:
         UsageError: The scheme is not known.
     """
     found = SCHEMES[choice("Scheme", scheme, list(SCHEMES))]
-    acts_on = _example(found).acts_on
+    acts_on = example_scheme(found.name).acts_on
     does = " and ".join(words for place, words in _WHERE.items() if place in acts_on) or "tells the model nothing"
     paper = f" ({found.paper})" if found.paper else ""
     return f"{found.title}{paper} {does}.{_LACKS[_kind(found.name)]}"
@@ -191,7 +186,7 @@ def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
         "distance": Picture(_near, (*code, knobs.position)),
         "products": Picture(_products, code),
     }
-    if _example(SCHEMES[scheme]).wave_pairs:
+    if example_scheme(scheme).wave_pairs:
         return found | _of_rotation("PE", knobs)
     found["waves"] = Picture(_features, code, knobs.position)
     if scheme == "binary":
