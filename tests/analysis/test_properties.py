@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from locant.analysis import PROPERTIES, Property, check_scheme, measure_geometry, shift_matrix
+from locant.analysis import PROPERTIES, Property, check_properties, measure_geometry, shift_matrix
 from locant.errors import ConfigError, DataError
 from locant.positions import SCHEMES, AttentionShape, PositionScheme, sinusoid_table
 
@@ -65,18 +65,18 @@ def test_a_shift_needs_pairs() -> None:
 
 
 def by_name(name: str) -> dict[str, Property]:
-    return {wish.name: wish for wish in check_scheme(name)}
+    return {entry.name: entry for entry in check_properties(name)}
 
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_can_be_checked(name: str) -> None:
-    wishes = check_scheme(name)
-    assert tuple(wish.name for wish in wishes) == PROPERTIES
-    assert all(math.isfinite(wish.measured) and wish.reason for wish in wishes)
+    properties = check_properties(name)
+    assert tuple(entry.name for entry in properties) == PROPERTIES
+    assert all(math.isfinite(entry.measured) and entry.reason for entry in properties)
 
 
 @pytest.mark.parametrize(
-    ("name", "wish", "verdict"),
+    ("name", "property_name", "verdict"),
     [
         ("none", "unique", "no"),
         ("sinusoidal", "unique", "yes"),
@@ -104,10 +104,10 @@ def test_every_scheme_can_be_checked(name: str) -> None:
         ("self-extend", "consistent distance", "partly"),
     ],
 )
-def test_known_verdicts(name: str, wish: str, verdict: str) -> None:
+def test_known_verdicts(name: str, property_name: str, verdict: str) -> None:
     if name not in SCHEMES:
         pytest.skip(f"there is no scheme '{name}'")
-    assert by_name(name)[wish].verdict == verdict
+    assert by_name(name)[property_name].verdict == verdict
 
 
 def test_measured_numbers() -> None:
@@ -182,18 +182,18 @@ def test_verdicts_come_from_what_a_scheme_does(
     scheme: type[Made], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SCHEMES, "made", scheme)
-    wishes = check_scheme("made")
-    assert [wish.verdict for wish in wishes] == expected
+    properties = check_properties("made")
+    assert [entry.verdict for entry in properties] == expected
     if scheme is Clipped:
-        assert wishes[0].measured == 10  # distances 0 to 9
+        assert properties[0].measured == 10  # distances 0 to 9
     if scheme is Ends:
-        assert wishes[2].measured == 2048  # the last power of two below 3,000
+        assert properties[2].measured == 2048  # the last power of two below 3,000
 
 
 def test_parameters_and_random_numbers_are_left_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = check_scheme("learned")
+    first = check_properties("learned")
     assert torch.equal(torch.rand(3), expected)
-    assert check_scheme("learned") == first
+    assert check_properties("learned") == first

@@ -16,7 +16,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from locant.analysis import check_scheme
+from locant.analysis import check_properties
 from locant.app import render_gallery
 from locant.errors import ConfigError, DataError, LocantError, MissingExtraError, UsageError
 from locant.figures import FIGURES, FORMATS, FigureData, draw_figure, write_figures
@@ -32,7 +32,7 @@ def drawn() -> dict[str, FigureData]:
     """All figures with their defaults; a few schemes stand for all where each takes its time to measure."""
     with pytest.MonkeyPatch.context() as patch:
         module = import_module("locant.figures.criteria")
-        patch.setattr(module, "check_registry", lambda: {name: check_scheme(name) for name in FEW})
+        patch.setattr(module, "check_registry", lambda: {name: check_properties(name) for name in FEW})
         return {name: draw_figure(name) for name in GENERAL}
 
 

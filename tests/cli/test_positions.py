@@ -42,10 +42,10 @@ def test_json(narrow: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["positions", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data) == list(SCHEMES)
-    assert [wish["name"] for wish in data["learned"]["wishes"]] == list(PROPERTIES)
+    assert [entry["name"] for entry in data["learned"]["properties"]] == list(PROPERTIES)
     assert data["learned"]["options"]["max_positions"] == 1024
     assert data["learned"]["places"] == ["embedding"]
-    extends = data["learned"]["wishes"][2]
+    extends = data["learned"]["properties"][2]
     assert (extends["verdict"], extends["measured"]) == ("no", 1024)
 
 

@@ -15,8 +15,8 @@ from locant.analysis.properties import DEFAULT_SHAPE as DEFAULT_SHAPE
 from locant.analysis.properties import PROPERTIES as PROPERTIES
 from locant.analysis.properties import Probe as Probe
 from locant.analysis.properties import Property as Property
+from locant.analysis.properties import check_properties as check_properties
 from locant.analysis.properties import check_registry as check_registry
-from locant.analysis.properties import check_scheme as check_scheme
 from locant.analysis.scores import Scores as Scores
 from locant.analysis.scores import bleu_tokenizer as bleu_tokenizer
 from locant.analysis.scores import score_translations as score_translations

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from locant.errors import LocantError
 from locant.positions.registry import SCHEMES, build_scheme, option_names
-from locant.positions.scheme import AttentionShape
-
-Place = Literal["embedding", "queries+keys", "scores"]
+from locant.positions.scheme import PLACES, AttentionShape
 
 # Different contents, so that one that happens to be blind to a distance is not taken for the scheme's blindness.
 _CONTENTS = 4
@@ -43,7 +41,7 @@ class Probe:
                     parameter.normal_(std=_TRAINED_SPREAD)
             content = torch.randn(2, _CONTENTS, shape.num_heads, 1, shape.head_dim)
         self._query, self._key = content
-        self.places = self._places()
+        self.places = tuple(place for place in PLACES if place in self.scheme.acts_on)
 
     @property
     def touches_embedding(self) -> bool:
@@ -122,19 +120,6 @@ class Probe:
         except LocantError:
             return False
 
-    def _places(self) -> tuple[Place, ...]:
-        positions = torch.arange(5, 9)
-        x = torch.zeros(1, 4, self.shape.model_dim)
-        q, k = self._query.expand(-1, -1, 4, -1), self._key.expand(-1, -1, 4, -1)
-        with torch.no_grad():
-            rotated = self.scheme.rotate(q, k, positions, positions)
-            acts: dict[Place, bool] = {
-                "embedding": not torch.equal(self.scheme.embed(x, positions), x),
-                "queries+keys": not (torch.equal(rotated[0], q) and torch.equal(rotated[1], k)),
-                "scores": self.scheme.score_bias(q, k, positions, positions) is not None,
-            }
-        return tuple(place for place, touched in acts.items() if touched)
-
 
 PROPERTIES = ("unique", "consistent distance", "extends to longer text", "bounded", "deterministic")
 
@@ -157,7 +142,7 @@ _STEADY, _FAST = 1.4, 8.0
 
 @dataclass(frozen=True)
 class Property:
-    """One wish, measured for one scheme.
+    """One property, measured for one scheme.
 
     Attributes:
         name: One of :data:`PROPERTIES`.
@@ -176,13 +161,13 @@ class Property:
 
 def check_registry(shape: AttentionShape = DEFAULT_SHAPE) -> dict[str, list[Property]]:
     """Check every scheme of :data:`~locant.positions.SCHEMES` with its default options."""
-    return {name: check_scheme(name, shape) for name in SCHEMES}
+    return {name: check_properties(name, shape) for name in SCHEMES}
 
 
-def check_scheme(
+def check_properties(
     name: str, shape: AttentionShape = DEFAULT_SHAPE, options: Mapping[str, Any] | None = None
 ) -> list[Property]:
-    """Check the five wishes for one scheme.
+    """Check the five properties for one scheme.
 
     Args:
         name: A key of :data:`~locant.positions.SCHEMES`.
@@ -193,7 +178,7 @@ def check_scheme(
         ConfigError: The name or an option is unknown, or a value is out of range.
 
     Example:
-        >>> [wish.verdict for wish in check_scheme("sinusoidal")]
+        >>> [entry.verdict for entry in check_properties("sinusoidal")]
         ['yes', 'yes', 'yes', 'yes', 'yes']
     """
     probe = Probe(name, shape, options)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   locant positions
   locant positions rotary
-  locant positions --json | jq '.sinusoidal.wishes'"""
+  locant positions --json | jq '.sinusoidal.properties'"""
 
 _HEADINGS = ("unique", "even", "extends", "bounded", "fixed")
 _LEGEND = """unique: every position has a code of its own. even: a distance is the same wherever it stands, and whatever
@@ -54,14 +54,14 @@ def _describe(name: str) -> dict[str, Any]:
     """Return all that is known about a scheme by name."""
     import inspect
 
-    from locant.analysis.properties import DEFAULT_SHAPE, Probe, check_scheme
+    from locant.analysis.properties import DEFAULT_SHAPE, Probe, check_properties
     from locant.positions import SCHEMES
     from locant.positions.registry import option_defaults
 
     documentation = inspect.getdoc(SCHEMES[name]) or ""
     return {
         "places": list(Probe(name, DEFAULT_SHAPE).places),
-        "wishes": check_scheme(name),
+        "properties": check_properties(name),
         "paper": SCHEMES[name].paper,
         "options": option_defaults(SCHEMES[name]),
         "documentation": documentation,
@@ -71,9 +71,9 @@ def _describe(name: str) -> dict[str, Any]:
 def _as_data(description: dict[str, Any]) -> dict[str, Any]:
     import dataclasses
 
-    wishes = [dataclasses.asdict(wish) for wish in description["wishes"]]
+    properties = [dataclasses.asdict(entry) for entry in description["properties"]]
     options = {name: _plain(default) for name, default in description["options"].items()}
-    return {**description, "wishes": wishes, "options": options}
+    return {**description, "properties": properties, "options": options}
 
 
 def _plain(default: Any) -> Any:
@@ -89,11 +89,11 @@ def _print_all(described: dict[str, dict[str, Any]]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    wishes = Table("scheme", "acts on", *_HEADINGS, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    properties = Table("scheme", "acts on", *_HEADINGS, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name, description in described.items():
         places = "\n".join(description["places"]) or "nothing"
-        wishes.add_row(name, places, *map(_verdict, description["wishes"]))
-    console.print(wishes)
+        properties.add_row(name, places, *map(_verdict, description["properties"]))
+    console.print(properties)
     console.print(" ".join(_LEGEND.split()))
     sources = Table("scheme", "literature", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name, description in described.items():
@@ -116,15 +116,15 @@ def _print_one(name: str, description: dict[str, Any]) -> None:
         console.print()
         console.print(options)
     console.print()
-    wishes = Table("wish", "", "reason", "measured", box=None, padding=(0, 2, 0, 0))
-    for wish in description["wishes"]:
-        wishes.add_row(wish.name, _verdict(wish), wish.reason, f"{_number(wish.measured)} {wish.unit}")
-    console.print(wishes)
+    properties = Table("property", "", "reason", "measured", box=None, padding=(0, 2, 0, 0))
+    for entry in description["properties"]:
+        properties.add_row(entry.name, _verdict(entry), entry.reason, f"{_number(entry.measured)} {entry.unit}")
+    console.print(properties)
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def _verdict(wish: Property) -> str:
-    return f"[{_COLOURS[wish.verdict]}]{wish.verdict}[/]"
+def _verdict(entry: Property) -> str:
+    return f"[{_COLOURS[entry.verdict]}]{entry.verdict}[/]"
