@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from locant.errors import ConfigError, DataError
 from locant.models import LanguageModel, LanguageModelConfig, count_parameters
-from locant.positions import SCHEMES, Mask
+from locant.positions import SCHEMES
 
 every_scheme = pytest.mark.parametrize("position", SCHEMES)
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -50,24 +50,6 @@ def test_no_output_depends_on_a_later_token(position: str, norm: str) -> None:
 
 
 @every_scheme
-def test_padding_on_the_right_changes_nothing(position: str) -> None:
-    model, text = build(position=position), ids(3, 9)
-    for row, length in enumerate((9, 4, 1)):
-        alone = model(text[row : row + 1, :length])
-        assert torch.allclose(model(text)[row : row + 1, :length], alone, rtol=0, atol=1e-5)
-
-
-@every_scheme
-def test_padding_on_the_left_with_positions_and_mask_changes_nothing(position: str) -> None:
-    model, text = build(position=position), ids(1, 6)
-    padded = torch.cat((torch.zeros(1, 3, dtype=torch.long), text), dim=1)
-    positions = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4, 5]])
-    mask = Mask(causal=True, keys=(torch.arange(9) >= 3)[None, None, None])
-    logits = model(padded, positions=positions, mask=mask)[:, 3:]
-    assert torch.allclose(logits, model(text), rtol=0, atol=1e-5)
-
-
-@every_scheme
 @both_norms
 @pytest.mark.parametrize("chunks", [[1] * 20, [3, 1, 14, 2]], ids=["tokens", "chunks"])
 def test_reading_with_a_cache_equals_reading_at_once(position: str, norm: str, chunks: list[int]) -> None:
@@ -86,28 +68,6 @@ def test_a_cache_across_the_original_length_of_a_scaling(kind: str) -> None:
     cache = model.start()
     logits = torch.cat([model.step(part, cache) for part in torch.split(text, 1, dim=1)], dim=1)
     assert torch.allclose(logits, model(text), rtol=0, atol=1e-4)
-
-
-@every_scheme
-def test_a_cache_follows_the_rows_it_is_asked_to_keep(position: str) -> None:
-    model, start, rest = build(position=position), ids(3, 5), ids(4, 9)
-    cache = model.start()
-    model.step(start, cache)
-    rows = torch.tensor([2, 0, 0, 1])
-    cache.select(rows)
-    expected = model(torch.cat((start[rows], rest), dim=1))[:, 5:]
-    assert torch.allclose(model.step(rest, cache), expected, rtol=0, atol=1e-4)
-
-
-@every_scheme
-def test_every_weight_of_the_scheme_is_trained(position: str) -> None:
-    model = build(position=position).train()
-    text = ids(3, 8)
-    with torch.enable_grad():
-        nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()).backward()  # type: ignore[no-untyped-call]
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
 
 
 def test_number_of_parameters() -> None:

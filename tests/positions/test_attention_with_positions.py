@@ -107,18 +107,6 @@ def test_packed_texts_do_not_depend_on_their_places(first: int, second: int, nam
         torch.testing.assert_close(packed, torch.cat([alone[i] for i in order], dim=2), atol=2e-5, rtol=1e-4)
 
 
-def test_left_padding_changes_nothing() -> None:
-    for name in SCHEMES:
-        scheme = lively(name)
-        q, k, v = (heads(1, 4, 6, 8, seed=i) for i in range(3))
-        plain = attend_with_positions(q, k, v, scheme, torch.arange(6), torch.arange(6), Mask(causal=True))
-        padded = [torch.cat((heads(1, 4, 3, 8, seed=9), part), dim=2) for part in (q, k, v)]
-        positions = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4, 5]])
-        keys = torch.tensor([False] * 3 + [True] * 6).view(1, 1, 1, 9)
-        found = attend_with_positions(*padded, scheme, positions, positions, Mask(True, keys))
-        torch.testing.assert_close(found[:, :, 3:], plain, atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
-
-
 def test_against_softmax_written_out() -> None:
     q, k, v = (heads(2, 3, 5, 8, seed=i) for i in range(3))
     bias = heads(1, 3, 5, 5, seed=4)

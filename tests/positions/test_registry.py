@@ -1,11 +1,24 @@
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from locant.errors import ConfigError
-from locant.positions import SCHEMES, AttentionShape, PositionScheme, Sinusoidal, build_scheme, option_names
+from locant.positions import (
+    SCHEMES,
+    AttentionShape,
+    PositionScheme,
+    RotaryConfig,
+    Sinusoidal,
+    build_scheme,
+    check_options,
+    option_names,
+    register_scheme,
+)
+from locant.positions.scheme import PLACES
 
 SHAPE = AttentionShape(16, 4, causal=True)
 
@@ -26,10 +39,91 @@ def test_every_scheme_is_built_and_keeps_shapes_and_dtypes(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_is_documented(name: str) -> None:
-    documentation = SCHEMES[name].__doc__ or ""
-    assert "20" in documentation, "a scheme's docstring names its paper and year"
-    for option in option_names(SCHEMES[name]):
-        assert f"{option}:" in documentation
+    scheme = SCHEMES[name]
+    documentation = " ".join((scheme.__doc__ or "").split())
+    assert re.fullmatch(r"[A-Z]\w+( et al\.)? (19|20)\d\d", scheme.paper)
+    assert scheme.paper in documentation, "a scheme's docstring names its paper and year"
+    assert scheme.title
+    for option in option_names(scheme):
+        assert re.search(rf"\b{option}: [A-Z`]", documentation), option
+
+
+def test_titles_and_names_are_different() -> None:
+    assert len({scheme.title for scheme in SCHEMES.values()}) == len(SCHEMES)
+    assert [scheme.name for scheme in SCHEMES.values()] == list(SCHEMES)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_is_called_with_what_it_acts_on(name: str) -> None:
+    scheme, positions, later = build_scheme(name, SHAPE).eval(), torch.arange(3), torch.arange(2, 5)
+    x, q, k = torch.randn(1, 3, 16), torch.randn(1, 4, 3, 4), torch.randn(1, 4, 3, 4)
+    fired: list[nn.Module] = []
+    scheme.register_forward_hook(lambda module, *_: fired.append(module))
+    if "embedding" in scheme.acts_on or not scheme.acts_on:
+        assert torch.equal(scheme(x, positions), scheme.embed(x, positions))
+        assert torch.equal(scheme(x, k=positions), scheme(x, positions))
+        expected: list[Tensor | None] = [q, k] if name == "none" else []
+    else:
+        with pytest.raises(ConfigError, match=r"acts on .*: call it with queries, keys and positions"):
+            scheme(x, positions)
+        expected = list(scheme.rotate(q, k, later, positions)) if "queries+keys" in scheme.acts_on else []
+        expected += [scheme.score_bias(q, k, later, positions)] if "scores" in scheme.acts_on else []
+    if expected:
+        found = scheme(q, k, later, positions)
+        for a, b in zip(found if isinstance(found, tuple) else [found], expected, strict=True):
+            assert (a is None and b is None) or torch.equal(a, b)
+    else:
+        with pytest.raises(ConfigError, match="acts on embedding: call it with embeddings and positions"):
+            scheme(q, k, later, positions)
+    assert set(fired) == {scheme}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_options_that_follow_from_lengths_can_be_built(name: str) -> None:
+    options = SCHEMES[name].options_for_lengths(head_dim=4, trained=40, longest=100)
+    assert set(options) <= set(option_names(SCHEMES[name]))
+    check_options(name, SHAPE, options)
+
+
+def test_where_schemes_act() -> None:
+    found = {place: {name for name, scheme in SCHEMES.items() if place in scheme.acts_on} for place in PLACES}
+    assert found["embedding"] == {"sinusoidal", "learned", "index", "normalised-index", "binary", "randomised"}
+    assert {"rotary", "xpos", "self-extend", "deberta"} <= found["queries+keys"]
+    assert {"alibi", "self-extend", "deberta"} <= found["scores"]
+    assert build_scheme("randomised", SHAPE, {"scheme": "alibi"}).acts_on == {"scores"}
+
+
+def test_what_exporters_ask() -> None:
+    positions = torch.arange(3)
+    whole, part = build_scheme("sinusoidal", SHAPE), build_scheme("sinusoidal", SHAPE, {"combine": "concatenate"})
+    assert torch.equal(whole.code(positions), whole.embed(torch.zeros(1, 3, 16), positions)[0])  # type: ignore[arg-type]
+    assert part.code(positions) is None
+    assert build_scheme("rotary", SHAPE, {"base": 500.0}).rotary_config == RotaryConfig(head_dim=4, base=500.0)
+    assert build_scheme("self-extend", SHAPE).rotary_config is None
+    row, lowest = build_scheme("alibi", SHAPE).distance_bias(positions, positions)  # type: ignore[misc]
+    assert (lowest, row[0].tolist()) == (-2, [-0.5, -0.25, 0.0, -0.25, -0.5])
+    assert build_scheme("shaw", SHAPE).distance_bias(positions, positions) is None
+
+
+def test_registering() -> None:
+    class Mine(PositionScheme):
+        pass
+
+    assert register_scheme("mine")(Mine) is Mine
+    try:
+        assert (SCHEMES["mine"], Mine.name, Mine.title, Mine.paper) == (Mine, "mine", "mine", "")
+        register_scheme("mine")(Mine)  # once more, as a cell of a notebook does
+        with pytest.raises(ConfigError, match=r"a positional scheme 'mine' already: .*Mine\. Give Sinusoidal another"):
+            register_scheme("mine")(Sinusoidal)
+    finally:
+        del SCHEMES["mine"]
+    with pytest.raises(ConfigError, match="a positional scheme 'alibi' already"):
+        register_scheme("alibi")(Mine)
+    with pytest.raises(ConfigError, match="'My:scheme' is no name for a positional scheme"):
+        register_scheme("My:scheme")(Mine)
+    with pytest.raises(ConfigError, match="must be a class derived from PositionScheme"):
+        register_scheme("number")(int)  # type: ignore[type-var]
+    assert "mine" not in SCHEMES
 
 
 def test_options_reach_the_scheme() -> None:
@@ -71,7 +165,16 @@ def test_the_room_needs_torch_alone() -> None:
         "import sys, torch; before = set(sys.modules); import locant.positions; "
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    added = set(run.stdout.split())
-    assert "locant" in added
-    assert added - sys.stdlib_module_names == {"locant"}
+    for asked in ("", "; list(locant.positions.SCHEMES)"):
+        asking = code.replace("import locant.positions;", f"import locant.positions{asked};")
+        run = subprocess.run([sys.executable, "-c", asking], capture_output=True, text=True, check=True)
+        added = set(run.stdout.split())
+        assert "locant" in added
+        assert added - sys.stdlib_module_names == {"locant"}
+
+
+def test_importing_the_room_imports_no_scheme() -> None:
+    code = (
+        "import sys, locant.positions; print(*[name for name in sys.modules if name.startswith('locant.positions.')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

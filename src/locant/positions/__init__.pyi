@@ -7,6 +7,7 @@ from locant.positions.embeddings.index import Binary as Binary
 from locant.positions.embeddings.index import Index as Index
 from locant.positions.embeddings.index import NormalisedIndex as NormalisedIndex
 from locant.positions.embeddings.learned import Learned as Learned
+from locant.positions.embeddings.position_code import PositionCode as PositionCode
 from locant.positions.embeddings.sinusoidal import Sinusoidal as Sinusoidal
 from locant.positions.embeddings.sinusoidal import sinusoid_frequencies as sinusoid_frequencies
 from locant.positions.embeddings.sinusoidal import sinusoid_table as sinusoid_table
@@ -18,6 +19,7 @@ from locant.positions.registry import build_scheme as build_scheme
 from locant.positions.registry import check_options as check_options
 from locant.positions.registry import option_names as option_names
 from locant.positions.registry import register_scheme as register_scheme
+from locant.positions.relative import RelativeBias as RelativeBias
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.distant import RectifiedRotary as RectifiedRotary
 from locant.positions.rotary.distant import SelfExtend as SelfExtend

@@ -25,6 +25,7 @@ class NoPositions(PositionScheme):
 
     title = "No positions"
     paper = "Haviv et al. 2022"
+    traceable = True
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
-from locant.positions.scheme import PositionScheme
+from locant.positions.scheme import AttentionShape, PositionScheme
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -105,6 +106,11 @@ class RelativeBias(PositionScheme, ABC):
         Returns:
             ``[H, n]``, in float32 or float64.
         """
+
+    @classmethod
+    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
+        """Build the scheme for the heads of a model."""
+        return cls(shape.num_heads, **options)
 
     @property
     def bias_reads_keys(self) -> bool:

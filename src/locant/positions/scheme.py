@@ -84,6 +84,13 @@ class PositionScheme(nn.Module):
                 place for place, hook in _HOOKS.items() if getattr(cls, hook) is not getattr(PositionScheme, hook)
             )
 
+    packs_texts: ClassVar[bool] = True
+    """Whether texts packed in one row, each with positions from 0 on, are kept apart by the mask alone."""
+
+    traceable: bool = False
+    """Whether ``torch.compile(fullgraph=True)`` and ``torch.export`` can trace the hooks. Where a scheme reads numbers
+    from the positions they cannot; ``torch.compile`` then breaks its graph there and goes on."""
+
     @property
     def caches_unrotated_keys(self) -> bool:
         """Whether a key's rotation depends on the query that sees it, so that a cache must keep keys unrotated."""

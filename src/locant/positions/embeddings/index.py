@@ -38,6 +38,7 @@ class Index(PositionCode):
 
     title = "Index"
     paper = "Gehring et al. 2017"
+    traceable = True
 
     def __init__(self, dim: int, *, combine: Combination = "add", features: int = 1) -> None:
         super().__init__(dim, combine, features)
@@ -77,6 +78,7 @@ class NormalisedIndex(Index):
 
     title = "Normalised index"
     paper = "Gehring et al. 2017"
+    traceable = False
 
     def __init__(self, dim: int, *, max_positions: int = 1024, combine: Combination = "add", features: int = 1) -> None:
         super().__init__(dim, combine=combine, features=features)

@@ -103,6 +103,7 @@ class Sinusoidal(PositionCode):
 
     title = "Sinusoidal"
     paper = "Vaswani et al. 2017"
+    traceable = True
 
     def __init__(
         self,

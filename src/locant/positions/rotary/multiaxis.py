@@ -29,6 +29,8 @@ class _MultiAxisRotary(PositionScheme):
         layout: Which features form a pair.
     """
 
+    traceable = True
+
     def __init__(
         self, head_dim: int, frequencies: Sequence[Decimal], axis_of_pair: Sequence[int], layout: RotaryLayout
     ) -> None:

@@ -100,6 +100,11 @@ class Rotary(PositionScheme):
         return cls(shape.head_dim, **options)
 
     @property
+    def traceable(self) -> bool:  # type: ignore[override]
+        """Whether no frequency depends on the length of the text."""
+        return not self.caches_unrotated_keys
+
+    @property
     def rotary_config(self) -> RotaryConfig | None:
         """The configuration of the rotation."""
         return self.config

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import torch
 from torch import Tensor
 
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
-from locant.positions.scheme import AttentionShape
 
 # Longest text whose bias is a feature, see ALiBi.score_features.
 _MOST_TOKENS = 4096
@@ -77,11 +74,6 @@ class ALiBi(RelativeBias):
     def __init__(self, num_heads: int) -> None:
         super().__init__(num_heads)
         self.slopes = alibi_slopes(num_heads)
-
-    @classmethod
-    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
-        """Build the scheme for the heads of a model."""
-        return cls(shape.num_heads, **options)
 
     def bias(self, offsets: Tensor) -> Tensor:
         """Return ``-m_h |offset|`` in float64; shapes as in :meth:`RelativeBias.bias`."""

@@ -65,6 +65,8 @@ class CoPE(PositionScheme):
     title = "CoPE"
     paper = "Golovneva et al. 2024"
     per_layer: ClassVar[bool] = True
+    packs_texts: ClassVar[bool] = False  # it counts the keys between two positions
+    traceable = True
 
     def __init__(self, head_dim: int, causal: bool, *, positions: int = 64) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from locant.errors import ConfigError
 from locant.positions.position_range import position_range
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
-from locant.positions.scheme import AttentionShape
 
 # Pairs of positions whose hidden units are held in memory at a time.
 _PAIRS_AT_A_TIME = 1 << 17
@@ -77,11 +76,6 @@ class FIRE(RelativeBias):
         self.hidden = nn.Linear(1, hidden)
         self.output = nn.Linear(hidden, num_heads)
         self.reset_parameters()
-
-    @classmethod
-    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
-        """Build the scheme for the heads of a model."""
-        return cls(shape.num_heads, **options)
 
     def reset_parameters(self) -> None:
         """Draw the network as torch draws linear layers; set ``c`` and ``L`` to their initial values."""

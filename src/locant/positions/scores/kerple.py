@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32
-from locant.positions.scheme import AttentionShape, require_choice
+from locant.positions.scheme import require_choice
 
 KERPLEKind = Literal["logarithmic", "power"]
 
@@ -64,11 +64,6 @@ class KERPLE(RelativeBias):
         self.raw_r1 = nn.Parameter(torch.empty(num_heads))
         self.raw_r2 = nn.Parameter(torch.empty(num_heads))
         self.reset_parameters()
-
-    @classmethod
-    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
-        """Build the scheme for the heads of a model."""
-        return cls(shape.num_heads, **options)
 
     def reset_parameters(self) -> None:
         """Draw ``r1`` and ``r2`` uniformly, from the ranges of the authors' code."""

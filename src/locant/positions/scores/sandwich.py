@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,6 @@ from locant.positions.angles import Frequencies
 from locant.positions.exact import geometric_frequencies
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias
-from locant.positions.scheme import AttentionShape
 
 # Relative positions whose angles are held in memory at a time.
 _OFFSETS_AT_A_TIME = 1 << 14
@@ -61,11 +58,6 @@ class Sandwich(RelativeBias):
             )
         self.sinusoid_dim = sinusoid_dim
         self._frequencies = Frequencies(geometric_frequencies(sinusoid_dim // 2, 10000.0))
-
-    @classmethod
-    def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
-        """Build the scheme for the heads of a model."""
-        return cls(shape.num_heads, **options)
 
     def bias(self, offsets: Tensor) -> Tensor:
         """Return the compressed inner products in float64; shapes as in :meth:`RelativeBias.bias`."""

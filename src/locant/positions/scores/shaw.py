@@ -49,6 +49,7 @@ class Shaw(PositionScheme):
 
     title = "Shaw"
     paper = "Shaw et al. 2018"
+    traceable = True
     per_layer: ClassVar[bool] = True
 
     def __init__(self, head_dim: int, *, max_distance: int = 16) -> None:
