@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
@@ -19,7 +21,8 @@ from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
-from locant.positions.embeddings.sinusoidal import Sinusoidal
+from locant.positions import PositionScheme
+from locant.positions.embeddings.sinusoidal import SinusoidDialect, sinusoid_table
 from locant.text.tokenizer import BOS, EOS, PAD
 from locant.version import __version__
 
@@ -60,8 +63,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
             "onnx."
         )
     config = model.config
-    scheme = _require_marian(config, model.encoder.scheme(0))
-    reorder = scheme.dialect == "paper"
+    reorder = _require_marian(config, model.encoder.scheme(0)) == "paper"
     order = concatenated_order(config.d_model) if reorder else None
     tokenizers = {".": fast_tokenizer(found.tokenizers.source)}
     if not found.tokenizers.joint:
@@ -77,8 +79,8 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     return _notes(found, reorder=reorder)
 
 
-def _require_marian(config: TransformerConfig, scheme: object) -> Sinusoidal:
-    """Return the model's sinusoid, or raise ConfigError unless Marian can express the model."""
+def _require_marian(config: TransformerConfig, scheme: PositionScheme) -> SinusoidDialect:
+    """Return the dialect of the model's sinusoid, or raise ConfigError unless Marian can express the model."""
     if config.norm != "post":
         raise ConfigError(
             "Marian in Hugging Face has post-norm layers, but this model is pre-norm. Export it to ctranslate2, which "
@@ -89,24 +91,24 @@ def _require_marian(config: TransformerConfig, scheme: object) -> Sinusoidal:
             f"Marian in Hugging Face has no gated feed-forward, but this model's is {config.feed_forward}. Export it "
             "to ctranslate2, which has them, or train a model with model.feed_forward=relu, gelu or silu."
         )
-    if not isinstance(scheme, Sinusoidal):
+    positions = torch.arange(64)
+    codes = scheme.code(positions) if scheme.acts_on == {"embedding"} else None
+    dialects: tuple[SinusoidDialect, ...] = ("paper", "concatenated")
+    for dialect in dialects:
+        if codes is not None and torch.allclose(codes, sinusoid_table(positions, config.d_model, dialect=dialect)):
+            return dialect
+    if config.position != "sinusoidal":
         raise ConfigError(
             f"Marian in Hugging Face has sinusoidal positions alone, but this model's are '{config.position}'. "
             "Train a model with model.position=sinusoidal."
         )
-    wrong = {
-        "dialect": scheme.dialect == "tensor2tensor",
-        "base": scheme.base != 10000,
-        "start": scheme.start != 0,
-        "combine": scheme.combine != "add",
-        "features": scheme.features != config.d_model,
-    }
-    for option in (name for name, is_wrong in wrong.items() if is_wrong):
-        raise ConfigError(
-            f"Marian in Hugging Face adds sinusoids of base 10000 from position 0 to all features, but this model has "
-            f"model.position_options.{option}={getattr(scheme, option)}. Train a model without that option."
-        )
-    return scheme
+    harmless = {"dialect": ("paper", "concatenated"), "features": (None, config.d_model)}
+    options = {key: value for key, value in config.position_options.items() if value not in harmless.get(key, ())}
+    shown = ", ".join(f"model.position_options.{option}={value}" for option, value in options.items())
+    raise ConfigError(
+        f"Marian in Hugging Face adds sinusoids of base 10000 from position 0 to all features, but this model has "
+        f"{shown}. Train a model without that option."
+    )
 
 
 def _config(found: ModelFolder, config: TransformerConfig, *, reorder: bool) -> dict[str, Any]:

@@ -21,10 +21,6 @@ from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, FeedForward, Residual
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary
-from locant.positions.embeddings.position_code import PositionCode
-from locant.positions.relative import RelativeBias
-
-_HOOKS = ("embed", "rotate", "score_bias")
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -44,46 +40,43 @@ class _Positions(nn.Module):
         scheme: The scheme, of one layer or of the whole stack.
         name: Its name, for messages.
         rows: N.
+        width: Width of the model, E.
 
     Raises:
         ConfigError: The scheme is not a matter of tables.
     """
 
     codes: Tensor | None
+    gain: Tensor | None
     sine: Tensor | None
     cosine: Tensor | None
     biases: Tensor | None
 
-    def __init__(self, scheme: PositionScheme, name: str, rows: int) -> None:
+    def __init__(self, scheme: PositionScheme, name: str, rows: int, width: int) -> None:
         super().__init__()
         self.rows = rows
         positions = torch.arange(rows)
-        codes = sine = cosine = biases = None
-        for hook in _HOOKS:
-            if getattr(type(scheme), hook) is getattr(PositionScheme, hook):
-                continue
-            if hook == "embed" and isinstance(scheme, PositionCode):
-                codes = scheme.encode(positions).float()
-                self.concatenates = scheme.combine == "concatenate"
-            elif hook == "rotate" and isinstance(scheme, Rotary) and not scheme.caches_unrotated_keys:
-                sine, cosine = scheme.sine_cosine(positions)
-                self.interleaved = scheme.config.layout == "interleaved"
-            elif hook == "score_bias" and (row := scheme.distance_bias(positions, positions)):
+        codes = gain = sine = cosine = biases = None
+        for place in sorted(scheme.acts_on):
+            config = scheme.rotary_config
+            if place == "embedding" and (found := _codes(scheme, positions, width)):
+                codes, gain = found
+            elif place == "queries+keys" and config and not scheme.caches_unrotated_keys:
+                sine, cosine = Rotary.from_config(config).sine_cosine(positions)
+                self.interleaved = config.layout == "interleaved"
+            elif place == "scores" and (row := scheme.distance_bias(positions, positions)):
                 biases = row[0].float()  # relative position r stands in column r + N - 1
             else:
-                raise ConfigError(_refusal(scheme, name, hook, rows))
-        for key, table in (("codes", codes), ("sine", sine), ("cosine", cosine), ("biases", biases)):
+                raise ConfigError(_refusal(scheme, name, place, rows))
+        tables = {"codes": codes, "gain": gain, "sine": sine, "cosine": cosine, "biases": biases}
+        for key, table in tables.items():
             self.register_buffer(key, None if table is None else table.detach().contiguous())
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Combine ``x [B, L, E]`` with the codes of ``positions [L]``."""
         if self.codes is None:
             return x
-        codes = self.codes[positions]
-        free = x.shape[-1] - codes.shape[-1]
-        if self.concatenates:
-            return torch.cat((x[..., :free], codes.expand(*x.shape[:-1], -1)), dim=-1)
-        return x + nn.functional.pad(codes, (0, free))
+        return (x if self.gain is None else x * self.gain) + self.codes[positions]
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate queries or keys ``x [B, H, L, D]`` at ``positions [L]``."""
@@ -109,15 +102,31 @@ class _Positions(nn.Module):
         return self.biases[:, (offsets + (self.rows - 1)).flatten()].reshape(-1, *offsets.shape)
 
 
-def _refusal(scheme: PositionScheme, name: str, hook: str, rows: int) -> str:
-    if isinstance(scheme, Rotary):
+def _codes(scheme: PositionScheme, positions: Tensor, width: int) -> tuple[Tensor, Tensor | None] | None:
+    """Return the codes ``[N, E]`` that are added to embeddings, and which features of these are kept ``[E]``.
+
+    All features are kept where the second is ``None``. The codes are read off what the scheme makes of embeddings, so
+    that they may be added, also to some features alone, or take the place of features; ``None`` where it does
+    something else.
+    """
+    with torch.no_grad():
+        codes = scheme.embed(torch.zeros(1, len(positions), width), positions)[0].float()
+        gain = (scheme.embed(torch.ones(1, 1, width), positions[:1])[0, 0] - codes[0]).round()
+        x = torch.linspace(-1, 1, len(positions) * width).view(1, len(positions), width)
+        told = scheme.embed(x, positions)[0]
+    if not torch.allclose(told, x[0] * gain + codes, rtol=1e-5, atol=1e-5):
+        return None
+    return codes, None if bool((gain == 1).all()) else gain
+
+
+def _refusal(scheme: PositionScheme, name: str, place: str, rows: int) -> str:
+    reason = "are neither codes nor plain rotations nor biases of the relative position"
+    if place == "queries+keys" and scheme.caches_unrotated_keys:
         reason = "rotate keys by angles that depend on the length of the text or on the query"
-    elif isinstance(scheme, RelativeBias):
-        reason = f"are biases that for texts of {rows} tokens depend on more than the relative position"
-    elif hook == "score_bias":
+    elif place == "scores" and scheme.bias_reads_keys:
         reason = "are biases that depend on queries and keys"
-    else:
-        reason = "are neither codes nor plain rotations nor biases of the relative position"
+    elif place == "scores":
+        reason = f"are biases that for texts of {rows} tokens depend on more than the relative position"
     return (
         f"Export to ONNX writes positions as tables, but those of '{name}' {reason}. Train a model with "
         "model.position=sinusoidal, learned, rotary, alibi or t5, for instance."
@@ -131,7 +140,7 @@ class _Stack(nn.Module):
         self.scale = math.sqrt(model.config.d_model)
         self.activation = _ACTIVATIONS[model.config.feed_forward]
         self.positions = nn.ModuleList(
-            _Positions(scheme, model.config.position, rows)  # type: ignore[arg-type]
+            _Positions(scheme, model.config.position, rows, model.config.d_model)  # type: ignore[arg-type]
             for scheme in stack.schemes
         )
 

@@ -17,8 +17,7 @@ from locant.models.blocks import Decoder, Encoder
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.positions.embeddings.position_code import PositionCode
-from locant.positions.none import NoPositions
+from locant.positions import PositionScheme
 from locant.text.tokenizer import BOS, PAD
 from locant.translation.search import Hypothesis, search
 
@@ -148,7 +147,7 @@ class CompiledTransformer:
         if len(self._tables[stack]) < count:
             room = max(64, 2 * count)
             rows = min(room, scheme.max_positions or room)
-            self._tables[stack] = _plain(scheme.encode(torch.arange(max(rows, count))))
+            self._tables[stack] = _plain(_codes(scheme, max(rows, count)))
         return self._tables[stack]
 
 
@@ -199,17 +198,23 @@ class CompiledSearchState:
         self._library.locant_batch_select(self._batch, len(rows), rows.data_ptr())
 
 
-def _addable(stack: Encoder | Decoder) -> PositionCode | None:
+def _addable(stack: Encoder | Decoder) -> PositionScheme | None:
     """Return the scheme whose codes are added to the embeddings, or ``None`` where there are no positions."""
     scheme = stack.scheme(0)
-    if isinstance(scheme, PositionCode) and scheme.combine == "add" and scheme.features == scheme.dim:
-        return scheme
-    if isinstance(scheme, NoPositions):
+    if not scheme.acts_on:
         return None
+    if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1)) is not None:
+        return scheme
     raise ConfigError(
         f"Compiled translation knows positions that are added to all features of the embeddings (sinusoidal, "
         f"learned), but this model's are {type(scheme).__name__}. Use the engine pytorch."
     )
+
+
+def _codes(scheme: PositionScheme, count: int) -> Tensor:
+    codes = scheme.code(torch.arange(count))
+    assert codes is not None
+    return codes
 
 
 def _linears(stack: Encoder | Decoder) -> Iterable[nn.Linear]:

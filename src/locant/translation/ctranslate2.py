@@ -33,7 +33,6 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
-from locant.positions.embeddings.position_code import PositionCode
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from locant.translation.search import Hypothesis, length_penalty
 from locant.version import __version__
@@ -295,13 +294,14 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
 
 def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
     scheme = stack.scheme(0)
-    if not isinstance(scheme, PositionCode) or scheme.combine != "add" or scheme.features != scheme.dim:
+    rows = min(positions, scheme.max_positions or positions)
+    codes = scheme.code(torch.arange(rows)) if scheme.acts_on == {"embedding"} else None
+    if codes is None:
         raise ConfigError(
             f"Export to CTranslate2 knows positions that are added to all features of the embeddings (sinusoidal, "
             f"learned), but this model's are {type(scheme).__name__}. Train a model with model.position=sinusoidal."
         )
-    rows = min(positions, scheme.max_positions or positions)
-    return _array(scheme.encode(torch.arange(rows)))
+    return _array(codes)
 
 
 def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
