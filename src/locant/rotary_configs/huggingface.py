@@ -27,11 +27,24 @@ from locant.rotary_configs.rope_parameters import (
 )
 
 _TEXT_PARTS = ("text_config", "llm_config", "language_config")
-_ROPE_KEYS = [
-    *("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq", "global_rope_theta"),
-    *("local_rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_dim", "rope_interleave", "qk_rope_head_dim"),
-    *("no_rope_layers", "no_rope_layer_interval", "rotary", "rope_interleaved"),
-]
+_ROPE_KEYS = (
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rotary_emb_base",
+    "rope_local_base_freq",
+    "global_rope_theta",
+    "local_rope_theta",
+    "partial_rotary_factor",
+    "rotary_pct",
+    "rotary_dim",
+    "rope_interleave",
+    "qk_rope_head_dim",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "rotary",
+    "rope_interleaved",
+)
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 

@@ -45,7 +45,7 @@ def write_llamacpp(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> list[s
             file without flags.
 
     Example:
-        >>> from locant.positions.scaling import YaRN
+        >>> from locant.positions import YaRN
         >>> config = RotaryConfig(head_dim=128, base=1e6, scaling=YaRN(factor=4, original_length=32768))
         >>> " ".join(write_llamacpp(config)[:6])
         '--rope-freq-base 1000000.0 --ctx-size 131072 --rope-scaling yarn'

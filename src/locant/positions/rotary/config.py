@@ -114,7 +114,7 @@ class RotaryConfig:
         """Return the scaling, its fields and the attention scale in a few words.
 
         Example:
-            >>> from locant.positions.scaling import Linear
+            >>> from locant.positions import Linear
             >>> RotaryConfig(head_dim=64, scaling=Linear(factor=4.0, original_length=2048)).describe()
             'scaling linear (factor 4, target_length 8192, original_length 2048), attention scale 1'
         """

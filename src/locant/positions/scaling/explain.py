@@ -1,4 +1,4 @@
-"""What a scaling does to each pair of features, in numbers and in words."""
+"""Explanation of a scaling: its effect on each pair of features, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PairExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a scaling does; ``str()`` gives a table of at most 100 columns.
+    """The effect of a scaling; ``str()`` gives a table of at most 100 columns.
 
     Attributes:
         scaling: Name of the scaling.
