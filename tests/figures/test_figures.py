@@ -44,8 +44,16 @@ def image_in(axes: Any) -> np.ndarray:
     return np.asarray(axes.images[0].get_array())
 
 
-def line_in(axes: Any, number: int) -> np.ndarray:
-    return np.asarray(axes.lines[number].get_xydata())
+def line_in(axes: Any, label: str) -> np.ndarray:
+    """The one line with a label."""
+    (line,) = (line for line in axes.lines if line.get_label() == label)
+    return np.asarray(line.get_xydata())
+
+
+def mark_in(axes: Any, marker: str = "o") -> np.ndarray:
+    """The place of the one point that is drawn by itself with such a marker."""
+    (point,) = (line for line in axes.lines if line.get_marker() == marker and len(line.get_xdata()) == 1)
+    return np.asarray(point.get_xydata()[0])
 
 
 def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
@@ -107,11 +115,11 @@ def test_waves(drawn: dict[str, FigureData]) -> None:
     assert len(figure.axes) == 8
     for pair, axes in enumerate(figure.axes):
         rate = 10000 ** (-2 * pair / 16)
-        for number, wave in enumerate((np.sin, np.cos)):
-            curve = line_in(axes, number)
+        for label, wave in (("sine", np.sin), ("cosine", np.cos)):
+            curve = line_in(axes, label)
             np.testing.assert_allclose(curve[:, 1], wave(curve[:, 0] * rate), atol=1e-12)
-        assert line_in(axes, 3)[0] == pytest.approx((20, math.sin(20 * rate)), abs=4e-8)
-        assert line_in(axes, 4)[0] == pytest.approx((20, math.cos(20 * rate)), abs=4e-8)
+        assert mark_in(axes, "o") == pytest.approx((20, math.sin(20 * rate)), abs=4e-8)
+        assert mark_in(axes, "s") == pytest.approx((20, math.cos(20 * rate)), abs=4e-8)
     texts = [text.get_text() for text in figure.axes[2].texts]
     assert texts == ["sin +0.909", "cos \N{MINUS SIGN}0.416"]  # pair 2 turns by 2 radians in 20 tokens
 
@@ -119,7 +127,7 @@ def test_waves(drawn: dict[str, FigureData]) -> None:
 def test_waves_of_a_given_token() -> None:
     drawn = draw_figure("waves", token=7)
     np.testing.assert_allclose(drawn.data["token_sine"], np.sin(7 * 10000.0 ** (-np.arange(8) / 8)), atol=4e-8)
-    assert line_in(drawn.figure.axes[0], 3)[0, 0] == 7
+    assert mark_in(drawn.figure.axes[0])[0] == 7
 
 
 def test_waves_of_a_wide_code_are_some_of_its_pairs() -> None:
@@ -177,12 +185,13 @@ def test_circle(drawn: dict[str, FigureData]) -> None:
 def test_distance(drawn: dict[str, FigureData]) -> None:
     near, far = drawn["distance"].figure.axes
     rates = 10000.0 ** (-np.arange(64) / 64)
-    for number in (0, 1):  # around positions 500 and 1,000,000
-        curve = line_in(near, number)
+    for centre in ("500", "1,000,000"):
+        curve = line_in(near, f"around position p = {centre}")
         assert curve[[0, -1], 0].tolist() == [-125, 125]
         np.testing.assert_allclose(curve[:, 1], np.cos(np.outer(curve[:, 0], rates)).mean(1), atol=1e-6)
         np.testing.assert_allclose(curve[:, 1], curve[::-1, 1], atol=1e-6)
-    bound = line_in(far, 0)
+    (line,) = far.lines
+    bound = np.asarray(line.get_xydata())
     assert bound[0].tolist() == [0, 32.5]  # |S_j| = j at distance 0, the mean of 1 .. 64
     for distance in (1, 17, 250):
         sums = [abs(sum(cmath.exp(1j * distance * rate) for rate in rates[:j])) for j in range(1, 65)]
@@ -256,11 +265,11 @@ def test_bias(drawn: dict[str, FigureData]) -> None:
     distances = np.arange(200)
     rates = 10000.0 ** (-np.arange(64) / 64)
     for head in range(8):
-        alibi = line_in(shown["ALiBi (fixed)"], head)
+        alibi = line_in(shown["ALiBi (fixed)"], f"head {head + 1}")
         np.testing.assert_allclose(alibi[:, 1], -distances / 2 ** (head + 1))  # slopes 1/2 .. 1/256
-        sandwich = line_in(shown["Sandwich (fixed)"], head)
+        sandwich = line_in(shown["Sandwich (fixed)"], f"head {head + 1}")
         np.testing.assert_allclose(sandwich[:, 1], np.cos(np.outer(distances, rates)).sum(1) / (head + 1), atol=1e-6)
-        kerple = line_in(shown["KERPLE (initial values)"], head)[:, 1]
+        kerple = line_in(shown["KERPLE (initial values)"], f"head {head + 1}")[:, 1]
         assert kerple[0] == 0
         # -r1 log(1 + r2 k): the steps towards k = 1, 3, 7 tell r1 and r2.
         r1, r2 = _kerple(kerple)
@@ -333,12 +342,12 @@ def test_tutorial_errors(drawn: dict[str, FigureData]) -> None:
     cosines = table @ table[0] / np.linalg.norm(table, axis=1) / np.linalg.norm(table[0])
     degrees = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
     # Rounding the codes to float32 moves the angle at distance 0 away from 0.
-    np.testing.assert_allclose(line_in(angle, 0)[1:, 1], degrees[1:], atol=1e-4)
+    np.testing.assert_allclose(line_in(angle, "angle")[1:, 1], degrees[1:], atol=1e-4)
     shrinks = np.flatnonzero(np.diff(degrees) < 0)
-    assert line_in(angle, 1)[0, 0] == shrinks[0] + 1 == 6
+    assert mark_in(angle)[0] == shrinks[0] + 1 == 6
     assert f"of 100 steps outwards {len(shrinks)} make it smaller" in findings[1]
     # Frequencies fall.
-    turns = line_in(order, 0)[:, 1]
+    turns = line_in(order, "frequency")[:, 1]
     np.testing.assert_allclose(turns, 1 / np.array(right))
     assert (np.diff(turns) < 0).all()
     assert f"{right[-1]:,.0f}" in findings[2]

@@ -176,7 +176,8 @@ def test_probe(run: Path) -> None:
     above, below = figure.axes[0], figure.axes[2]
     labels = [label.get_text() for label in below.get_xticklabels()]
     assert labels == ["words alone", "input", "layer 1", "layer 2"]
-    kept, cut = (line.get_ydata() for line in above.lines)
+    lines = {line.get_label(): line.get_ydata() for line in above.lines}
+    kept, cut = lines["with residual connections"], lines["without them"]
     assert kept[1] > kept[0] + 0.2
     np.testing.assert_allclose(cut[:2], kept[:2], atol=1e-9)  # nothing has been cut below the first layer
     assert cut[3] < kept[3]
