@@ -48,7 +48,7 @@ class TranslationTask(ComparisonTask):
     recipe: str = Field("bible-modern-english", description="A built-in recipe or a YAML file")
     changes: tuple[str, ...] = Field((), description="Changes of the recipe, section.key=value each")
     train_length: int = Field(
-        40, ge=8, multiple_of=4, description="Longest sentence trained on, in tokens with the end mark"
+        40, ge=8, multiple_of=4, description="Longest sentence trained on, in tokens, EOS included"
     )
     test_sentences: int = Field(1000, ge=1, description="The most test sentences, evenly spaced")
     order_sentences: int = Field(200, ge=1, description="The most sentences whose words are swapped")

@@ -72,7 +72,7 @@ class HeldOutPair:
     Attributes:
         source: The sentence.
         reference: Its translation by people.
-        length: Tokens of the longer of the two, end mark included.
+        length: Tokens of the longer of the two, EOS included.
     """
 
     source: str
@@ -106,7 +106,7 @@ class Decoded:
 
     Attributes:
         hypotheses: The translations.
-        tokens: Target tokens of them, end marks included.
+        tokens: Target tokens of them, EOS included.
         seconds: Time of translating.
     """
 
@@ -174,7 +174,7 @@ def order_accuracy(translator: Translator, pairs: Sequence[HeldOutPair]) -> floa
     """Return the share of pairs (0 to 1) whose reference is likelier given the sentence than given its words swapped.
 
     Where the two probabilities are the same (their logarithms within 0.001), a pair counts half: that is what guessing
-    would get. Pairs without two different words, or whose pieces change with the swap, are left out.
+    would get. Pairs without two different words, or whose subwords change with the swap, are left out.
 
     Raises:
         ValueError: No pair is left.
@@ -198,7 +198,7 @@ def order_accuracy(translator: Translator, pairs: Sequence[HeldOutPair]) -> floa
 
 @torch.inference_mode()
 def _log_likelihoods(model: EncoderDecoder[Any], sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
-    """Return the log-probability (natural, float64) of each target, end mark included."""
+    """Return the log-probability (natural, float64) of each target, EOS included."""
     device, found = model.target_embedding.weight.device, []
     for start in range(0, len(sources), _ROWS):
         rows = slice(start, start + _ROWS)

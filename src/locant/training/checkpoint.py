@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from locant.files import file_digest, read_json, replacing_file, replacing_folde
 from locant.training.loop import LoopProgress
 
 _KEPT = 2
-_WEIGHTS, _OPTIMIZER, _STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+_WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,8 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     Raises:
         CheckpointError: The disk is full or not writable; earlier checkpoints stay.
     """
-    folder = run / "checkpoints" / _step_name(checkpoint.progress.step)
-    if folder.exists():  # left by a run that was resumed from an earlier checkpoint
-        shutil.rmtree(folder)
-    with replacing_folder(folder) as temporary:
-        write_tensors(temporary / _WEIGHTS, checkpoint.weights)
-        write_tensors(temporary / _OPTIMIZER, checkpoint.optimizer)
-        digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
-        state = {"format": 1, "sha256": digests, "progress": asdict(checkpoint.progress)}
-        (temporary / _STATE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+    folder = run / "checkpoints" / step_name(checkpoint.progress.step)
+    write_state(folder, checkpoint.weights, checkpoint.optimizer, {"progress": asdict(checkpoint.progress)})
     for old in checkpoint_folders(run)[:-_KEPT]:
         shutil.rmtree(old)
     return folder
@@ -117,16 +111,42 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: A file is missing, or its content is not what was written.
     """
-    state = read_json(folder / _STATE)
-    for name, digest in state["sha256"].items():
+    weights, optimizer, about = read_state(folder)
+    return Checkpoint(weights, optimizer, Progress.from_dict(about["progress"]))
+
+
+def write_state(
+    folder: Path, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], about: Mapping[str, Any]
+) -> None:
+    """Write weights, the optimiser's tensors and plain data as one folder, which appears when all is on the disk.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    if folder.exists():  # left by a training that was resumed from an earlier checkpoint
+        shutil.rmtree(folder)
+    with replacing_folder(folder) as temporary:
+        write_tensors(temporary / _WEIGHTS, weights)
+        write_tensors(temporary / _OPTIMIZER, optimizer)
+        digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
+        state = {"format": 1, "sha256": digests, **about}
+        (temporary / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_state` wrote, and verify it.
+
+    Raises:
+        CheckpointError: A file is missing, or its content is not what was written.
+    """
+    state = read_json(folder / STATE_FILE)
+    for name, digest in state.pop("sha256", {}).items():  # fine-tunings of earlier versions kept none
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise CheckpointError(
                 f"The checkpoint {folder} is damaged: {name} is missing or differs from what was written. "
-                "Delete this folder to go on from the checkpoint before it."
+                "Delete this folder to go on from the checkpoint before it, or from the start where there is none."
             )
-    return Checkpoint(
-        load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), Progress.from_dict(state["progress"])
-    )
+    return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), state
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
@@ -136,7 +156,7 @@ def checkpoint_folders(run: Path) -> list[Path]:
 
 def snapshot_path(run: Path, step: int) -> Path:
     """Return where the weights of a step are kept for averaging."""
-    return run / "snapshots" / f"{_step_name(step)}.safetensors"
+    return run / "snapshots" / f"{step_name(step)}.safetensors"
 
 
 def save_snapshot(run: Path, step: int, weights: dict[str, Tensor]) -> None:
@@ -167,5 +187,6 @@ def average_snapshots(run: Path, snapshots: list[Snapshot]) -> dict[str, Tensor]
     return {name: (tensor / len(snapshots)).to(dtypes[name]) for name, tensor in total.items()}
 
 
-def _step_name(step: int) -> str:
+def step_name(step: int) -> str:
+    """Return the name of what is kept of a step."""
     return f"step-{step:08d}"

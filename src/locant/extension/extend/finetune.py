@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
-from locant.files import read_json, replacing_folder, write_json, write_tensors
+from locant.files import read_json
+from locant.training.checkpoint import STATE_FILE, read_state, step_name, write_state
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,12 +43,12 @@ class TrainingState:
             for name, weight in self.weights.items()
             for kind in _MOMENTS
         }
-        with replacing_folder(self.folder / f"step-{step:08}") as folder:
-            write_tensors(folder / "weights.safetensors", {name: each.cpu() for name, each in self.weights.items()})
-            write_tensors(folder / "optimizer.safetensors", moments)
-            write_json(folder / "state.json", {"step": step, "of": self.about})
+        weights = {name: each.cpu() for name, each in self.weights.items()}
+        folder = self.folder / step_name(step)
+        write_state(folder, weights, moments, {"step": step, "of": self.about})
         for path in older:
-            shutil.rmtree(path, ignore_errors=True)
+            if path != folder:
+                shutil.rmtree(path, ignore_errors=True)
 
     def load(self) -> int:
         """Load the last state, and return its step; 0 where there is none."""
@@ -55,17 +56,16 @@ class TrainingState:
         if not saved:
             return 0
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
 
         folder = saved[-1]
-        found = read_json(folder / "state.json")
+        found = read_json(folder / STATE_FILE)
         if not isinstance(found, dict) or found.get("of") != self.about:
             raise CheckpointError(
                 f"{self.folder} holds the state of another training (another model, method, text or setting). Start "
                 "that one again as it was, or remove the folder."
             )
         try:
-            weights, moments = (load_file(folder / f"{name}.safetensors") for name in ("weights", "optimizer"))
+            weights, moments, _ = read_state(folder)
             with torch.no_grad():
                 for name, weight in self.weights.items():
                     weight.copy_(weights[name])
