@@ -117,10 +117,10 @@ def train_language_model(
     model.train()
     loop.clock = Clock()
     loop.run(counted(), after_update)
-    return TrainingResult(loop.progress.step, tokens, loop.clock.seconds, mean_of_last_tenth(losses), first)
+    loss = mean_of_last_tenth(torch.tensor(losses, dtype=torch.float32).tolist())  # the precision of a loss
+    return TrainingResult(loop.progress.step, tokens, loop.clock.seconds, loss, first)
 
 
 def mean_of_last_tenth(losses: list[float]) -> float:
     """Return the mean of the last tenth of the losses of updates, of at least one."""
-    last = torch.tensor(losses[-max(1, len(losses) // 10) :], dtype=torch.float32)  # the precision of a loss
-    return fmean(last.tolist())
+    return fmean(losses[-max(1, len(losses) // 10) :])
