@@ -19,6 +19,7 @@ from locant.cli.arguments import parse_length
 from locant.errors import LocantError, UsageError
 from locant.extension.evaluate.documents import LongText
 from locant.extension.evaluate.evaluation import EvaluationSettings, evaluate_context
+from locant.extension.evaluate.meter import EvaluationCallback
 from locant.extension.evaluate.perplexity import PerplexitySettings
 from locant.extension.extend.methods import apply_method
 from locant.extension.load import load_config, load_model, load_tokenizer
@@ -34,7 +35,7 @@ SETTINGS = EvaluationSettings(
 )
 
 
-class _Monitor:
+class _Heard(EvaluationCallback):
     def __init__(self) -> None:
         self.plans: list[tuple[int, int]] = []
         self.done: list[float] = []
@@ -56,9 +57,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], _Monitor]:
-    folder, monitor = tmp_path_factory.mktemp("results"), _Monitor()
-    return folder, evaluate_context(path, SETTINGS, [LongText("text", TEXT)], folder, monitor=monitor), monitor
+def evaluated(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], _Heard]:
+    folder, heard = tmp_path_factory.mktemp("results"), _Heard()
+    return folder, evaluate_context(path, folder, SETTINGS, texts=[LongText("text", TEXT)], callback=heard), heard
 
 
 def test_numbers_are_those_of_plain_transformers(path: Path, evaluated: Any) -> None:
@@ -88,14 +89,14 @@ def test_numbers_are_those_of_plain_transformers(path: Path, evaluated: Any) -> 
 
 
 def test_results_and_progress(evaluated: Any) -> None:
-    folder, results, monitor = evaluated
+    folder, results, heard = evaluated
     assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(results))
     assert results["trained_length"] == 64
     assert "/" not in results["model"]  # its name, not where it lies
-    assert len(monitor.plans) == 1
-    assert monitor.plans[0][1] == 0
-    assert sorted(monitor.done) == monitor.done
-    assert 0.99 < monitor.done[-1] <= 1.0
+    assert len(heard.plans) == 1
+    assert heard.plans[0][1] == 0
+    assert sorted(heard.done) == heard.done
+    assert 0.99 < heard.done[-1] <= 1.0
     assert not list(folder.rglob("*.tmp"))
 
 
@@ -109,49 +110,49 @@ def test_what_is_measured_is_not_measured_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(evaluation_module, "load_model", refuse)
-        again = evaluate_context(path, SETTINGS, [LongText("text", TEXT)], folder, monitor=(monitor := _Monitor()))
+        again = evaluate_context(path, folder, SETTINGS, texts=[LongText("text", TEXT)], callback=(heard := _Heard()))
     assert again["perplexity"] == results["perplexity"]
-    ((measurements, kept),) = monitor.plans
+    ((measurements, kept),) = heard.plans
     assert measurements == kept > 0
     # One record that got lost is the only one that is measured.
     lost = sorted((folder / "records").rglob("*.json"))[0]
     content = json.loads(lost.read_text())
     lost.unlink()
-    evaluate_context(path, SETTINGS, [LongText("text", TEXT)], folder, monitor=(monitor := _Monitor()))
-    assert monitor.plans == [(measurements, measurements - 1)]
+    evaluate_context(path, folder, SETTINGS, texts=[LongText("text", TEXT)], callback=(heard := _Heard()))
+    assert heard.plans == [(measurements, measurements - 1)]
     assert json.loads(lost.read_text())["nll"] == pytest.approx(content["nll"], rel=1e-5)
 
 
 def test_an_interrupted_evaluation_goes_on(path: Path, tmp_path: Path) -> None:
     settings = EvaluationSettings(lengths=(64,), documents=3, perplexity=PerplexitySettings(metrics=("prefix",)))
 
-    class Interrupting(_Monitor):
+    class Interrupting(_Heard):
         def on_progress(self, done: float, what: str) -> None:
             if done > 0.5:
                 raise KeyboardInterrupt
 
     texts = [LongText("text", TEXT)]
     with pytest.raises(KeyboardInterrupt):
-        evaluate_context(path, settings, texts, tmp_path, monitor=Interrupting())
-    evaluate_context(path, settings, texts, tmp_path, monitor=(monitor := _Monitor()))
-    assert monitor.plans == [(3, 1)]
+        evaluate_context(path, tmp_path, settings, texts=texts, callback=Interrupting())
+    evaluate_context(path, tmp_path, settings, texts=texts, callback=(heard := _Heard()))
+    assert heard.plans == [(3, 1)]
 
 
 def test_a_model_that_was_trained_on_is_measured_anew(path: Path, tmp_path: Path) -> None:
     settings = EvaluationSettings(lengths=(64,), documents=1, perplexity=PerplexitySettings(metrics=("prefix",)))
     model, texts = tmp_path / "model", [LongText("text", TEXT)]
     shutil.copytree(path, model)
-    first = evaluate_context(model, settings, texts, tmp_path / "out")
+    first = evaluate_context(model, tmp_path / "out", settings, texts=texts)
     weights = load_file(model / "model.safetensors")
     save_file({name: 1.1 * weight for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
-    second = evaluate_context(model, settings, texts, tmp_path / "out", monitor=(monitor := _Monitor()))
-    assert monitor.plans == [(1, 0)]
+    second = evaluate_context(model, tmp_path / "out", settings, texts=texts, callback=(heard := _Heard()))
+    assert heard.plans == [(1, 0)]
     assert first["perplexity"][0]["perplexity"] != second["perplexity"][0]["perplexity"]
 
 
 def test_retrieval_tests_and_their_report(path: Path, tmp_path: Path) -> None:
     settings = EvaluationSettings(lengths=(1500,), tests=("passkey", "needle", "ruler"), depths=2, tries=2)
-    results = evaluate_context(path, settings, [LongText("text", TEXT)], tmp_path)
+    results = evaluate_context(path, tmp_path, settings, texts=[LongText("text", TEXT)])
     grid = {(row["test"], row["depth"]): row["tries"] for row in results["retrieval"]}
     assert grid == {
         ("passkey", 0.0): 2,

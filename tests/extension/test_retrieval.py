@@ -97,7 +97,7 @@ def test_depths() -> None:
 
 
 def test_a_needle_of_ones_own() -> None:
-    needle = Needle("Ada keeps the key under a stone.", "Where is the key?", ("stone",))
+    needle = Needle(text="Ada keeps the key under a stone.", question="Where is the key?", expected=("stone",))
     question = needle_question(HAYSTACK, 4, 0.5, needle)
     assert question.prompt == (
         "Sentence number 0 is here. Sentence number 1 is here. Ada keeps the key under a stone. Sentence number 2 is "
@@ -105,7 +105,7 @@ def test_a_needle_of_ones_own() -> None:
     )
     assert needle_question(HAYSTACK, 120, 0.0, needle).prompt.count("Sentence number 0 ") == 3  # it begins again
     with pytest.raises(UsageError, match="'rock' does not occur in it"):
-        Needle("Ada keeps the key under a stone.", "Where?", ("rock",))
+        Needle(text="Ada keeps the key under a stone.", question="Where?", expected=("rock",))
 
 
 def test_sentences() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -33,9 +34,9 @@ def write_text(path: Path, sentences: list[str]) -> None:
     path.write_text("".join(f"{sentences[a]} {sentences[b]}\n" for a, b in pairs), encoding="utf-8")
 
 
-def train(folder: Path) -> None:
+def train_translator(folder: Path) -> None:
     """Train a model of a few thousand parameters for ten steps."""
-    from locant import training
+    from locant.training import load_recipe, train
 
     text = folder.with_name(f"{folder.name}-text")
     text.mkdir()
@@ -48,19 +49,17 @@ def train(folder: Path) -> None:
         "corpus.valid_size=10",
         "cleaning.duplicates=false",
         "cleaning.overlap=false",
-        "tokenizer.vocab_size=70",
+        "tokenizer.vocab_size=60",
         "model.preset=tiny",
         "model.d_model=16",
         "model.d_ff=16",
         "model.heads=2",
-        "model.activation=relu",
         "batches.tokens=512",
         "training.steps=10",
         "training.validate_every=10",
         "training.device=cpu",
-        "decoding.max_length=40",
     ]
-    training.train(training.load_recipe("translator", changes), folder)
+    train(load_recipe("translator", changes), folder)
 
 
 def export(to: str) -> Callable[[Path], None]:
@@ -96,8 +95,8 @@ def write_texts(*sentences: str) -> Callable[[Path], None]:
 
 
 FILES: dict[str, Callable[[Path], None]] = {
-    "runs/en-de": train,
-    "runs/bible": train,
+    "runs/en-de": train_translator,
+    "runs/bible": train_translator,
     "en-de-marian": export("huggingface"),
     "en-de-ct2": export("ctranslate2"),
     "models/llama": save_llama,
@@ -135,7 +134,7 @@ def make_file(name: str, store: Path) -> Path:
 def prepare(text: str, folder: Path, store: Path) -> None:
     """Copy what a text names into a folder."""
     for name in FILES:
-        if name in text:
+        if re.search(rf"{re.escape(name)}(?![\w-])", text):
             made, copy = make_file(name, store), folder / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             if made.is_dir():

@@ -25,8 +25,6 @@ those of the whole text, as transformers has them in one pass without cached key
 
 Exit code: 0, or 1 where the model or a text cannot be used, or 2 where the request cannot be right."""
 
-_MOST_LENGTHS = 4
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -59,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure how far a model reads, and write table, pictures and a page."""
     from locant.extension.evaluate.documents import read_texts
-    from locant.extension.evaluate.evaluation import configurations, evaluate_context
+    from locant.extension.evaluate.evaluation import configurations, default_lengths, evaluate_context
     from locant.extension.load import load_config
     from locant.extension.source import resolve_model
     from locant.runtime import choose_device, keep_freed_memory
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     lengths = parse_lengths(options.lengths) if options.lengths else ()
     target = parse_length(options.to) if options.to else None
     path = resolve_model(options.model)
-    settings = _settings(options, lengths or _default_lengths(load_config(path), target), target)
+    settings = _settings(options, lengths or default_lengths(load_config(path), target), target)
     configurations(path, settings)  # complains before anything long begins
     texts = read_texts(options.text)
     folder = options.output or Path(f"context-{Path(options.model).stem}")
@@ -80,7 +78,9 @@ def run(options: argparse.Namespace) -> int:
     from locant.cli.progress import EvaluationProgress
 
     with EvaluationProgress() as progress:
-        results = evaluate_context(path, settings, texts, folder, name=options.model, device=device, monitor=progress)
+        results = evaluate_context(
+            path, folder, settings, texts=texts, name=options.model, device=device, callback=progress
+        )
     if options.json:
         import json
 
@@ -91,24 +91,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _default_lengths(config: dict[str, Any], target: int | None) -> tuple[int, ...]:
-    """Return lengths that double up to the one that a model is made for."""
-    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
-    declared = next((part["max_position_embeddings"] for part in parts if part.get("max_position_embeddings")), None)
-    longest = target or declared
-    if not isinstance(longest, int):
-        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
-    halved = [longest >> shift for shift in range(_MOST_LENGTHS)]
-    return tuple(sorted(length for length in halved if length >= min(1024, longest)))
-
-
 def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int | None) -> EvaluationSettings:
     from locant.extension.evaluate.evaluation import EvaluationSettings
     from locant.extension.evaluate.perplexity import PerplexitySettings
     from locant.extension.evaluate.retrieval import Needle
 
-    own = [options.needle, options.question, options.expect]
-    if any(own) and not all(own):
+    own = {"text": options.needle, "question": options.question, "expected": tuple(options.expect)}
+    if any(own.values()) and not all(own.values()):
         raise UsageError("A needle of your own needs all three: --needle, --question and --expect.")
     return EvaluationSettings(
         lengths=lengths,
@@ -119,7 +108,7 @@ def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int
         documents=options.documents,
         depths=options.depths,
         tries=options.tries,
-        needle=Needle(options.needle, options.question, tuple(options.expect)) if options.needle else Needle(),
+        needle=Needle(**own) if options.needle else Needle(),
         methods=parse_names(options.method),
         target_length=target,
     )

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from locant.extension.evaluate.meter import EvaluationCallback
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job
@@ -140,7 +141,7 @@ class ExtensionProgress(WorkBar):
             self.console.print(f"step {step.step:>6} {numbers}", soft_wrap=True)
 
 
-class EvaluationProgress(WorkBar):
+class EvaluationProgress(WorkBar, EvaluationCallback):
     """Progress of ``locant evaluate-context``."""
 
     def __init__(self) -> None:

@@ -1,5 +1,10 @@
+from locant.extension.evaluate.documents import LongText as LongText
+from locant.extension.evaluate.documents import read_texts as read_texts
 from locant.extension.evaluate.evaluation import EvaluationSettings as EvaluationSettings
 from locant.extension.evaluate.evaluation import evaluate_context as evaluate_context
+from locant.extension.evaluate.meter import EvaluationCallback as EvaluationCallback
+from locant.extension.evaluate.perplexity import PerplexitySettings as PerplexitySettings
+from locant.extension.evaluate.retrieval import Needle as Needle
 from locant.extension.extend.extend import ExtendedModel as ExtendedModel
 from locant.extension.extend.extend import extend_model as extend_model
 from locant.extension.extend.finetune import FineTuning as FineTuning

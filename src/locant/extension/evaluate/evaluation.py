@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import model_validator
 
 from locant.errors import UsageError, nearest
-from locant.extension.evaluate.documents import Document, LongText, cut_documents
+from locant.extension.evaluate.documents import Document, LongText, cut_documents, read_texts
 from locant.extension.evaluate.jobs import (
     AnswerJob,
     Job,
@@ -34,10 +35,12 @@ from locant.extension.evaluate.records import Records, fingerprint, weights_fing
 from locant.extension.evaluate.retrieval import ANSWER_RULES, TASKS, THRESHOLD, Needle, effective_length
 from locant.extension.extend.methods import apply_method
 from locant.extension.load import load_config, load_model, load_tokenizer
+from locant.extension.source import resolve_model
 from locant.files import write_json
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.huggingface import read_huggingface
-from locant.runtime import environment
+from locant.runtime import choose_device, environment
+from locant.settings import Settings
 
 if TYPE_CHECKING:
     import torch
@@ -50,11 +53,11 @@ AS_IS = "none"
 """Name of the model as it is, among methods that extend it."""
 
 _SHORTEST = 64
+_MOST_LENGTHS = 4  # by default
 
 
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """What to measure.
+class EvaluationSettings(Settings):
+    """Lengths, tests and methods of an evaluation.
 
     Attributes:
         lengths: In tokens, each at least 64.
@@ -71,21 +74,18 @@ class EvaluationSettings:
 
     lengths: tuple[int, ...]
     tests: tuple[str, ...] = ("perplexity",)
-    perplexity: PerplexitySettings = field(default_factory=PerplexitySettings)
+    perplexity: PerplexitySettings = PerplexitySettings()
     documents: int = 4
     depths: int = 6
     tries: int = 10
-    needle: Needle = field(default_factory=Needle)
+    needle: Needle = Needle()
     methods: tuple[str, ...] = (AS_IS,)
     target_length: int | None = None
     chunk: int = 512
 
-    def __post_init__(self) -> None:
-        """Check what can be checked without the model.
-
-        Raises:
-            UsageError: Something is unknown or out of range.
-        """
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise UsageError for what is unknown or out of range, as far as that is known without the model."""
         if not self.lengths or min(self.lengths) < _SHORTEST:
             raise UsageError(f"Every length must be at least {_SHORTEST} tokens; got {list(self.lengths)}.")
         for test in self.tests:
@@ -100,6 +100,7 @@ class EvaluationSettings:
             raise UsageError("Say how far the method extends the model: --to LENGTH.")
         if self.target_length is not None and set(self.methods) == {AS_IS}:
             raise UsageError("Say by which method the model is extended: --method NAME.")
+        return self
 
 
 def configurations(path: Path, settings: EvaluationSettings) -> dict[str, dict[str, Any]]:
@@ -120,50 +121,88 @@ def configurations(path: Path, settings: EvaluationSettings) -> dict[str, dict[s
     }
 
 
-def evaluate_context(
-    path: Path,
-    settings: EvaluationSettings,
-    texts: Sequence[LongText],
-    folder: Path,
-    *,
-    name: str = "",
-    device: torch.device | str = "cpu",
-    monitor: EvaluationCallback | None = None,
-) -> dict[str, Any]:
-    """Measure how far a model reads.
+def default_lengths(config: Mapping[str, Any], target_length: int | None = None) -> tuple[int, ...]:
+    """Return up to four lengths that double up to the one that a model is made for or extended to.
 
-    Every measurement is kept in ``folder/records`` as soon as it is taken, under a name that says what was measured;
+    Args:
+        config: Content of config.json.
+        target_length: Length in tokens that the model is extended to.
+
+    Raises:
+        UsageError: The configuration does not say for which length the model is made.
+    """
+    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+    declared = next((part["max_position_embeddings"] for part in parts if part.get("max_position_embeddings")), None)
+    longest = target_length or declared
+    if not isinstance(longest, int):
+        raise UsageError("The model's configuration does not say for which length it is made. Give --lengths.")
+    halved = [longest >> shift for shift in range(_MOST_LENGTHS)]
+    return tuple(sorted(length for length in halved if length >= min(1024, longest)))
+
+
+def evaluate_context(
+    model: Path | str,
+    output: Path | str,
+    settings: EvaluationSettings | None = None,
+    *,
+    texts: Sequence[LongText | Path | str] = (),
+    name: str = "",
+    device: torch.device | str = "auto",
+    callback: EvaluationCallback | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Measure how far a language model reads: perplexity and retrieval by length.
+
+    Every measurement is kept in ``output/records`` as soon as it is taken, under a name that says what was measured;
     what is there already is not measured again, whatever else is asked for.
 
     Args:
-        path: Of the model, from :func:`~locant.extension.source.resolve_model`.
-        settings: What to measure.
-        texts: From :func:`~locant.extension.evaluate.documents.read_texts`; the first is the haystack.
-        folder: Where records and ``results.json`` are written.
+        model: A folder of transformers, a GGUF file, ``smollm2``, or the id of a model on Hugging Face's Hub.
+        output: Folder where records and ``results.json`` are written.
+        settings: What to measure; by default perplexity at up to four lengths, the longest of which is the one that the
+            model is made for.
+        texts: Texts or files of text to read; the first is the haystack. By default the World English Bible.
         name: What the results call the model; by default the name of its file or folder.
-        device: Where the model runs; float32 on CPU, bfloat16 elsewhere.
-        monitor: Is told how it goes on.
+        device: ``auto``, ``cpu`` or ``cuda``; float32 on CPU, bfloat16 elsewhere.
+        callback: Is told how it goes on.
+        changes: Settings that differ, ``lengths=[2048, 4096]`` for instance.
 
     Returns:
         What ``results.json`` holds.
 
     Raises:
-        LocantError: The model or a text cannot be used, or the disk is full; what was measured before is kept.
+        LocantError: The model or a text cannot be used, a setting is wrong, or the disk is full; what was measured
+            before is kept.
+
+    Example:
+        >>> results = evaluate_context(
+        ...     "models/llama", "context-llama", texts=["book.txt"], lengths=[64, 128], documents=1,
+        ...     perplexity={"metrics": ["prefix"]}, device="cpu")
+        >>> [(row["metric"], row["length"], row["documents"]) for row in results["perplexity"]]
+        [('prefix', 64, 1), ('prefix', 128, 1)]
     """
+    path, folder, device = resolve_model(model), Path(output), choose_device(str(device))
+    given = settings.to_dict() if settings else {}
+    if not settings and "lengths" not in changes:
+        given["lengths"] = default_lengths(load_config(path), changes.get("target_length"))
+    settings = EvaluationSettings.parse(given | changes, "evaluation")
+    files = [Path(text) for text in texts if not isinstance(text, LongText)]
+    read = [text for text in texts if isinstance(text, LongText)]
+    read += read_texts(files) if files or not read else []
     configs = configurations(path, settings)
     tokenizer = load_tokenizer(path)
     documents: list[Document] = []
     if "perplexity" in settings.tests:
         needed = needed_length(settings.lengths, settings.perplexity)
-        documents = cut_documents(texts, tokenizer, length=needed, count=settings.documents)
-    plan = _Plan(path, configs, settings, documents, answer_jobs(texts, settings), Records(folder / "records"), device)
-    plan.run(tokenizer, monitor)
+        documents = cut_documents(read, tokenizer, length=needed, count=settings.documents)
+    plan = _Plan(path, configs, settings, documents, answer_jobs(read, settings), Records(folder / "records"), device)
+    plan.run(tokenizer, callback)
     results = {
         "model": name or path.name,
         "device": str(device),
         "environment": environment() | {"transformers": metadata.version("transformers")},
-        "settings": asdict(settings),
-        "texts": [text.name for text in texts],
+        "settings": settings.to_dict(),
+        "texts": [text.name for text in read],
         "documents": [document.name for document in documents],
         "trained_length": _trained_length(load_config(path)),
         "rotary": {method: _rotary(config) for method, config in configs.items()},
@@ -192,11 +231,11 @@ class _Plan:
         weights, kind = weights_fingerprint(path), str(device).partition(":")[0]
         self.keys = {method: fingerprint([weights, config, kind]) for method, config in configs.items()}
         self.jobs: dict[str, list[Job]] = {
-            method: [*perplexity_jobs(documents, settings, follows_length=_follows_length(config)), *answers]
+            method: [*perplexity_jobs(documents, settings, depends_on_length=_depends_on_length(config)), *answers]
             for method, config in configs.items()
         }
 
-    def run(self, tokenizer: PreTrainedTokenizerBase, monitor: EvaluationCallback | None) -> None:
+    def run(self, tokenizer: PreTrainedTokenizerBase, callback: EvaluationCallback | None) -> None:
         """Take the measurements that are missing."""
         missing = {
             method: [(job, names) for job in jobs if (names := [n for n in job.records if not self._get(method, n)])]
@@ -205,7 +244,7 @@ class _Plan:
         planned = {method: {name for job in jobs for name in job.records} for method, jobs in self.jobs.items()}
         total = sum(map(len, planned.values()))
         lacking = sum(len(wanted) for jobs in missing.values() for _, wanted in jobs)
-        meter = Meter(monitor, total, total - lacking)
+        meter = Meter(callback, total, total - lacking)
         for method, jobs in missing.items():
             if not jobs:
                 continue
@@ -218,8 +257,8 @@ class _Plan:
                 for name, record in job.measure(session, wanted, meter.on_chunk):
                     self.records.put(self.keys[method], name, record)
                 meter.end()
-        if not lacking and monitor is not None:
-            monitor.on_plan(total, total, 0.0)
+        if not lacking and callback is not None:
+            callback.on_plan(total, total, 0.0)
 
     def results(self) -> dict[str, Any]:
         """Return tables of all measurements."""
@@ -295,7 +334,7 @@ def _describe(job: Job) -> str:
     return f"perplexity, {max(window.length for window in job.windows)} tokens"
 
 
-def _follows_length(config: Mapping[str, Any]) -> bool:
+def _depends_on_length(config: Mapping[str, Any]) -> bool:
     """Whether the rotary frequencies of a configuration depend, or may depend, on the length of the text."""
     try:
         configs = read_huggingface(config).configs

@@ -1,4 +1,4 @@
-"""The pieces of work that an evaluation consists of: a pass over part of a document, or one question."""
+"""Jobs of an evaluation: a pass over part of a document, or one question."""
 
 from __future__ import annotations
 
@@ -160,15 +160,15 @@ def window_record(document: Document, window: Window) -> str:
 
 
 def perplexity_jobs(
-    documents: Sequence[Document], settings: EvaluationSettings, *, follows_length: bool
+    documents: Sequence[Document], settings: EvaluationSettings, *, depends_on_length: bool
 ) -> list[PerplexityJob]:
     """Return the passes for all metrics.
 
     Args:
         documents: What is read.
         settings: Lengths and metrics.
-        follows_length: Whether the model's frequencies depend on the length of the text, so that a longer window says
-            nothing about a shorter one.
+        depends_on_length: Whether the model's frequencies depend on the length of the text, so that a longer window
+            says nothing about a shorter one.
     """
     longest = max(settings.lengths)
     windows = sorted(
@@ -181,7 +181,7 @@ def perplexity_jobs(
     )
 
     def shared(window: Window) -> tuple[int, ...]:
-        return (window.start, window.length) if follows_length else (window.start,)
+        return (window.start, window.length) if depends_on_length else (window.start,)
 
     return [
         PerplexityJob(document, tuple(group)) for document in documents for _, group in groupby(windows, key=shared)

@@ -1,10 +1,10 @@
-"""How long an evaluation takes, and how much of it is done."""
+"""Estimate of the time of an evaluation, and its progress."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from locant.extension.evaluate.jobs import Session
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _TRIAL = 384  # tokens whose reading is timed for the estimate
 
 
-class EvaluationCallback(Protocol):
-    """Is told how an evaluation goes on."""
+class EvaluationCallback:
+    """Is told how an evaluation goes on; a subclass overrides what it wants to know."""
 
     def on_plan(self, measurements: int, kept: int, seconds: float) -> None:
         """Told before the first measurement: how many there are in all, how many are kept, a guess of the time."""
@@ -27,19 +27,19 @@ class EvaluationCallback(Protocol):
 class Meter:
     """Guesses the time, and turns tokens read into a share of the work."""
 
-    def __init__(self, monitor: EvaluationCallback | None, total: int, kept: int) -> None:
-        self.monitor, self.total, self.kept = monitor, total, kept
+    def __init__(self, callback: EvaluationCallback | None, total: int, kept: int) -> None:
+        self.callback, self.total, self.kept = callback, total, kept
         self.work = self.done = self.current = 0.0
         self.shape = (1.0, 0.0)
         self.what, self.job = "", (0, 0)
 
     def plan(self, session: Session, sizes: Sequence[tuple[int, int]]) -> None:
         """Time a short text once, and say how long all will take."""
-        if self.work or self.monitor is None:
+        if self.work or self.callback is None:
             return
         self.shape = _work_of(session.model)
         self.work = sum(self._work(size, cached) for size, cached in sizes)
-        self.monitor.on_plan(self.total, self.kept, self.work * _seconds_a_unit(session, self._work(_TRIAL, 0)))
+        self.callback.on_plan(self.total, self.kept, self.work * _seconds_a_unit(session, self._work(_TRIAL, 0)))
 
     def begin(self, what: str, size: int, cached: int) -> None:
         """Begin a job."""
@@ -49,8 +49,8 @@ class Meter:
     def on_chunk(self, tokens: int) -> None:
         """So many tokens of the job have been read."""
         self.current = self._work(tokens, min(self.job[1], tokens))
-        if self.monitor is not None and self.work:
-            self.monitor.on_progress(min((self.done + self.current) / self.work, 1.0), self.what)
+        if self.callback is not None and self.work:
+            self.callback.on_progress(min((self.done + self.current) / self.work, 1.0), self.what)
 
     def end(self) -> None:
         """End the job."""

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from locant.errors import UsageError
+from locant.settings import Settings
 
 _TOKENS_AT_ONCE = 512
 _PROBE = 8
@@ -92,9 +93,8 @@ class Loss:
         return self.nll / self.tokens
 
 
-@dataclass(frozen=True)
-class PerplexitySettings:
-    """Which metrics, and how.
+class PerplexitySettings(Settings):
+    """Metrics of perplexity, and their sizes.
 
     Attributes:
         metrics: Some of :data:`METRICS`.

@@ -1,4 +1,4 @@
-"""What an evaluation has measured already: one small file a measurement, so that nothing is measured twice."""
+"""Records of an evaluation: one small file a measurement, so that nothing is measured twice."""
 
 from __future__ import annotations
 

@@ -9,9 +9,12 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
 
 from locant.errors import UsageError
+from locant.settings import Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -94,9 +97,8 @@ NEEDLE_ANSWER_TOKENS = 40
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
-@dataclass(frozen=True)
-class Needle:
-    """What is hidden and asked for.
+class Needle(Settings):
+    """A sentence that is hidden in a long text, and the question about it.
 
     Attributes:
         text: The sentence.
@@ -108,16 +110,14 @@ class Needle:
     question: str = "What is the best thing to do in San Francisco?"
     expected: tuple[str, ...] = ("sandwich", "Dolores Park")
 
-    def __post_init__(self) -> None:
-        """Check that the needle holds its answer.
-
-        Raises:
-            UsageError: It does not, or nothing is expected.
-        """
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise UsageError where the needle does not hold its answer, or nothing is expected."""
         lacking = [phrase for phrase in self.expected if phrase.lower() not in self.text.lower()]
         if lacking or not self.expected:
             what = f"'{lacking[0]}' does not occur in it" if lacking else "no phrase is expected"
             raise UsageError(f"Nobody could find the answer in the needle '{self.text}': {what}.")
+        return self
 
 
 def needle_question(haystack: list[str], sentences: int, depth: float, needle: Needle) -> Question:
