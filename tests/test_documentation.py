@@ -8,8 +8,10 @@ import doctest
 import importlib
 import inspect
 import io
+import os
 import re
 import tomllib
+import traceback
 
 import pytest
 import yaml
@@ -39,6 +41,22 @@ def test_python_blocks_run_and_print_what_is_shown(page, tmp_path, example_store
     monkeypatch.chdir(tmp_path)
     python = [block for block in blocks(page) if block.language == "python" and not block.not_run]
     prepare("".join(block.code for block in python), tmp_path, example_store)
+    if not any("register_" in block.code for block in python):
+        run_blocks(page, python)
+        return
+    # What is registered stays: such a page runs in a process of its own.
+    child = os.fork()
+    if child == 0:
+        try:
+            run_blocks(page, python)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name(page)
+
+
+def run_blocks(page, python):
     shown = {block.line: block for block in blocks(page) if block.language == "output"}
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in python:
