@@ -10,8 +10,10 @@ import inspect
 import io
 import os
 import re
+import sys
 import tomllib
 import traceback
+import types
 
 import pytest
 import yaml
@@ -42,13 +44,13 @@ def test_python_blocks_run_and_print_what_is_shown(page, tmp_path, example_store
     python = [block for block in blocks(page) if block.language == "python" and not block.not_run]
     prepare("".join(block.code for block in python), tmp_path, example_store)
     if not any("register_" in block.code for block in python):
-        run_blocks(page, python)
+        run_blocks(page, python, monkeypatch)
         return
     # What is registered stays: such a page runs in a process of its own.
     child = os.fork()
     if child == 0:
         try:
-            run_blocks(page, python)
+            run_blocks(page, python, monkeypatch)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -56,16 +58,18 @@ def test_python_blocks_run_and_print_what_is_shown(page, tmp_path, example_store
     assert os.waitpid(child, 0)[1] == 0, name(page)
 
 
-def run_blocks(page, python):
+def run_blocks(page, python, monkeypatch):
     shown = {block.line: block for block in blocks(page) if block.language == "output"}
-    namespace: dict[str, object] = {"__name__": "__main__"}
+    module = types.ModuleType("page_of_the_documentation")  # what is defined in it can be pickled
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    namespace = module.__dict__
     for block in python:
         if ">>> " in block.code:
             test = doctest.DocTestParser().get_doctest(block.code, namespace, block.place, None, 0)
             printed = io.StringIO()
             doctest.DocTestRunner(optionflags=LIKE).run(test, out=printed.write, clear_globs=False)
             assert not printed.getvalue(), printed.getvalue()
-            namespace = test.globs
+            namespace.update(test.globs)
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

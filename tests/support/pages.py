@@ -81,7 +81,8 @@ def commands(block: Block) -> list[Command]:
     if not re.search(r"^\$ ", text, re.MULTILINE):
         return [Command(line.strip(), None, block) for line in text.splitlines()]
     parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)
-    return [Command(line, output, block) for line, output in zip(parts[1::2], parts[2::2], strict=True)]
+    shown = zip(parts[1::2], parts[2::2], strict=True)
+    return [Command(line, output if output.strip() else None, block) for line, output in shown]
 
 
 def simple_commands(line: str) -> Iterator[list[str]]:
