@@ -261,9 +261,12 @@ def test_scalings() -> None:
 
 def test_a_pasted_configuration() -> None:
     config = {
-        "model_type": "llama", "head_dim": 128, "rope_theta": 10000.0, "max_position_embeddings": 32768,
+        "model_type": "llama",
+        "head_dim": 128,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": 32768,
         "rope_scaling": {"type": "linear", "factor": 8.0},
-    }  # fmt: skip
+    }
     inspection = inspect_text(json.dumps(config))
     assert inspection.declared_length == 32768
     (panel,) = layer_pictures(inspection).values()
@@ -369,9 +372,12 @@ def ask(
     ]
     state = [{"id": "encodings-drawn", "property": "data", "value": {} if drawn is None else drawn}]
     body = {
-        "output": output, "outputs": outputs, "inputs": inputs, "state": state,
+        "output": output,
+        "outputs": outputs,
+        "inputs": inputs,
+        "state": state,
         "changedPropIds": [f"encodings-{changed}"],
-    }  # fmt: skip
+    }
     response = app.server.test_client().post("/_dash-update-component", json=body)
     assert response.status_code == 200
     return json.loads(response.data)["response"]
@@ -463,10 +469,14 @@ def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -
 @pytest.mark.parametrize(
     "body",
     [
-        [], {}, {"picture": "heatmap"}, {"picture": "clocks", "knobs": ["sinusoidal", 8, 8, 10, 1, 1]},
-        {"picture": "heatmap", "knobs": ["sinusoidal", 10**9, 8, 10, 1, 1]}, {"picture": ["a"], "knobs": {"a": 1}},
+        [],
+        {},
+        {"picture": "heatmap"},
+        {"picture": "clocks", "knobs": ["sinusoidal", 8, 8, 10, 1, 1]},
+        {"picture": "heatmap", "knobs": ["sinusoidal", 10**9, 8, 10, 1, 1]},
+        {"picture": ["a"], "knobs": {"a": 1}},
     ],
-)  # fmt: skip
+)
 def test_wrong_requests_for_numbers_are_refused(app: Any, body: Any) -> None:
     assert app.server.test_client().post("/cells/encodings", json=body).status_code == 400
 

@@ -49,9 +49,15 @@ def translator() -> Translator:
     size = tokenizers.source.vocab_size
     torch.manual_seed(1)
     config = {
-        "source_vocab_size": size, "target_vocab_size": size, "encoder_layers": 1, "decoder_layers": 2,
-        "d_model": 16, "d_ff": 32, "heads": 2, "tie_output": False,
-    }  # fmt: skip
+        "source_vocab_size": size,
+        "target_vocab_size": size,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "d_model": 16,
+        "d_ff": 32,
+        "heads": 2,
+        "tie_output": False,
+    }
     model = Transformer(TransformerConfig.parse(config)).eval()
     with torch.no_grad():
         model.output.weight.mul_(3)
