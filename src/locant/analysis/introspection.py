@@ -1,4 +1,4 @@
-"""Look inside a model while it reads one sentence pair: attention weights and hidden states of every layer.
+"""Attention weights and hidden states of every layer while a model reads one sentence pair.
 
 The numbers are the model's own: its modules run unchanged and are watched from outside, whatever positional scheme
 they use.

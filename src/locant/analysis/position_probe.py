@@ -1,4 +1,4 @@
-"""How well the position of a token can be read, linearly, from the hidden states of a model.
+"""Linear probes of position: the position of a token, read from the hidden states of a model.
 
 A ridge regression from each layer's hidden state to the position, in tokens, is fitted on some sentences and measured
 on others. Linear probes: Alain and Bengio 2016, "Understanding intermediate layers using linear classifier probes",

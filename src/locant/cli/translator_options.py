@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_translator_options(parser: argparse.ArgumentParser) -> None:
-    """Declare how to search and what computes."""
+    """Declare the options of the search and of the engine."""
     parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
     parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
     for side in ("source", "target"):
@@ -21,9 +21,9 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
     parser.add_argument(
         "--engine",
-        choices=("pytorch", "compiled", "ctranslate2", "auto"),
+        metavar="NAME",
         default="auto",
-        help="what computes; auto, the default, takes the fastest one that can run the model",
+        help="pytorch, compiled, ctranslate2 or auto, the default, which takes the fastest that can run the model",
     )
     types = "float32 (default), bfloat16 or int8; of ctranslate2 also others"
     parser.add_argument("--compute-type", metavar="TYPE", help=types)

@@ -1,4 +1,4 @@
-"""Reading the files of a Marian or M2M-100 folder in Hugging Face's format, without running code from it."""
+"""Readers for the files of a Marian or M2M-100 folder in Hugging Face's format, without running code from it."""
 
 from __future__ import annotations
 

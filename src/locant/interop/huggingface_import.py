@@ -1,4 +1,4 @@
-"""Models of other programs as Locant model folders, by what their ``config.json`` calls them."""
+"""Import of other programs' models as Locant model folders, by the ``model_type`` of their ``config.json``."""
 
 from __future__ import annotations
 

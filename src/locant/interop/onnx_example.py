@@ -1,4 +1,4 @@
-"""Translates with the ONNX files beside it, greedily; needs onnxruntime, sentencepiece and numpy alone.
+"""Greedy translation with the ONNX files beside this one; needs onnxruntime, sentencepiece and numpy alone.
 
 python translate.py "Two dogs play." "A man is riding a horse."
 

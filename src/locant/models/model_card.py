@@ -1,4 +1,4 @@
-"""The card of a model: what it was trained on, how well it translates and what it may be used for.
+"""The card of a model: its training data, its scores and its intended use.
 
 Every statement comes from the records of the run; of what they do not hold the card says that it is not recorded.
 A published model folder carries them on in ``records.json``.

@@ -1,4 +1,4 @@
-"""From text to batches: corpora, cleaning, tokenizers, the token cache and token-bounded batches."""
+"""Text: corpora, cleaning, tokenizers, the token cache and token-bounded batches."""
 
 from locant.lazy import lazy_exports
 

@@ -1,4 +1,4 @@
-"""Cleaning of training text: which pairs teach nothing, or would make the test dishonest."""
+"""Cleaning of training text: removal of pairs that teach nothing, or that would make the test dishonest."""
 
 from __future__ import annotations
 

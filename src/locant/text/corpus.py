@@ -1,4 +1,4 @@
-"""Corpora: where parallel text comes from, as settings, and how it becomes three streams of sentence pairs."""
+"""Corpora: sources of parallel text, as settings, and their three streams of sentence pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a corpus to tokenised training data: cleaning, tokenizers, caches, in a folder that later runs reuse."""
+"""Tokenised training data from a corpus: cleaning, tokenizers, caches, in a folder that later runs reuse."""
 
 from __future__ import annotations
 

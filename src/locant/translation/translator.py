@@ -117,10 +117,11 @@ class Translator:
         Arguments and errors are those of :func:`~locant.translation.load_engine`.
         """
         loaded = load_engine(folder, engine=engine, device=device, dtype=dtype, compute_type=compute_type)
-        return cls._with(loaded)
+        return cls.with_engine(loaded)
 
     @classmethod
-    def _with(cls, loaded: LoadedEngine) -> Self:
+    def with_engine(cls, loaded: LoadedEngine) -> Self:
+        """Return the translator of a model folder that was loaded with its engine."""
         found = loaded.folder
         return cls(
             found.model,
@@ -281,4 +282,4 @@ def load_translator(
         The translator, and the name of its engine; where that was not the first choice, with the reasons.
     """
     loaded = load_engine(folder, engine=engine, device=device, compute_type=compute_type)
-    return Translator._with(loaded), loaded.explanation
+    return Translator.with_engine(loaded), loaded.explanation
