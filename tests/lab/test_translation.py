@@ -163,7 +163,11 @@ def test_wrong_variants(variant: str, message: str) -> None:
         ({"recipe": "bible-modern"}, ConfigError, "no built-in recipe 'bible-modern'. Did you mean"),
         ({"changes": ["corpus.train.source=missing.txt"]}, DataError, "missing.txt"),
         ({"changes": ["batches.tokens=8"]}, ConfigError, "max_tokens is 40.*batches.tokens 8"),
-        ({"changes": ["model={architecture: rnn, d_model: 8}"]}, ConfigError, "must be a Transformer; 'rnn' is a con"),
+        (
+            {"changes": ["model={architecture: rnn, d_model: 8}"]},
+            ConfigError,
+            "must be a Transformer; 'rnn' is a variant",
+        ),
     ],
 )
 def test_mistakes_surface_before_any_work(
