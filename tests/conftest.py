@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -12,3 +13,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def example_store(tmp_path_factory):
     """Where the runs and models that examples name are kept once they are made."""
     return tmp_path_factory.mktemp("examples")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say at the end that the tests in a browser did not run, and what they need."""
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if not found and any("chromium" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(
+            "No chromium was found: the tests in a browser were skipped. To run them: apt-get install chromium, "
+            "or name a browser in CHROMIUM.",
+            yellow=True,
+        )

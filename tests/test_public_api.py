@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pickle
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from api_page import PAGE, lists, written
 
 import locant
 
@@ -74,3 +76,21 @@ def test_functions_and_classes_of_locant_state_their_types():
         if inspect.isfunction(value):
             parameters = inspect.signature(value).parameters.values()
             assert all(parameter.annotation is not parameter.empty for parameter in parameters), name
+
+
+def test_the_page_lists_the_public_names():
+    page = PAGE.read_text(encoding="utf-8")
+    assert written(page).strip() == lists().strip(), "write it anew: python tests/support/api_page.py"
+
+
+def test_tests_and_benchmarks_import_no_private_names():
+    wrong = []
+    for path in sorted([*PAGE.parents[1].glob("tests/**/*.py"), *PAGE.parents[1].glob("benchmarks/**/*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "locant":
+                wrong += [
+                    f"{path.relative_to(PAGE.parents[1])}:{node.lineno} imports {alias.name}"
+                    for alias in node.names
+                    if alias.name.startswith("_") and not alias.name.startswith("__")
+                ]
+    assert not wrong, "\n".join(wrong)

@@ -102,6 +102,16 @@ def test_modules_are_short_enough_to_read() -> None:
     assert not too_long, "\n".join(too_long)
 
 
+def test_docstrings_of_modules_begin_with_a_noun_phrase() -> None:
+    found = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in MODULES}
+    wrong = [
+        f"{path.relative_to(PACKAGE)}: {text.splitlines()[0] if text else 'no docstring'}"
+        for path, text in found.items()
+        if not text or text.split()[0] in {"What", "How", "Which", "Whether", "Where", "Why", "When", "Who"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_there_are_no_other_rooms() -> None:
     folders = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
     assert {"positions", "models"} <= folders

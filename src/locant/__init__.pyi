@@ -9,6 +9,7 @@ from locant import lab as lab
 from locant import models as models
 from locant import positions as positions
 from locant import rotary_configs as rotary_configs
+from locant import testing as testing
 from locant import text as text
 from locant import training as training
 from locant import translation as translation
@@ -16,6 +17,7 @@ from locant.errors import LocantError as LocantError
 from locant.extension.evaluate.evaluation import evaluate_context as evaluate_context
 from locant.extension.extend.extend import extend_model as extend
 from locant.extension.inspect.inspection import inspect_model as inspect
+from locant.figures.registry import draw_figure as draw_figure
 from locant.interop.huggingface_import import import_model as import_model
 from locant.lab.compare import compare as compare
 from locant.models.config import TransformerConfig as TransformerConfig
@@ -25,6 +27,7 @@ from locant.models.language_model import LanguageModelConfig as LanguageModelCon
 from locant.models.transformer import Transformer as Transformer
 from locant.positions.embeddings.sinusoidal import Sinusoidal as Sinusoidal
 from locant.positions.registry import build_scheme as build_scheme
+from locant.positions.registry import register_scheme as register_scheme
 from locant.positions.rotary.config import RotaryConfig as RotaryConfig
 from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.scheme import PositionScheme as PositionScheme

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from locant.lab.problems import PROBLEMS, Commands, _clauses, _edit, _join
+from locant.lab.problems import PROBLEMS, Commands, edit_string, join_strings, scan_clauses
 
 
 def addition(question: str) -> str:
@@ -143,7 +143,7 @@ def test_the_same_random_numbers_ask_the_same(name: str) -> None:
     ],
 )
 def test_clauses_of_the_scan_paper(command: str, actions: str) -> None:
-    known = {" ".join(words): " ".join(done) for words, done in _clauses()}
+    known = {" ".join(words): " ".join(done) for words, done in scan_clauses()}
     assert known[command] == actions.replace("LTURN", "TURN-LEFT").replace("RTURN", "TURN-RIGHT")
 
 
@@ -163,11 +163,11 @@ def test_joints_of_the_scan_paper() -> None:
 )
 def test_edits_of_the_pcfg_paper(operation: str, text: str, result: str) -> None:
     """Hupkes et al. 2020, Table 1."""
-    assert _edit(operation, list(text)) == list(result)
+    assert edit_string(operation, list(text)) == list(result)
 
 
 @pytest.mark.parametrize(
     ("operation", "result"), [("append", "ABCD"), ("prepend", "CDAB"), ("remove-first", "CD"), ("remove-second", "AB")]
 )
 def test_joins_of_the_pcfg_paper(operation: str, result: str) -> None:
-    assert _join(operation, list("AB"), list("CD")) == list(result)
+    assert join_strings(operation, list("AB"), list("CD")) == list(result)

@@ -168,7 +168,7 @@ _SIDES = ("left", "right")
 _TIMES = {"": 1, "twice": 2, "thrice": 3}
 
 
-def _clauses() -> list[tuple[Tokens, Tokens]]:
+def scan_clauses() -> list[tuple[Tokens, Tokens]]:
     """Return every command without conjunction, with its actions."""
     single: list[tuple[Tokens, Tokens]] = [([verb], [verb.upper()]) for verb in _VERBS]
     for side in _SIDES:
@@ -199,7 +199,7 @@ class Commands(Problem):
 
     def __init__(self) -> None:
         self._by_length: dict[int, list[tuple[Tokens, Tokens]]] = {}
-        for command, actions in _clauses():
+        for command, actions in scan_clauses():
             self._by_length.setdefault(len(actions), []).append((command, actions))
 
     def sample(self, random: Random, length: int) -> tuple[Tokens, Tokens]:
@@ -244,14 +244,15 @@ class Edits(Problem):
         for _ in range(length):
             operation = random.choice(_UNARY + _BINARY)
             if operation in _UNARY:
-                question, text = [operation, *question], _edit(operation, text)
+                question, text = [operation, *question], edit_string(operation, text)
             else:
                 other = random.choices(LETTERS, k=random.randint(2, 3))
-                question, text = [operation, *question, ",", *other], _join(operation, text, other)
+                question, text = [operation, *question, ",", *other], join_strings(operation, text, other)
         return question, text
 
 
-def _edit(operation: str, text: Tokens) -> Tokens:
+def edit_string(operation: str, text: Tokens) -> Tokens:
+    """Apply an operation of PCFG SET that takes one string."""
     match operation:
         case "reverse":
             return text[::-1]
@@ -263,7 +264,8 @@ def _edit(operation: str, text: Tokens) -> Tokens:
             return text
 
 
-def _join(operation: str, first: Tokens, second: Tokens) -> Tokens:
+def join_strings(operation: str, first: Tokens, second: Tokens) -> Tokens:
+    """Apply an operation of PCFG SET that takes two strings."""
     match operation:
         case "append":
             return first + second

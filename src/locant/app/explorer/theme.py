@@ -1,4 +1,4 @@
-"""What all charts have in common: colours, axes, margins, and how numbers travel to plotly."""
+"""Common parts of all charts: colours, axes, margins, and numbers on their way to plotly."""
 
 from __future__ import annotations
 
