@@ -94,3 +94,12 @@ def test_tests_and_benchmarks_import_no_private_names():
                     if alias.name.startswith("_") and not alias.name.startswith("__")
                 ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_stubs_export_for_type_checkers_what_the_packages_export():
+    for stub in PACKAGE.rglob("__init__.pyi"):
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    # `import a as b` exports nothing to a type checker: a is imported, then `b = a`.
+                    assert alias.asname in (None, alias.name), f"{stub}: {alias.name} as {alias.asname}"

@@ -15,8 +15,8 @@ from locant import training as training
 from locant import translation as translation
 from locant.errors import LocantError as LocantError
 from locant.extension.evaluate.evaluation import evaluate_context as evaluate_context
-from locant.extension.extend.extend import extend_model as extend
-from locant.extension.inspect.inspection import inspect_model as inspect
+from locant.extension.extend.extend import extend_model
+from locant.extension.inspect.inspection import inspect_model
 from locant.figures.registry import draw_figure as draw_figure
 from locant.interop.huggingface_import import import_model as import_model
 from locant.lab.compare import compare as compare
@@ -35,7 +35,11 @@ from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.recipe import Recipe as Recipe
 from locant.training.recipe import load_recipe as load_recipe
-from locant.training.run import resume_training as resume
+from locant.training.run import resume_training
 from locant.training.run import train as train
 from locant.translation.translator import Translator as Translator
 from locant.version import __version__ as __version__
+
+extend = extend_model
+inspect = inspect_model
+resume = resume_training

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import textwrap
 from pathlib import Path
 
@@ -13,23 +13,15 @@ BEGIN, END = "<!-- generated: python tests/support/api_page.py -->\n", "<!-- end
 PACKAGE = Path(locant.__file__).parent
 
 
-def exports(stub: Path) -> list[tuple[str, str]]:
-    """Return the module that each export of a package comes from, and its name."""
-    nodes = ast.parse(stub.read_text(encoding="utf-8")).body
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    return [(node.module or "", alias.asname or alias.name) for node in imports for alias in node.names]
-
-
 def lists() -> str:
     """Return the names that ``locant`` and its rooms export, in Markdown."""
-    every = exports(PACKAGE / "__init__.pyi")
-    rooms = sorted(name for module, name in every if module == "locant")
+    rooms = sorted(name for name in dir(locant) if not name.startswith("_") and name not in locant.__all__)
     parts = []
     for room in ["locant", *(f"locant.{name}" for name in rooms)]:
         stub = PACKAGE.joinpath(*room.split(".")[1:]) / "__init__.pyi"
         if not stub.exists():
             continue
-        names = sorted({name for module, name in exports(stub) if module != room}, key=lambda name: name.lower())
+        names = sorted(importlib.import_module(room).__all__, key=str.lower)
         text = textwrap.fill(", ".join(f"`{name}`" for name in names), 120, break_long_words=False)
         parts.append(f"### {room}\n\n{text}\n")
     return "\n".join(parts)
