@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from shapes import SHAPES
 from tables import Record, show_record
-from trainees import TRAINEES
+from training_engines import TRAINING_ENGINES
 from translate_engine import ENGINES as TRANSLATORS
 from translate_engine import variants
 
@@ -144,7 +144,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["training", "text", "translation"])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
-    parser.add_argument("--engines", nargs="+", choices=TRAINEES, default=list(TRAINEES), help="of training")
+    parser.add_argument(
+        "--engines", nargs="+", choices=TRAINING_ENGINES, default=list(TRAINING_ENGINES), help="of training"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--tokens", type=int, default=200_000, help="of text: real target tokens to train on")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from shapes import SHAPES
 from torch import Tensor
-from trainees import PRECISION, TRAINEES
+from training_engines import PRECISION, TRAINING_ENGINES
 
 from locant.text import BOS, BatchSettings, TokenCache, collate, plan_batches
 
@@ -86,7 +86,7 @@ def padded(text: TokenCache, indices: np.ndarray) -> tuple[Tensor, Tensor]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engine", choices=TRAINEES)
+    parser.add_argument("engine", choices=TRAINING_ENGINES)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("text", type=Path, help="folder with the token caches train and valid")
     parser.add_argument("--batches", choices=BATCHES, default="random")
@@ -94,7 +94,7 @@ def main() -> None:
     arguments = parser.parse_args()
     train, valid = TokenCache(arguments.text / "train"), TokenCache(arguments.text / "valid")
     torch.manual_seed(0)
-    trainee = TRAINEES[arguments.engine](SHAPES[arguments.shape], True)
+    training_engine = TRAINING_ENGINES[arguments.engine](SHAPES[arguments.shape], True)
     seen, cells, timed, seconds, epoch, steps = 0, 0, 0, 0.0, 0, 0
     batches = BATCHES[arguments.batches](train, epoch)
     while seen < arguments.tokens:
@@ -106,9 +106,9 @@ def main() -> None:
             continue
         # Warms up over the first fifth; by tokens and not by steps, because engines' batches differ in size.
         share = min(1.0, (seen + 1) / (0.2 * arguments.tokens))
-        trainee.optimizer.param_groups[0]["lr"] = PEAK_LEARNING_RATE * share
+        training_engine.optimizer.param_groups[0]["lr"] = PEAK_LEARNING_RATE * share
         source, target = padded(train, indices)
-        tokens = trainee.step(source, target)
+        tokens = training_engine.step(source, target)
         seen += tokens
         cells += target[:, 1:].numel()
         steps += 1
@@ -116,7 +116,7 @@ def main() -> None:
             seconds += time.perf_counter() - start
             timed += tokens
     plan = plan_batches(valid.source.lengths, valid.target.lengths, BatchSettings(tokens=TOKENS), seed=0, epoch=0)
-    losses = [trainee.negative_log_likelihood(*padded(valid, indices)) for indices in plan]
+    losses = [training_engine.negative_log_likelihood(*padded(valid, indices)) for indices in plan]
     result = {
         "tokens_per_second": timed / seconds,
         "padding": 1 - seen / cells,

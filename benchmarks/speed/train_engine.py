@@ -11,18 +11,18 @@ import time
 import torch
 from shapes import LENGTH, SENTENCES, SHAPES
 from torch import Tensor
-from trainees import PRECISION, TRAINEES
+from training_engines import PRECISION, TRAINING_ENGINES
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engine", choices=TRAINEES)
+    parser.add_argument("engine", choices=TRAINING_ENGINES)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--seconds", type=float, default=15.0)
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
     torch.manual_seed(0)
-    trainee = TRAINEES[arguments.engine](shape, False)
+    training_engine = TRAINING_ENGINES[arguments.engine](shape, False)
     generator = torch.Generator().manual_seed(1)
 
     def batch() -> tuple[Tensor, Tensor]:
@@ -30,12 +30,12 @@ def main() -> None:
         return sides[0, :, 1:].contiguous(), sides[1]
 
     for _ in range(2):
-        trainee.step(*batch())
+        training_engine.step(*batch())
     times: list[float] = []
     while len(times) < 3 or sum(times) < arguments.seconds:
         source, target = batch()
         start = time.perf_counter()
-        trainee.step(source, target)
+        training_engine.step(source, target)
         times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
     result = {

@@ -39,8 +39,8 @@ ENGINES = [
 
 def locant(run: Path, source: Path, beam: int, compute_type: str) -> tuple[float, list[str]]:
     """Translate by the compiled kernels; returns seconds and translations."""
-    from locant.translation import load_translator
     from locant.runtime import keep_freed_memory
+    from locant.translation import load_translator
 
     keep_freed_memory()
     translator, _ = load_translator(run, engine="compiled", device="cpu", compute_type=compute_type)

@@ -212,7 +212,7 @@ def _data(recipe: Recipe, data: dict[str, Any]) -> list[Block]:
         Text(
             [
                 data["description"],
-                f"Tokenizer: SentencePiece {recipe.tokenizer.algorithm}, {kind}, {vocabulary['target']:,} pieces. "
+                f"Tokenizer: SentencePiece {recipe.tokenizer.algorithm}, {kind}, {vocabulary['target']:,} tokens. "
                 f"Training text: {tokens['source']:,} source and {tokens['target']:,} target tokens, in "
                 f"{data['batches_per_epoch']:,} batches "
                 f"of at most {recipe.batches.tokens:,} tokens a side.",

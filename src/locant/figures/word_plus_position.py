@@ -103,9 +103,9 @@ def word_plus_position_numbers(*, run: Path, text: str | None = None) -> dict[st
     if text:
         chosen = list(dict.fromkeys(tokenizer.encode([text])[0]))[: 2 * _WORDS]
     else:
-        pieces = range(EOS + 1, tokenizer.vocab_size)
-        whole = [index for index in pieces if _is_word(tokenizer.token(index))][:_FREQUENT]
-        candidates = whole if len(whole) >= _WORDS else pieces
+        tokens = range(EOS + 1, tokenizer.vocab_size)
+        whole = [index for index in tokens if _is_word(tokenizer.token(index))][:_FREQUENT]
+        candidates = whole if len(whole) >= _WORDS else tokens
         chosen = _spread(torch.stack([words @ plane for plane in directions.values()]), candidates, _WORDS)
     planes = [
         WordPlane(title, _axes(title), (words[chosen] @ plane).numpy(), (codes @ plane).numpy())
@@ -204,7 +204,7 @@ def _draw_norms(axes: Axes, words: Numbers, positions: Numbers) -> None:
     axes.axvline(float(np.median(positions)), color=VERMILION, linewidth=2, label=name)
     axes.set_title("Lengths of both", fontsize=11, pad=9)
     axes.set_xlabel("norm")
-    axes.set_ylabel("pieces of the vocabulary")
+    axes.set_ylabel("tokens of the vocabulary")
     axes.set_ylim(top=1.3 * axes.get_ylim()[1])
     axes.legend(loc="upper left", fontsize=9, labelcolor=FAINT, frameon=True, framealpha=1, edgecolor="white")
 

@@ -30,7 +30,7 @@ _TEST_ROWS = 100  # at once
 
 EXACT = Metric(
     "exact match (%)",
-    "Share of test questions whose greedily decoded answer is right to the last token, end mark included.",
+    "Share of test questions whose greedily decoded answer is right to the last token, EOS included.",
     higher_is_better=True,
 )
 

@@ -42,7 +42,7 @@ class TranslationTask(ComparisonTask):
 
     name: ClassVar[str] = "translation"
     title: ClassVar[str] = "Translation, with test sentences longer than any in training"
-    length_means: ClassVar[str] = "tokens of a sentence or its reference, whichever has more, end mark included"
+    length_means: ClassVar[str] = "tokens of a sentence or its reference, whichever has more, EOS included"
     prepares: ClassVar[bool] = True
 
     recipe: str = Field("bible-modern-english", description="A built-in recipe or a YAML file")

@@ -21,7 +21,7 @@ PRECISION = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.
 
 
 @dataclass
-class Trainee:
+class TrainingEngine:
     """A model in training.
 
     Attributes:
@@ -58,7 +58,7 @@ class Trainee:
         return total
 
 
-def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Trainee:
+def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> TrainingEngine:
     """Return the training that a user writes around a model that returns logits."""
 
     def loss(source: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -69,10 +69,10 @@ def plain(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Train
             reduction="sum",
         )  # fmt: skip
 
-    return Trainee(model, loss)
+    return TrainingEngine(model, loss)
 
 
-def locant(shape: Shape, padded: bool) -> Trainee:
+def locant(shape: Shape, padded: bool) -> TrainingEngine:
     """Locant's own step, as in `locant train`."""
     from locant.text import Batch
     from locant.training import TranslatorLoss
@@ -88,10 +88,10 @@ def locant(shape: Shape, padded: bool) -> Trainee:
         batch = Batch(source, lengths[0], given, wanted, lengths[1], source_tokens=tokens[0], target_tokens=tokens[1])
         return TranslatorLoss(model, smoothing, PRECISION)(batch)[0]
 
-    return Trainee(model, loss, clips=True)
+    return TrainingEngine(model, loss, clips=True)
 
 
-def transformers(shape: Shape, padded: bool) -> Trainee:
+def transformers(shape: Shape, padded: bool) -> TrainingEngine:
     """MarianMTModel of Hugging Face transformers."""
     model = marian_model(shape, pad_token_id=PAD, dropout=0.1)
 
@@ -103,7 +103,7 @@ def transformers(shape: Shape, padded: bool) -> Trainee:
     return plain(model, logits)
 
 
-def torch_nn(shape: Shape, padded: bool) -> Trainee:
+def torch_nn(shape: Shape, padded: bool) -> TrainingEngine:
     """torch.nn.Transformer with embeddings, learned positions and a tied projection around it."""
     # Its short cut for evaluation does not know autocast (torch 2.13).
     torch.backends.mha.set_fastpath_enabled(False)
@@ -135,7 +135,7 @@ def torch_nn(shape: Shape, padded: bool) -> Trainee:
     return plain(model, model)
 
 
-def x_transformers(shape: Shape, padded: bool) -> Trainee:
+def x_transformers(shape: Shape, padded: bool) -> TrainingEngine:
     """XTransformer of x-transformers."""
     from x_transformers import XTransformer
 
@@ -165,7 +165,7 @@ def x_transformers(shape: Shape, padded: bool) -> Trainee:
     return plain(model, logits)
 
 
-def joeynmt(shape: Shape, padded: bool) -> Trainee:
+def joeynmt(shape: Shape, padded: bool) -> TrainingEngine:
     """The Transformer of JoeyNMT, with its own label smoothing; it always has masks."""
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
@@ -207,10 +207,10 @@ def joeynmt(shape: Shape, padded: bool) -> Trainee:
             )
         return total
 
-    return Trainee(model, loss)
+    return TrainingEngine(model, loss)
 
 
-TRAINEES: dict[str, Callable[[Shape, bool], Trainee]] = {
+TRAINING_ENGINES: dict[str, Callable[[Shape, bool], TrainingEngine]] = {
     "locant": locant,
     "transformers": transformers,
     "torch.nn.Transformer": torch_nn,
