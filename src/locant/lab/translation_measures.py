@@ -44,7 +44,7 @@ METRICS = {
     ),
     "decoding": Metric(
         "decoding (tokens/s)",
-        "Target tokens of the translations, end marks included, a second of searching with the recipe's settings.",
+        "Target tokens of the translations, EOS included, a second of searching with the recipe's settings.",
         higher_is_better=True,
         digits=0,
         by_length=True,
