@@ -1,25 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
-from tiny_models import WORDS
+from tiny_models import tiny_tokenizers
 
-from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    """Tiny models gain nothing from threads and lose much where others use the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+from locant.text import TokenizerPair
 
 
 @pytest.fixture(scope="session")
 def tokenizers() -> TokenizerPair:
-    sentences = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(1, 2 + i % 6)) for i in range(60)]
-    pairs = [(sentence, " ".join(reversed(sentence.split()))) for sentence in sentences]
-    return train_tokenizers(pairs, TokenizerSettings(vocab_size=36))
+    return tiny_tokenizers()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import torch
 
 from locant.models import Transformer, TransformerConfig
+from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
 
 WORDS = [
     "alpha",
@@ -40,3 +41,10 @@ def tiny_model(vocabulary: int, seed: int = 0, sharpness: float = 1.0, **changes
     with torch.no_grad():
         model.output.weight.mul_(sharpness)
     return model
+
+
+def tiny_tokenizers() -> TokenizerPair:
+    """Joint tokenizers of a made-up language and its reversal, with 36 subwords."""
+    sentences = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(1, 2 + i % 6)) for i in range(60)]
+    pairs = [(sentence, " ".join(reversed(sentence.split()))) for sentence in sentences]
+    return train_tokenizers(pairs, TokenizerSettings(vocab_size=36))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from small_models import build, sentence_pairs, teach
-from tiny_models import WORDS, tiny_model
+from tiny_models import tiny_model, tiny_tokenizers
 
 from locant.models import DecodingSettings, Transformer
 from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
@@ -23,9 +23,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tokenizers() -> TokenizerPair:
-    sentences = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(1, 2 + i % 6)) for i in range(60)]
-    pairs = [(sentence, " ".join(reversed(sentence.split()))) for sentence in sentences]
-    return train_tokenizers(pairs, TokenizerSettings(vocab_size=36))
+    return tiny_tokenizers()
 
 
 @pytest.fixture
