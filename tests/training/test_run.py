@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -193,6 +194,18 @@ def test_occupied_and_foreign_folders_are_refused(finished, recipe_data, tmp_pat
         train(Recipe.parse(recipe_data), tmp_path)
     with pytest.raises(CheckpointError, match=r"holds no recipe\.yaml"):
         resume_training(tmp_path)
+
+
+def test_a_resumed_run_keeps_its_model(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    with pytest.raises(ConfigError, match=r"holds another model: .* is \[64\] there and \[128\]"):
+        resume_training(run, ["training.steps=40", "model.d_model=64"])
+
+
+def test_a_report_of_no_run_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match="There is no run in"):
+        load_run_evaluation(tmp_path / "missing")
 
 
 def test_a_damaged_checkpoint_is_named(recipe_data, tmp_path):

@@ -124,6 +124,8 @@ def load_run_evaluation(folder: Path) -> Evaluation:
             data.pop("weights", None)
             scores, copy_scores = Scores(**data.pop("scores")), Scores(**data.pop("copy_scores"))
             return Evaluation(scores=scores, copy_scores=copy_scores, **data)
+    if not (Path(folder) / "recipe.yaml").exists():
+        raise CheckpointError(f"There is no run in {folder}: it holds no recipe.yaml.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")
 
 

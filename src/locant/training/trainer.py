@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import TrainingError
+from locant.errors import ConfigError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
@@ -88,7 +88,12 @@ class Trainer:
         self._log: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint of this run."""
+        """Go back to a checkpoint of this run.
+
+        Raises:
+            ConfigError: The model is not the one that the checkpoint was written of.
+        """
+        _require_same_model(self.model, checkpoint.weights)
         self.progress = checkpoint.progress
         states = dict(checkpoint.optimizer)
         generators = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
@@ -266,6 +271,20 @@ class Trainer:
 
     def _random_name(self, rank: int) -> str:
         return f"random/{self.device.type}/{rank}"
+
+
+def _require_same_model(model: EncoderDecoder[Any], weights: dict[str, Tensor]) -> None:
+    """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
+    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    before = {name: list(weight.shape) for name, weight in weights.items()}
+    different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigError(
+            f"The run's checkpoint holds another model: {name} is {before.get(name, 'missing')} there and "
+            f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
+            "model.* and the tokenizer as they were, or begin a new run."
+        )
 
 
 def _at_least_one_row(batch: Batch) -> Batch:
