@@ -1,11 +1,6 @@
-"""Models on CUDA: the same outputs, the same translations, cached decoding, and a training run."""
+"""Models on CUDA: the same outputs, the same translations, and cached decoding."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -65,28 +60,3 @@ def test_searches_find_what_they_find_on_the_cpu(position: str, norm: str) -> No
 
 def _tokens(found: list) -> list:
     return [[one.tokens for one in each] if isinstance(each, list) else each.tokens for each in found]
-
-
-def _locant(*words: str, folder: Path) -> str:
-    run = subprocess.run(
-        [sys.executable, "-m", "locant", *words], capture_output=True, text=True, cwd=folder, env={**os.environ}
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout + run.stderr
-
-
-def test_a_run_trains_and_translates_on_cuda(tmp_path: Path) -> None:
-    words = [f"{a} {b}" for a in ("one", "two", "three", "four", "five", "six") for b in ("red", "blue", "green")]
-    lines = [" ".join(words[(i * j + j) % len(words)] for j in range(1, 2 + i % 4)) for i in range(300)]
-    (tmp_path / "train.a").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "train.b").write_text("".join(f"{' '.join(reversed(line.split()))}\n" for line in lines))
-    settings = [
-        "tokenizer.vocab_size=30", "model.preset=tiny", "training.steps=60", "training.device=cuda",
-        "training.validate_every=30", "training.log_every=10",
-        "cleaning.duplicates=false",
-    ]  # fmt: skip
-    said = _locant("train", "--source", "train.a", "--target", "train.b", *settings, "--output", "run", folder=tmp_path)
-    assert "cuda" in said
-    assert _locant("translate", "run", "one red two blue", folder=tmp_path).strip()
-    again = _locant("translate", "run", "one red two blue", "--device", "cpu", folder=tmp_path).strip()
-    assert again
