@@ -161,3 +161,9 @@ def test_the_reader_of_imports(source: str, found: list[str]) -> None:
 )
 def test_the_rule(importer: str, imported: str, right: bool) -> None:
     assert allowed(importer, imported) is right
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Pytest imports them by their base names."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
