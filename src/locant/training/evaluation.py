@@ -124,8 +124,8 @@ def load_run_evaluation(folder: Path) -> Evaluation:
             data.pop("weights", None)
             scores, copy_scores = Scores(**data.pop("scores")), Scores(**data.pop("copy_scores"))
             return Evaluation(scores=scores, copy_scores=copy_scores, **data)
-    if not (Path(folder) / "recipe.yaml").exists():
-        raise CheckpointError(f"There is no run in {folder}: it holds no recipe.yaml.")
+    if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
+        raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")
 
 
