@@ -2,6 +2,8 @@ from locant.lab.compare import ComparisonResult as ComparisonResult
 from locant.lab.compare import compare as compare
 from locant.lab.comparison import Comparison as Comparison
 from locant.lab.comparison import load_comparison as load_comparison
+from locant.lab.problems import PROBLEMS as PROBLEMS
+from locant.lab.problems import Problem as Problem
 from locant.lab.record import Record as Record
 from locant.lab.record import load_records as load_records
 from locant.lab.registry import COMPARISON_TASKS as COMPARISON_TASKS
