@@ -249,6 +249,17 @@ def test_a_source_language_cannot_be_chosen(several, tmp_path, capsys):
     assert "no language 'fr'. Did you mean 'fra'?" in capsys.readouterr().err
 
 
+def test_a_source_language_that_the_folder_names_is_not_told(several, tmp_path):
+    import_marian(tmp_path / "marian", tmp_path / "run")
+    found = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    languages = {"source_language": "eng", "target_language": "fra"}
+    translator = Translator(found.model, found.tokenizers, found.settings, **languages)
+    found.choose_languages(None, "fra")
+    assert translator.prefixes == found.prefixes
+    translator.choose_languages(None, "cmn_Hans")
+    assert (translator.source_language, translator.target_language) == ("eng", "cmn_Hans")
+
+
 def test_it_is_not_exported_to_marian(several, tmp_path):
     import_marian(tmp_path / "marian", tmp_path / "run")
     with pytest.raises(ConfigError, match="several languages cannot be exported"):

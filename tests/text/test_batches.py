@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.errors import ConfigError
-from locant.text import BOS, EOS, PAD, BatchSettings, BatchStream, collate, padding_waste, plan_batches, write_cache
+from locant.text import (
+    BOS,
+    EOS,
+    PAD,
+    BatchSettings,
+    BatchStream,
+    Prefixes,
+    SampledEpochs,
+    collate,
+    padding_waste,
+    plan_batches,
+    write_cache,
+)
 
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=200).map(
     lambda rows: np.array(rows, dtype=np.int32).reshape(-1, 2).T
@@ -101,6 +113,33 @@ def test_collated_tensors_by_hand(cache):
     assert batch.source_tokens == (batch.source != PAD).sum()
     assert {tensor.dtype for tensor in (batch.source, batch.target_input, batch.target_output)} == {torch.int64}
     assert batch.to("meta").target_lengths.device.type == "meta"
+
+
+@pytest.mark.parametrize("prefixes", [Prefixes([7], [EOS, 9]), Prefixes([11], [BOS])], ids=["fairseq", "marian"])
+def test_language_tokens_stand_in_their_places(prefixes, pairs, tokenizers, tmp_path):
+    settings = {"max_tokens": 20, "keep_text": True}
+    plain = write_cache(pairs, tokenizers, tmp_path / "plain", **settings)
+    told = write_cache(pairs, tokenizers, tmp_path / "told", prefixes=prefixes, **settings)
+    assert told.source.lengths.max() + 1 == 20, "language tokens count"
+    assert told.dropped > plain.dropped
+    kept = {tuple(plain.source[index].tolist()): plain.target[index].tolist() for index in range(len(plain))}
+    sampled = SampledEpochs(told, tokenizers, alpha=0.1, seed=1)(0)
+    assert any(told.source[row].tolist() != sampled.source[row].tolist() for row in range(len(told)))
+    for cache in (told, sampled):
+        batch = collate(cache, np.arange(8))
+        for row in range(8):
+            source, read, written = (
+                tensor[row][tensor[row] != PAD].tolist()
+                for tensor in (batch.source, batch.target_input, batch.target_output)
+            )
+            assert source[0] == prefixes.source[0]
+            assert source[-1] == written[-1] == EOS
+            assert read == [*prefixes.target, *read[len(prefixes.target) :]]
+            assert written == [*read[1:], EOS]
+            assert batch.target_lengths[row] == len(read)
+            if cache is told:
+                assert read[len(prefixes.target) :] == kept[tuple(source[1:-1])]
+        assert max(cache.source.lengths.max(), cache.target.lengths.max()) < 20
 
 
 def stream(cache, **more):

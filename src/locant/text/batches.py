@@ -16,7 +16,7 @@ from pydantic import Field
 from locant.errors import ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
-from locant.text.tokenizer import BOS, EOS, PAD
+from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
 _PATIENCE = 0.1  # seconds between looks at whether the consumer is still there
@@ -97,9 +97,10 @@ class Batch:
     """B sentence pairs, padded on the right with ``PAD``; on one device.
 
     Attributes:
-        source: Source ids followed by ``EOS``; [B, S] int64.
+        source: Source ids followed by ``EOS``, with language tokens where the model has some; [B, S] int64.
         source_lengths: Without padding, with EOS; [B] int64.
-        target_input: What the decoder reads, ``BOS`` followed by the target ids; [B, T] int64.
+        target_input: What the decoder reads, ``BOS`` (or what starts the decoder of a model with language tokens)
+            followed by the target ids; [B, T] int64.
         target_output: What it should predict, the target ids followed by ``EOS``; [B, T] int64.
         target_lengths: Without padding, of input and output alike; [B] int64.
         source_tokens: The sum of ``source_lengths``.
@@ -213,9 +214,10 @@ def collate(cache: TokenCache, indices: Indices) -> Batch:
     """Build the batch of some pairs; no pairs give tensors without rows."""
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
-    target_input = np.full_like(target, BOS)
-    target_input[:, 1:] = target[:, :-1]
-    target_input[target_input == EOS] = PAD  # No other EOS: encoded text never contains the special ids.
+    target_input = np.full_like(target, cache.prefixes.target[0])
+    read = target_input[:, 1:]
+    read[...] = target[:, :-1]
+    read[read == EOS] = PAD  # No other EOS: encoded text never contains the special ids.
     return Batch(
         source=torch.from_numpy(source),
         source_lengths=torch.from_numpy(source_lengths),

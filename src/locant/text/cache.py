@@ -22,7 +22,7 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError
 from locant.files import read_json, replacing_folder, write_json
 from locant.text.pairs import Pair
-from locant.text.tokenizer import TokenizerPair
+from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
@@ -51,7 +51,7 @@ class Column:
 
 
 class TokenCache:
-    """A tokenised parallel text, mapped from disk.
+    """A tokenised parallel text, mapped from disk; language tokens stand in their places in its rows.
 
     Args:
         folder: What :func:`write_cache` wrote.
@@ -62,6 +62,8 @@ class TokenCache:
         target: The target side.
         dropped: How many pairs were left out because a side had too many tokens.
         max_tokens: The limit that they exceeded, EOS included.
+        prefixes: What stands before the tokens of each sentence. The rows hold it but for the id that the decoder
+            reads first.
 
     Raises:
         CheckpointError: The folder is missing or damaged.
@@ -73,6 +75,7 @@ class TokenCache:
         self._count: int = about["pairs"]
         self.dropped: int = about["dropped"]
         self.max_tokens: int = about["max_tokens"]
+        self.prefixes = Prefixes(*about["prefixes"]) if "prefixes" in about else PLAIN
         self.source = Column(folder, "source", about["source_dtype"], self._count)
         self.target = Column(folder, "target", about["target_dtype"], self._count)
 
@@ -91,7 +94,13 @@ class TokenCache:
 
 
 def write_cache(
-    pairs: Iterable[Pair], tokenizers: TokenizerPair, folder: Path, *, max_tokens: int, keep_text: bool = False
+    pairs: Iterable[Pair],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    max_tokens: int,
+    keep_text: bool = False,
+    prefixes: Prefixes = PLAIN,
 ) -> TokenCache:
     """Tokenise pairs into a new cache; one that is already there is replaced.
 
@@ -99,8 +108,10 @@ def write_cache(
         pairs: Sentence pairs, streamed.
         tokenizers: For both languages.
         folder: Where the cache goes; it appears only when it is complete.
-        max_tokens: The most tokens a side may have, the EOS included; longer pairs are dropped and counted.
+        max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
+            counted.
         keep_text: Store the text too, for :class:`SampledEpochs`.
+        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
 
     Raises:
         DataError: No pair is left.
@@ -111,9 +122,9 @@ def write_cache(
         for chunk in _chunks(pairs):
             sources = tokenizers.source.encode([source for source, _ in chunk])
             targets = tokenizers.target.encode([target for _, target in chunk])
-            yield chunk, sources, targets
+            yield chunk, _after(prefixes.source, sources), _after(prefixes.target[1:], targets)
 
-    return _write(encoded(), tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
+    return _write(encoded(), tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text, prefixes=prefixes)
 
 
 class SampledEpochs:
@@ -147,6 +158,7 @@ class SampledEpochs:
             root / str(epoch),
             max_tokens=self._cache.max_tokens,
             keep_text=False,
+            prefixes=self._cache.prefixes,
         )
         for folder in earlier:
             if folder != cache.folder:
@@ -166,7 +178,8 @@ class SampledEpochs:
         tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
         usual = (self._cache.source, self._cache.target)[side]
         seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
-        sampled = tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed)
+        before = (self._cache.prefixes.source, self._cache.prefixes.target[1:])[side]
+        sampled = _after(before, tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed))
         return [
             ids if len(ids) < self._cache.max_tokens else usual[index].tolist()
             for index, ids in enumerate(sampled, start=number * _CHUNK)
@@ -174,7 +187,13 @@ class SampledEpochs:
 
 
 def _write(
-    chunks: Iterable[Chunk], tokenizers: TokenizerPair, folder: Path, *, max_tokens: int, keep_text: bool
+    chunks: Iterable[Chunk],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    max_tokens: int,
+    keep_text: bool,
+    prefixes: Prefixes,
 ) -> TokenCache:
     dtypes = [np.uint16 if side.vocab_size <= 1 << 16 else np.uint32 for side in (tokenizers.source, tokenizers.target)]
     count, dropped = 0, 0
@@ -208,11 +227,16 @@ def _write(
             "pairs": count,
             "dropped": dropped,
             "max_tokens": max_tokens,
+            "prefixes": prefixes,
             "source_dtype": np.dtype(dtypes[0]).name,
             "target_dtype": np.dtype(dtypes[1]).name,
         }
         write_json(temporary / "cache.json", about)
     return TokenCache(folder)
+
+
+def _after(prefix: list[int], sentences: list[list[int]]) -> list[list[int]]:
+    return [prefix + ids for ids in sentences] if prefix else sentences
 
 
 class _Writer:

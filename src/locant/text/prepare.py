@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def prepare(
         corpus: The text.
         cleaning: What to remove from the training text.
         tokenizer: How to learn the vocabulary.
-        max_tokens: The most tokens of a sentence, EOS included; longer training pairs are dropped.
+        max_tokens: The most tokens of a sentence, EOS and language tokens included; longer training pairs are dropped.
         folder: Receives the tokenizers, and ``cache/`` with the tokens.
         resume: Never replace tokenizers that a model may already have been trained with.
 
@@ -95,8 +96,10 @@ def prepare(
         text = clean(corpus.train, chain(corpus.valid, corpus.test or ()), cleaning)
         tokenizers = train_tokenizers(text, tokenizer)
         tokenizers.save(folder)
-        train = write_cache(text, tokenizers, cache / "train", max_tokens=max_tokens, keep_text=tokenizer.sampling > 0)
-        valid = write_cache(corpus.valid, tokenizers, cache / "valid", max_tokens=max_tokens)
+        prefixes = tokenizers.prefixes(corpus.source_language, corpus.target_language)
+        write = partial(write_cache, tokenizers=tokenizers, max_tokens=max_tokens, prefixes=prefixes)
+        train = write(text, folder=cache / "train", keep_text=tokenizer.sampling > 0)
+        valid = write(corpus.valid, folder=cache / "valid")
         report = text.report.with_removed(TOO_MANY_TOKENS, train.dropped)
         write_json(record, {"fingerprint": fingerprint, "cleaning": report.to_dict()})
     return PreparedData(

@@ -203,6 +203,11 @@ class LanguageTokens(Settings):
         """Whose language's tokens stand before the source, and after the id that the decoder reads first."""
         return _PLACES[self.layout]
 
+    @property
+    def takes_source(self) -> bool:
+        """Whether the model is told the source language."""
+        return any("source" in place for place in self.places)
+
     def prefixes(self, source: str | None, target: str | None) -> Prefixes:
         """Return what tells the model its languages.
 
@@ -214,7 +219,7 @@ class LanguageTokens(Settings):
             ConfigError: A language is missing or unknown, or the model cannot be told its source language.
         """
         before, after = self.places
-        if source is not None and "source" not in before + after:
+        if source is not None and not self.takes_source:
             raise ConfigError("The model is told the target language alone. Leave the source language out.")
         named: dict[Side, str | None] = {"source": source, "target": target}
         return Prefixes(
@@ -257,6 +262,20 @@ class TokenizerPair:
     def digest(self) -> str:
         """A hash of both tokenizers."""
         return hashlib.sha256(f"{self.source.digest}{self.target.digest}".encode()).hexdigest()
+
+    def prefixes(self, source: str | None, target: str | None) -> Prefixes:
+        """Return what stands before the tokens of a source and of its translation.
+
+        Args:
+            source: Language code; not looked at where the model is not told the source language.
+            target: Language code; neither is looked at in a model for one pair of languages.
+
+        Raises:
+            ConfigError: The model must be told a language that is missing or unknown.
+        """
+        if self.languages is None:
+            return PLAIN
+        return self.languages.prefixes(source if self.languages.takes_source else None, target)
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer.joint.model``, or one model a language, into a folder."""

@@ -156,7 +156,8 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
 def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     """Return the function that measures a model on the validation set while it is trained."""
     plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
-    lengths = [len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
+    before = len(data.valid.prefixes.source)
+    lengths = [before + len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
     usable = [pair for pair, length in zip(data.valid_pairs, lengths, strict=True) if length < recipe.max_tokens]
     pairs = usable[: recipe.training.validation_sentences]
     references = [data.tokenizers.target.cased(target) for _, target in pairs]
@@ -173,7 +174,14 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             tokens += batch.target_tokens
         if not pairs or not math.isfinite(total):
             return ValidationScores(total / tokens)
-        translator = Translator(model, data.tokenizers, greedy, engine=fastest_engine(model))
+        translator = Translator(
+            model,
+            data.tokenizers,
+            greedy,
+            engine=fastest_engine(model),
+            source_language=corpus.source_language,
+            target_language=corpus.target_language,
+        )
         hypotheses = translator.translate([source for source, _ in pairs])
         scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
         return ValidationScores(total / tokens, scores.bleu, scores.chrf)

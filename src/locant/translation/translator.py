@@ -17,7 +17,7 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
-from locant.text.tokenizer import EOS, PLAIN, Prefixes, TokenizerPair
+from locant.text.tokenizer import EOS, Prefixes, TokenizerPair
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 
 
@@ -89,7 +89,7 @@ class Translator:
                 f"{self.target_language or 'unknown'}), so none can be chosen. Leave the languages out."
             )
         chosen = source or self.source_language, target or self.target_language
-        languages.prefixes(*chosen)
+        languages.prefixes(chosen[0] if languages.takes_source else source, chosen[1])
         self.source_language, self.target_language = chosen
 
     @property
@@ -99,8 +99,7 @@ class Translator:
         Raises:
             ConfigError: The model is for several languages and has not been told which.
         """
-        languages = self.tokenizers.languages
-        return languages.prefixes(self.source_language, self.target_language) if languages else PLAIN
+        return self.tokenizers.prefixes(self.source_language, self.target_language)
 
     @classmethod
     def from_pretrained(
