@@ -95,6 +95,8 @@ def test_every_command_has_help(command, capsys):
         (["train", "bible-modern-english", "trainig.steps=3", "--output", "x"], "Did you mean 'training'?"),
         (["train", "bible-modern-english", "--device", "gpu", "--output", "x"], "The device 'gpu' cannot be used"),
         (["translate", "x", "text", "--input", "f"], "not both"),
+        (["translate", "x", "text", "--top-k", "5"], "go with --sampling"),
+        (["translate", "x", "text", "--sampling", "--beam", "5"], "give one of them"),
         (["evaluate", "x", "--source", "f"], "go together"),
     ],
 )
@@ -147,6 +149,16 @@ def test_n_best_prints_number_score_and_text(trained, capsys):
     assert float(rows[0][1]) >= float(rows[1][1])
     assert main(["translate", str(trained), "one", "--beam", "1", "--n-best", "2"]) == 2
     assert "n_best" in capsys.readouterr().err
+
+
+def test_samples_depend_on_the_seed(trained, capsys):
+    outputs = []
+    for seed in ("1", "1", "2"):
+        command = ["translate", str(trained), "one two", "six", "--sampling", "--n-best", "3", "--seed", seed]
+        assert main(command) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+    assert len(outputs[0].splitlines()) == 6
 
 
 def test_a_sentence_that_is_too_long_is_named(trained, capsys):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from locant.cli.translator_options import add_translator_options, load, search_overrides
+from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
 from locant.errors import UsageError
 
 _EPILOG = """examples:
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="write here instead of standard output")
     parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
     add_translator_options(parser)
+    add_sampling_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
     from locant.files import replacing_file
 
-    translator = load(options)
     overrides = search_overrides(options, n_best=options.n_best)
+    translator = load(options)
     with ExitStack() as stack:
         lines: Iterable[str] = options.text or _lines(options.input)
         out = sys.stdout

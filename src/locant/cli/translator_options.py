@@ -7,6 +7,8 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
+from locant.errors import UsageError
+
 if TYPE_CHECKING:
     from locant.translation.translator import Translator
 
@@ -27,6 +29,15 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
     )
     types = "float32 (default), bfloat16 or int8; of ctranslate2 also others"
     parser.add_argument("--compute-type", metavar="TYPE", help=types)
+
+
+def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of sampling, of commands that write translations."""
+    group = parser.add_argument_group("sampling (Edunov et al. 2018)")
+    group.add_argument("--sampling", action="store_true", help="draw translations at random instead of searching")
+    group.add_argument("--temperature", type=float, metavar="T", help="what logits are divided by; 1 by default")
+    group.add_argument("--top-k", type=int, metavar="K", help="draw among the K most probable tokens; default all")
+    group.add_argument("--seed", type=int, metavar="N", help="decides what is drawn; 1 by default")
 
 
 def load(options: argparse.Namespace) -> Translator:
@@ -54,6 +65,19 @@ def load(options: argparse.Namespace) -> Translator:
 
 
 def search_overrides(options: argparse.Namespace, **more: Any) -> dict[str, Any]:
-    """Return the decoding settings that the options change; ``more`` are those of one command."""
+    """Return the decoding settings that the options change; ``more`` are those of one command.
+
+    Raises:
+        UsageError: Options of sampling are given without it, or a beam is given with it.
+    """
     changes = {"beam": options.beam, "length_penalty": options.length_penalty, **more}
-    return {key: value for key, value in changes.items() if value is not None}
+    given = {key: value for key, value in changes.items() if value is not None}
+    keys = ("temperature", "top_k", "seed")
+    sampling = {key: getattr(options, key) for key in keys if getattr(options, key, None) is not None}
+    if getattr(options, "sampling", False):
+        if options.beam is not None:
+            raise UsageError("--sampling draws translations and --beam searches for the best; give one of them.")
+        given["sampling"] = sampling
+    elif sampling:
+        raise UsageError("--temperature, --top-k and --seed go with --sampling.")
+    return given

@@ -343,14 +343,25 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
   });
 }
 
-// Writes the k largest of a row's log-probabilities and their columns, largest first.
-void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* columns) {
+// Returns what a row's logits exceed its log-probabilities by, and rules out the tokens that are never written.
+float normaliser_of(const Shape& s, float* logits) {
   const float highest = largest_of(logits, s.vocabulary);
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < s.vocabulary; i++) sum += exponential(logits[i] - highest);
-  const float normaliser = highest + std::log(sum);
   logits[s.padding] = logits[s.begin] = -std::numeric_limits<float>::infinity();
+  return highest + std::log(sum);
+}
+
+// Writes a row's log-probabilities, one for each token of the vocabulary.
+void all(const Shape& s, float* logits, float* values) {
+  const float normaliser = normaliser_of(s, logits);
+  for (int64_t i = 0; i < s.vocabulary; i++) values[i] = logits[i] - normaliser;
+}
+
+// Writes the k largest of a row's log-probabilities and their columns, largest first.
+void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* columns) {
+  const float normaliser = normaliser_of(s, logits);
   for (int64_t i = 0; i < k; i++) values[i] = -std::numeric_limits<float>::infinity(), columns[i] = 0;
   for (int64_t start = 0; start < s.vocabulary; start += 64) {
     const int64_t end = std::min(start + 64, s.vocabulary);
@@ -407,8 +418,13 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
     }
     worker.multiply(engine.projection, worker.input());
     const Range mine = worker.team().share(count);
-    for (int64_t row = mine.begin; row < mine.end; row++)
-      best(s, worker.product() + row * width, k, values + (first + row) * k, columns + (first + row) * k);
+    for (int64_t row = mine.begin; row < mine.end; row++) {
+      float* logits = worker.product() + row * width;
+      if (columns)
+        best(s, logits, k, values + (first + row) * k, columns + (first + row) * k);
+      else
+        all(s, logits, values + (first + row) * s.vocabulary);
+    }
   });
 }
 
@@ -498,6 +514,7 @@ void locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
 }
 
 // Decodes one token of every row, which stands at the next position; `positions` has rows up to it, or is null.
+// Without `columns`, `values` receives the log-probabilities of the whole vocabulary instead of the k best.
 // Returns 0 when memory does not suffice.
 int locant_batch_step(void* batch, const int64_t* tokens, const float* positions, int64_t k, float* values,
                       int64_t* columns) try {

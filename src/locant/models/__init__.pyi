@@ -11,6 +11,7 @@ from locant.models.config import PRESETS as PRESETS
 from locant.models.config import TransformerConfig as TransformerConfig
 from locant.models.config import preset as preset
 from locant.models.decoding_settings import DecodingSettings as DecodingSettings
+from locant.models.decoding_settings import SamplingSettings as SamplingSettings
 from locant.models.encoder_decoder import DecoderState as DecoderState
 from locant.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from locant.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig

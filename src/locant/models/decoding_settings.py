@@ -9,7 +9,23 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
+from locant.text.pairs import hash64
 from locant.text.tokenizer import LanguageTokens
+
+
+class SamplingSettings(Settings):
+    """Sampling of translations instead of a search for the most probable one (Edunov et al. 2018, section 3).
+
+    Attributes:
+        temperature: What logits are divided by: 1 draws from the model's own distribution, less makes probable tokens
+            more probable.
+        top_k: How many of the most probable tokens may be drawn at each step; ``None`` for all. Edunov et al. take 10.
+        seed: Decides what is drawn: the same seed gives the same translations, whatever the batches.
+    """
+
+    temperature: float = Field(1.0, gt=0)
+    top_k: int | None = Field(None, ge=1)
+    seed: int = Field(1, ge=0, lt=2**64)
 
 
 class DecodingSettings(Settings):
@@ -22,11 +38,12 @@ class DecodingSettings(Settings):
         beam: Hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: Exponent alpha of the length penalty (Wu et al. 2016, equation 14); 0 compares bare
             log-probabilities and so prefers short output.
-        n_best: Translations returned for each sentence, at most ``beam``.
+        n_best: Translations returned for each sentence, at most ``beam``; any number of samples.
         max_length_ratio: Longest output, in target tokens for each source token ...
         max_length_extra: ... and this many tokens more.
-        batch_tokens: Budget of a batch: source tokens, padding included, times ``beam``.
+        batch_tokens: Budget of a batch: source tokens, padding included, times ``rows``.
         max_source_length: Longest sentence accepted, in tokens.
+        sampling: How to sample; ``None`` searches, by ``beam``.
     """
 
     beam: int = Field(5, ge=1)
@@ -36,15 +53,31 @@ class DecodingSettings(Settings):
     max_length_extra: int = Field(50, ge=0)
     batch_tokens: int = Field(8192, ge=1)
     max_source_length: int = Field(1024, ge=1)
+    sampling: SamplingSettings | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.n_best > self.beam:
+        if self.n_best > self.beam and not self.sampling:
             raise ConfigError(
                 f"n_best is {self.n_best}, but a beam of {self.beam} finds no more than {self.beam} translations; "
                 "raise beam or lower n_best"
             )
         return self
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses that are extended at once for each sentence."""
+        return self.n_best if self.sampling else self.beam
+
+    def continued(self, done: int) -> Self:
+        """Return the settings for the sentences after the first ``done`` ones of a text that is translated in parts.
+
+        Where they sample, the seed is another in each part, made from the settings' own.
+        """
+        if not self.sampling or not done:
+            return self
+        seed = hash64(f"{self.sampling.seed} {done}")
+        return self.model_copy(update={"sampling": self.sampling.model_copy(update={"seed": seed})})
 
     def max_target_length(self, source_length: int) -> int:
         """Return the most tokens that the translation of so many source tokens may have, EOS included."""

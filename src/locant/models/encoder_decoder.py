@@ -109,10 +109,17 @@ class ModelSearchState:
 
         Padding and BOS have the log-probability ``-inf``.
         """
-        log_probabilities = self._model.step(last, self._cache)[:, -1].log_softmax(-1, dtype=torch.float32)
-        log_probabilities[:, PAD] = -torch.inf
-        log_probabilities[:, BOS] = -torch.inf
-        return top_k(log_probabilities, k)
+        return top_k(self.log_probabilities(last), k)
+
+    def log_probabilities(self, last: Tensor) -> Tensor:
+        """Return the log-probabilities of every token after ``last [R, 1]``, float32 ``[R, V]``.
+
+        Padding and BOS have the log-probability ``-inf``.
+        """
+        found = self._model.step(last, self._cache)[:, -1].log_softmax(-1, dtype=torch.float32)
+        found[:, PAD] = -torch.inf
+        found[:, BOS] = -torch.inf
+        return found
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows ``[N]``, in that order; see :meth:`locant.models.DecoderCache.select`."""

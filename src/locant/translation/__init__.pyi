@@ -10,6 +10,7 @@ from locant.translation.engines import PyTorchEngine as PyTorchEngine
 from locant.translation.engines import fastest_engine as fastest_engine
 from locant.translation.engines import load_engine as load_engine
 from locant.translation.search import Hypothesis as Hypothesis
+from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search
 from locant.translation.search import length_penalty as length_penalty

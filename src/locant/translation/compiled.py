@@ -85,6 +85,7 @@ class CompiledTransformer:
 
     Attributes:
         precision: Likewise.
+        vocabulary: Number of target tokens.
 
     Raises:
         ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
@@ -98,6 +99,7 @@ class CompiledTransformer:
             )
         self.precision = precision
         config = model.config
+        self.vocabulary = config.target_vocab_size
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
         self._library = KERNEL.require()
         if not supports(precision):
@@ -181,16 +183,34 @@ class CompiledSearchState:
             Log-probabilities (natural) ``[R, k]``, largest first, and token ids ``[R, k]``; where fewer than ``k``
             tokens exist the rest have log-probability ``-inf``.
         """
-        last = last.contiguous()
         values, columns = torch.empty(len(last), k), torch.empty(len(last), k, dtype=torch.long)
+        self._step(last, values, columns)
+        return values, columns
+
+    def log_probabilities(self, last: Tensor) -> Tensor:
+        """Decode ``last [R, 1]`` and return the log-probabilities of every next token ``[R, V]``.
+
+        Padding and BOS have the log-probability ``-inf``.
+        """
+        values = torch.empty(len(last), self._model.vocabulary)
+        self._step(last, values, None)
+        return values
+
+    def _step(self, last: Tensor, values: Tensor, columns: Tensor | None) -> None:
+        """Decode ``last [R, 1]``; write the best log-probabilities and tokens, or all of them without ``columns``."""
+        last = last.contiguous()
         self._length += 1
         positions = self._model._positions(1, self._length)
         done = self._library.locant_batch_step(
-            self._batch, last.data_ptr(), _address(positions), k, values.data_ptr(), columns.data_ptr()
+            self._batch,
+            last.data_ptr(),
+            _address(positions),
+            values.shape[1],
+            values.data_ptr(),
+            _address(columns),
         )
         if not done:
             raise MemoryError("The batch does not fit into memory. Lower decoding.batch_tokens.")
-        return values, columns
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows ``[N]``, in that order; a row may be taken several times."""

@@ -106,7 +106,16 @@ class CTranslate2Engine:
         prefix: Sequence[int],
         settings: DecodingSettings,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search for translations; see :meth:`locant.translation.Engine.translate`."""
+        """Search for translations; see :meth:`locant.translation.Engine.translate`.
+
+        Raises:
+            ConfigError: The settings ask for sampling, which CTranslate2 cannot repeat.
+        """
+        if settings.sampling:
+            raise ConfigError(
+                "CTranslate2 draws random numbers of its own, which no seed repeats. Sample with the engine pytorch or "
+                "compiled."
+            )
         # All at once: CTranslate2 makes the batches, and runs several where it has several workers. It adds EOS to a
         # source, and begins to write with the first id of the prefix, by itself.
         tokens = [[self._source_tokens[index] for index in source[:-1]] for source in sources]

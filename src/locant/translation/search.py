@@ -1,4 +1,4 @@
-"""Greedy and beam search, batched, one decoder step for every token.
+"""Greedy search, beam search and sampling, batched, one decoder step for every token.
 
 Notation: B sentences of the batch, N of them not yet finished, K beam, M candidates of each hypothesis, S source
 tokens, T target tokens, V vocabulary.
@@ -45,6 +45,12 @@ class SearchState(Protocol):
         """Return log-probabilities and ids ``[R, k]`` of the best tokens after ``last [R, 1]``, largest first.
 
         Padding and BOS are never among those that have a probability.
+        """
+
+    def log_probabilities(self, last: Tensor) -> Tensor:
+        """Return the log-probabilities ``[R, V]`` of every token after ``last [R, 1]``.
+
+        Those of padding and BOS are ``-inf``.
         """
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
@@ -252,6 +258,74 @@ def beam_search(
     return results
 
 
+@torch.inference_mode()
+def ancestral_sampling(
+    model: SearchModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    max_lengths: Tensor,
+    draws: Array,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    alpha: float = 0.6,
+    prefix: Sequence[int] = (BOS,),
+) -> list[Hypothesis]:
+    """Draw every token from the model's distribution over the next one (Edunov et al. 2018, section 3).
+
+    The distribution is ``softmax(logits / temperature)``, over the ``top_k`` most probable tokens alone where that is
+    given (Fan et al. 2018). The token drawn is the first at which the cumulative probability exceeds the random
+    number, so a sentence's translation depends on its own random numbers alone, not on the batch. A hypothesis that
+    reaches its greatest length without EOS is closed as it is.
+
+    Args:
+        model: The model, in evaluation mode.
+        source: Source ids ``[B, S]``, padded on the right, on the model's device.
+        source_lengths: Number of real tokens of each row, ``[B]``.
+        max_lengths: Most target tokens of each row, EOS included, ``[B]``, at least 1.
+        draws: Random numbers, even over [0, 1), float64 ``[B, >= max_lengths.max()]``: one for each token.
+        temperature: What logits are divided by: below 1 the probable tokens become more probable.
+        top_k: How many tokens may be drawn at each step; ``None`` for all.
+        alpha: Exponent of the length penalty, for the score only.
+        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypothesis.
+
+    Returns:
+        A hypothesis for each row, with the log-probability that the model itself gives it, without temperature.
+
+    Raises:
+        LocantError: The model's output is not a number.
+    """
+    device = source.device
+    state = _start(model, source, source_lengths, prefix)
+    limits = max_lengths.cpu().numpy()
+    steps = int(limits.max())
+    written = np.full((len(source), steps), EOS)
+    totals = np.zeros(len(source))
+    sentences = np.arange(len(source))
+    last = np.full(len(source), prefix[-1])
+    for step in range(1, steps + 1):
+        tokens = torch.from_numpy(last).to(device).unsqueeze(1)
+        candidates = None
+        if top_k is None:
+            gains = state.log_probabilities(tokens)
+        else:
+            gains, candidates = state.best(tokens, top_k)
+        picks = _drawn(gains / temperature, torch.from_numpy(draws[sentences, step - 1]).to(device))
+        totals[sentences] += gains.gather(1, picks).squeeze(1).cpu().numpy()
+        last = (picks if candidates is None else candidates.gather(1, picks)).squeeze(1).cpu().numpy()
+        written[sentences, step - 1] = last
+        going = ((last != EOS) & (limits[sentences] > step)).nonzero()[0]
+        if not len(going):
+            break
+        if len(going) < len(sentences):
+            state.select(torch.from_numpy(going).to(device))
+            sentences, last = sentences[going], last[going]
+    return [
+        _hypothesis(tokens, total, limit, alpha)
+        for tokens, total, limit in zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
+    ]
+
+
 def search(
     model: SearchModel,
     sources: Sequence[list[int]],
@@ -284,6 +358,9 @@ def search(
         rows = [sources[index] + [PAD] * (width - len(sources[index])) for index in batch]
         source = torch.tensor(rows, device=device)
         limits = torch.tensor([max_lengths[index] for index in batch], device=device)
+        if settings.sampling:
+            yield from zip(batch, _samples(model, source, lengths, limits, batch, settings, prefix), strict=True)
+            continue
         if settings.beam == 1:
             greedy = greedy_search(model, source, lengths, limits, alpha=alpha, prefix=prefix)
             found = [[hypothesis] for hypothesis in greedy]
@@ -298,9 +375,51 @@ def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[in
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     while order:
         width = max(lengths[order[0]], _SHORTEST_COUNTED)
-        size = max(1, settings.batch_tokens // (width * settings.beam))
+        size = max(1, settings.batch_tokens // (width * settings.rows))
         yield order[:size]
         order = order[size:]
+
+
+def _samples(
+    model: SearchModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    max_lengths: Tensor,
+    batch: list[int],
+    settings: DecodingSettings,
+    prefix: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """Return the samples of each row, in the order in which they were drawn."""
+    sampling, count = settings.sampling, settings.n_best
+    assert sampling is not None
+    steps = int(max_lengths.max())
+    # Random numbers of its own for each sentence, whatever batch it is in.
+    draws = np.zeros((len(batch), count, steps))
+    for row, (index, limit) in enumerate(zip(batch, max_lengths.tolist(), strict=True)):
+        generator = np.random.Generator(np.random.Philox(key=[sampling.seed, index]))
+        draws[row, :, :limit] = generator.random((count, limit))
+    found = ancestral_sampling(
+        model,
+        source.repeat_interleave(count, 0),
+        source_lengths.repeat_interleave(count),
+        max_lengths.repeat_interleave(count),
+        draws.reshape(-1, steps),
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        alpha=settings.length_penalty,
+        prefix=prefix,
+    )
+    return [found[start : start + count] for start in range(0, len(found), count)]
+
+
+def _drawn(scores: Tensor, draws: Tensor) -> Tensor:
+    """Return a column for each row of ``scores [R, N]``, drawn from their softmax by a number in [0, 1), ``[R, 1]``."""
+    reached = scores.softmax(-1, dtype=torch.float64).cumsum(-1)
+    whole = reached[:, -1:]
+    # Below the last sum whatever the rounding, so that a column with a probability is met; columns without one have
+    # the sum of those before them and are passed over.
+    wanted = torch.minimum(draws.unsqueeze(1) * whole, whole.nextafter(torch.zeros_like(whole)))
+    return torch.searchsorted(reached, wanted, right=True).clamp_(max=scores.shape[1] - 1)
 
 
 def _best(state: SearchState, last: Array, k: int, device: torch.device) -> tuple[Array, Array]:

@@ -23,10 +23,24 @@ from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its score: log-probability (natural) divided by the length penalty."""
+    """A translation with what the model makes of it.
+
+    Attributes:
+        text: The translation.
+        score: Log-probability (natural) divided by the length penalty.
+        log_probability: Log-probability (natural) of its tokens.
+        tokens: Number of target tokens that have a part in it, EOS included; 0 where nothing was translated.
+    """
 
     text: str
     score: float
+    log_probability: float = 0.0
+    tokens: int = 0
+
+    @property
+    def log_probability_per_token(self) -> float:
+        """Mean log-probability (natural) of a token; 0 where nothing was translated."""
+        return self.log_probability / max(1, self.tokens)
 
 
 class Translator:
@@ -230,9 +244,21 @@ class Translator:
         remaining = iter(lines)
         done = 0
         while sentences := list(islice(remaining, chunk)):
-            for found in self._translate(sentences, settings, first=done + 1):
+            for found in self._translate(sentences, settings.continued(done), first=done + 1):
                 yield found[0].text
             done += len(sentences)
+
+    def longest_source(self, **overrides: Any) -> int:
+        """Return the most tokens that a sentence to be translated may have; overrides as in :meth:`translate`."""
+        return self._longest_source(self._settings(overrides))[0]
+
+    def _longest_source(self, settings: DecodingSettings) -> tuple[int, str]:
+        """Return the most tokens of a source sentence, and what sets the limit."""
+        known = self.model.max_positions
+        own = len(self.prefixes.source) + 1
+        if known and known - own < settings.max_source_length:
+            return known - own, "the positions that the model knows"
+        return settings.max_source_length, "max_source_length"
 
     def _settings(self, overrides: dict[str, Any]) -> DecodingSettings:
         return (
@@ -245,10 +271,8 @@ class Translator:
         """Translate sentences, numbered from ``first`` in messages."""
         before, prefix = self.prefixes
         sources = self.tokenizers.source.encode(sentences)
-        limit, reason = settings.max_source_length, "max_source_length"
         known = self.model.max_positions
-        if known and known - len(before) - 1 < limit:
-            limit, reason = known - len(before) - 1, "the positions that the model knows"
+        limit, reason = self._longest_source(settings)
         for number, source in enumerate(sources, start=first):
             if len(source) > limit:
                 raise DataError(
@@ -264,8 +288,10 @@ class Translator:
             max_lengths = [min(length, known - len(prefix) + 1) for length in max_lengths]
         for place, found in self.engine.translate(rows, max_lengths, prefix, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
+            limit = max_lengths[place]
             results[filled[place]] = [
-                Translation(text, hypothesis.score) for text, hypothesis in zip(texts, found, strict=True)
+                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, limit))
+                for text, each in zip(texts, found, strict=True)
             ]
         return results
 
