@@ -18,6 +18,7 @@ from locant.training import LanguageModelBatch, LanguageModelLoss, TrainingLoop,
 from locant.training.budget import Budget, Clock
 from locant.training.digests import ids_digest
 from locant.training.loop import Update
+from locant.training.optimizers import OptimizerSet
 from locant.training.parallel import DistributedModel
 
 _PROGRESS_EVERY = 20  # updates
@@ -36,14 +37,14 @@ class OptimiserSettings(Settings):
     beta2: float = Field(0.98, ge=0, lt=1)
     max_grad_norm: float = Field(1.0, gt=0)
 
-    def build(self, model: nn.Module) -> AdamW:
+    def build(self, model: nn.Module) -> OptimizerSet:
         """Return the optimiser of a model: matrices and tables with weight decay, vectors and numbers without."""
         parameters = list(model.parameters())
         groups = [
             {"params": [one for one in parameters if one.dim() > 1], "weight_decay": self.weight_decay},
             {"params": [one for one in parameters if one.dim() <= 1], "weight_decay": 0.0},
         ]
-        return AdamW(groups, betas=(0.9, self.beta2), fused=True)
+        return OptimizerSet([AdamW(groups, betas=(0.9, self.beta2), fused=True)])
 
     def rate(self, budget: Budget, d_model: int) -> Callable[[int, float], float]:
         """Return the learning rate of an update, by its number from 1 and the number of all updates."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from locant.models.config import BlockSettings
+from locant.models.stacked_linear import StackedLinear
 from locant.positions import Mask, PositionScheme, attend, attend_with_positions
 
 
@@ -111,7 +112,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = settings.heads
         self.dropout = settings.attention_dropout
-        self.query_key_value = nn.Linear(settings.d_model, 3 * settings.d_model)
+        self.query_key_value = StackedLinear(settings.d_model, 3 * settings.d_model, blocks=3)
         self.output = nn.Linear(settings.d_model, settings.d_model)
 
     def forward(
@@ -165,7 +166,7 @@ class CrossAttention(nn.Module):
         self.heads = settings.heads
         self.dropout = settings.attention_dropout
         self.query = nn.Linear(settings.d_model, settings.d_model)
-        self.key_value = nn.Linear(settings.d_model, 2 * settings.d_model)
+        self.key_value = StackedLinear(settings.d_model, 2 * settings.d_model, blocks=2)
         self.output = nn.Linear(settings.d_model, settings.d_model)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from locant.models.attention import CrossAttention, DecoderCache, KeyValueCache,
 from locant.models.config import BlockSettings, TransformerConfig
 from locant.models.dropout import Dropout
 from locant.models.layer_norm import add_and_norm, layer_norm
+from locant.models.stacked_linear import StackedLinear
 from locant.positions import Mask, PositionScheme, build_scheme
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,7 +34,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = settings.feed_forward in _GATES
         self.activation = _ACTIVATIONS[_GATES.get(settings.feed_forward, settings.feed_forward)]
-        self.inner = nn.Linear(settings.d_model, settings.d_ff * (2 if self.gated else 1))
+        blocks = 2 if self.gated else 1
+        self.inner = StackedLinear(settings.d_model, blocks * settings.d_ff, blocks=blocks)
         self.dropout = Dropout(settings.feed_forward_dropout)
         self.outer = nn.Linear(settings.d_ff, settings.d_model)
 
@@ -212,14 +214,14 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
             nn.init.zeros_(module.bias)
         match module:
             case SelfAttention():
-                _xavier_blocks(module.query_key_value.weight, 3)
+                _xavier_blocks(module.query_key_value)
                 nn.init.xavier_uniform_(module.output.weight)
             case CrossAttention():
                 nn.init.xavier_uniform_(module.query.weight)
-                _xavier_blocks(module.key_value.weight, 2)
+                _xavier_blocks(module.key_value)
                 nn.init.xavier_uniform_(module.output.weight)
             case FeedForward():
-                _xavier_blocks(module.inner.weight, 2 if module.gated else 1)
+                _xavier_blocks(module.inner)
                 nn.init.xavier_uniform_(module.outer.weight)
             case nn.LayerNorm() | PositionScheme():
                 module.reset_parameters()
@@ -230,7 +232,7 @@ def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, t
         nn.init.xavier_uniform_(output.weight)
 
 
-def _xavier_blocks(weight: Tensor, blocks: int) -> None:
+def _xavier_blocks(linear: StackedLinear) -> None:
     """Initialise the matrices stacked in one weight each for itself: Xavier's range depends on a matrix's own shape."""
-    for block in weight.chunk(blocks, dim=0):
+    for block in linear.weight.chunk(linear.blocks, dim=0):
         nn.init.xavier_uniform_(block)

@@ -13,11 +13,11 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from locant.errors import TrainingError
 from locant.training import parallel
 from locant.training.budget import Budget, Clock
+from locant.training.optimizers import OptimizerSet
 
 
 class TrainingBatch(Protocol):
@@ -86,13 +86,14 @@ class TrainingLoop(Generic[B]):
 
     Args:
         model: Its module returns the summed loss and the summed negative log-likelihood of a batch.
-        optimizer: Of the model's parameters.
+        optimizer: Of the model's parameters; a group's ``lr_scale`` multiplies its learning rate.
         learning_rate: Returns the learning rate of an update, given its number from 1 and how many updates the budget
             allows.
         budget: How long to train.
         device: Where the model is.
         max_grad_norm: Norm to which a larger gradient is scaled; 0 does not clip.
         gradient_accumulation_steps: Batches for one update.
+        accumulation_warmup: Share of the budget in which the batches for one update rise from one to that number.
         progress: Where to begin; it is kept up to date.
         clock: Measures the time trained; that of the first process counts for all.
     """
@@ -100,19 +101,21 @@ class TrainingLoop(Generic[B]):
     def __init__(
         self,
         model: parallel.DistributedModel,
-        optimizer: Optimizer,
+        optimizer: OptimizerSet,
         learning_rate: Callable[[int, float], float],
         budget: Budget,
         *,
         device: torch.device,
         max_grad_norm: float,
         gradient_accumulation_steps: int = 1,
+        accumulation_warmup: float = 0.0,
         progress: LoopProgress | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.model, self.optimizer, self.learning_rate, self.budget = model, optimizer, learning_rate, budget
         self.device, self.max_grad_norm = device, max_grad_norm
         self.gradient_accumulation_steps = gradient_accumulation_steps
+        self.accumulation_warmup = accumulation_warmup
         self.progress = progress or LoopProgress()
         self.clock = clock or Clock(self.progress.seconds)
 
@@ -131,7 +134,7 @@ class TrainingLoop(Generic[B]):
             DivergedError: The loss or the gradient was not finite; the weights are those before the update.
         """
         while not (reason := self.reason_to_stop() or stop()):
-            after_update(self.update([next(batches) for _ in range(self.gradient_accumulation_steps)]))
+            after_update(self.update([next(batches) for _ in range(self._batches_of_update())]))
         return reason
 
     def reason_to_stop(self) -> str:
@@ -141,6 +144,12 @@ class TrainingLoop(Generic[B]):
     def used(self) -> float:
         """Return the share of the budget that is used, 0 to 1."""
         return self.budget.used(self.progress.step, self.progress.seconds)
+
+    def _batches_of_update(self) -> int:
+        steps = self.gradient_accumulation_steps
+        if self.accumulation_warmup:
+            return max(1, math.ceil(steps * min(1.0, self.used() / self.accumulation_warmup)))
+        return steps
 
     def update(self, batches: Sequence[B]) -> Update:
         """Do one update: gradients of the loss per token over all batches and processes, clipping, optimiser step.
@@ -167,10 +176,9 @@ class TrainingLoop(Generic[B]):
             found = f"the loss was {loss_sum / tokens:g} and the norm of the gradient {gradient_norm:g}"
             raise DivergedError(progress.step + 1, found)
         rate = self.learning_rate(progress.step + 1, self.budget.total_steps(progress.step, seconds))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.optimizer.set_learning_rate(rate)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         progress.step += 1
         progress.seconds = seconds
         progress.target_tokens += tokens

@@ -12,6 +12,7 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.language_model import LanguageModel
 from locant.text import PAD, Batch
 from locant.training.objective import projected_cross_entropy
+from locant.training.r_drop import projected_r_drop
 
 
 class TranslatorLoss(nn.Module):
@@ -21,26 +22,35 @@ class TranslatorLoss(nn.Module):
         model: The translator.
         label_smoothing: Probability mass spread evenly over the vocabulary, from 0 to below 1.
         precision: Of the products.
+        r_drop: Weight of the divergence between two passes with different dropout; with 0 there is one pass.
     """
 
-    def __init__(self, model: EncoderDecoder[Any], label_smoothing: float, precision: torch.dtype) -> None:
+    def __init__(
+        self, model: EncoderDecoder[Any], label_smoothing: float, precision: torch.dtype, *, r_drop: float = 0.0
+    ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
         self.precision = precision
+        self.r_drop = r_drop
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed smoothed loss and the summed negative log-likelihood, float32 scalars in nats."""
-        with torch.autocast(batch.source.device.type, self.precision, enabled=self.precision != torch.float32):
-            hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_input)
-        # A norm may have ended in float32, which would make the largest product of all the slowest.
-        return projected_cross_entropy(
-            hidden.to(self.precision),
-            self.model.output.weight,
-            batch.target_output,
-            smoothing=self.label_smoothing,
-            ignore=PAD,
+        twice = self.r_drop and self.training
+        source, lengths, target = (
+            torch.cat((rows, rows)) if twice else rows
+            for rows in (batch.source, batch.source_lengths, batch.target_input)
         )
+        with torch.autocast(batch.source.device.type, self.precision, enabled=self.precision != torch.float32):
+            hidden = self.model.hidden(source, lengths, target)
+        # A norm may have ended in float32, which would make the largest product of all the slowest.
+        hidden, weight, labels = hidden.to(self.precision), self.model.output.weight, batch.target_output
+        if twice:
+            one, other = hidden.chunk(2)
+            return projected_r_drop(
+                one, other, weight, labels, smoothing=self.label_smoothing, alpha=self.r_drop, ignore=PAD
+            )
+        return projected_cross_entropy(hidden, weight, labels, smoothing=self.label_smoothing, ignore=PAD)
 
 
 @dataclass(frozen=True)

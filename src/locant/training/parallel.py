@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
 from locant.models.attention import CrossAttention
 from locant.models.transformer import Transformer, count_parameters
+from locant.training.optimizers import OptimizerSet
 
 _FSDP_FROM_PARAMETERS = 150_000_000
 
@@ -131,23 +131,41 @@ class DistributedModel:
         """Return the full weights by parameter name, tied ones once; every process must call this."""
         return {name: _whole(parameter) for name, parameter in self.model.named_parameters()}
 
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensor]:
+    def optimizer_state(self, optimizer: OptimizerSet) -> dict[str, Tensor]:
         """Return the full state of the optimiser as ``kind/parameter name``; every process must call this."""
-        return {
+        states = {
             f"{kind}/{name}": _whole(value)
             for name, parameter in self.model.named_parameters()
-            for kind, value in optimizer.state[parameter].items()
+            for kind, value in optimizer.state(parameter).items()
         }
+        return {**states, **optimizer.counters()}
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the full values of tensors that may be sharded; every process must call this."""
+        return {name: _whole(tensor) for name, tensor in tensors.items()}
 
     @torch.no_grad()
-    def restore(self, weights: dict[str, Tensor], optimizer: Optimizer, state: dict[str, Tensor]) -> None:
+    def restore(self, weights: dict[str, Tensor], optimizer: OptimizerSet, state: dict[str, Tensor]) -> None:
         """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` returned them."""
+        kept: dict[str, dict[str, Tensor]] = {}
+        counters = {}
+        for path, value in state.items():
+            kind, name = path.split("/", 1)
+            if kind == "counter":
+                counters[path] = value
+            else:
+                kept.setdefault(name, {})[kind] = value
         for name, parameter in self.model.named_parameters():
             parameter.copy_(_like(weights[name], parameter))
-            for path, value in state.items():
-                kind, owner = path.split("/", 1)
-                if owner == name:
-                    optimizer.state[parameter][kind] = _like(value, parameter) if value.dim() else value
+            own = kept.get(name, {})
+            optimizer.restore(
+                parameter, {kind: _like(value, parameter) if value.dim() else value for kind, value in own.items()}
+            )
+        optimizer.restore_counters(counters)
+
+    def sharded_as(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return full values, given by the names of the parameters, sharded as those are."""
+        return {name: _like(tensors[name], parameter) for name, parameter in self.model.named_parameters()}
 
 
 def _whole(tensor: Tensor) -> Tensor:

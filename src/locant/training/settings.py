@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,8 +17,9 @@ def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_ste
     """Return the learning rate of an update.
 
     ``inverse_sqrt`` is equation 3 of Vaswani et al. 2017: linear warm-up, then ``step^-0.5``. ``cosine`` and
-    ``linear`` fall to zero at the last step. Under a time budget ``total_steps`` is an estimate; warm-up is then held
-    to a tenth of it, and ``inverse_sqrt`` ends in a linear fall to zero over the last fifth.
+    ``linear`` fall to zero at the last step, ``constant`` stays at the peak. Under a time budget ``total_steps`` is an
+    estimate; warm-up is then held to a tenth of it, and ``inverse_sqrt`` ends in a linear fall to zero over the last
+    fifth.
 
     Args:
         settings: Shape and peak of the schedule.
@@ -38,6 +39,8 @@ def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_ste
             return peak * 0.5 * (1 + math.cos(math.pi * progress))
         case "linear":
             return peak * (1 - progress)
+        case "constant":
+            return peak
         case "inverse_sqrt":
             rate = peak * math.sqrt(max(warmup, 1.0) / step)
             if settings.minutes:
@@ -62,14 +65,24 @@ class TrainingSettings(Settings):
     learning_rate: float | None = Field(
         None, gt=0, description="Peak of the schedule; by default (d_model * warmup_steps)^-0.5, as in the paper"
     )
-    schedule: Literal["inverse_sqrt", "cosine", "linear"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = Field(4000, ge=0)
+    optimizer: Literal["adamw", "muon", "schedule_free"] = Field(
+        "adamw", description="muon: for the matrices of hidden layers, AdamW for the rest; schedule_free: constant rate"
+    )
     adam_beta1: float = Field(0.9, ge=0, lt=1)
     adam_beta2: float = Field(0.98, ge=0, lt=1)
     adam_epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0, description="Decoupled (AdamW); 0 is Adam")
     max_grad_norm: float = Field(1.0, ge=0, description="Norm to which larger gradients are scaled; 0 does not clip")
     gradient_accumulation_steps: int = Field(1, ge=1, description="Batches for one update")
+    accumulation_warmup: float = Field(
+        0.0, ge=0, le=1, description="Share of the budget in which the batches of an update rise from one"
+    )
+    r_drop: float = Field(0.0, ge=0, description="Weight of R-Drop's divergence; each batch is then computed twice")
+    ema_decay: float | None = Field(
+        None, gt=0, lt=1, description="Decay of a moving average of the weights, which is then the model"
+    )
 
     # Machine
     device: str = "auto"
@@ -92,8 +105,24 @@ class TrainingSettings(Settings):
     average_checkpoints: int = Field(5, ge=1, description="Checkpoints averaged at the end")
     log_every: int = Field(50, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _schedule_of_optimizer(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("optimizer") == "schedule_free":
+            return {"schedule": "constant", **data}
+        return data
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.optimizer == "schedule_free" and self.schedule != "constant":
+            raise ConfigError(
+                f"training.optimizer schedule_free needs no schedule; leave training.schedule={self.schedule} out"
+            )
+        if self.accumulation_warmup and self.gradient_accumulation_steps == 1:
+            raise ConfigError(
+                "accumulation_warmup raises the batches of an update from one to gradient_accumulation_steps, which is "
+                "1; set that higher too"
+            )
         if self.best != "loss" and not self.validation_sentences:
             raise ConfigError(f"best is '{self.best}', which needs validation_sentences above 0")
         if self.learning_rate is None and not self.warmup_steps:

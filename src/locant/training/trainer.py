@@ -25,10 +25,15 @@ from locant.training.callback import MetricsLog, StepReport, TrainingCallback, V
 from locant.training.checkpoint import Checkpoint, Progress, Snapshot, ValidationScores
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
+from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate
+from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
+
+# Begins the names of a checkpoint's tensors that hold the moving average of the weights.
+_AVERAGE = "average/"
 
 Validate = Callable[[EncoderDecoder[Any]], ValidationScores]
 """Measures a model on the validation set."""
@@ -64,18 +69,16 @@ class Trainer:
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
         self.progress = Progress()
         self.model = model.to(device)
-        loss = TranslatorLoss(self.model, settings.label_smoothing, training_precision(settings, device))
+        loss = TranslatorLoss(
+            self.model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
+        )
         self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel)
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
-            betas=(settings.adam_beta1, settings.adam_beta2),
-            eps=settings.adam_epsilon,
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded)
+        decay = settings.ema_decay
+        self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -84,6 +87,7 @@ class Trainer:
             device=device,
             max_grad_norm=settings.max_grad_norm,
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
+            accumulation_warmup=settings.accumulation_warmup,
         )
         self._log: MetricsLog | None = None
 
@@ -97,7 +101,11 @@ class Trainer:
         self.progress = checkpoint.progress
         states = dict(checkpoint.optimizer)
         generators = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
-        self.distributed.restore(checkpoint.weights, self.optimizer, states)
+        average = {name.removeprefix(_AVERAGE): states.pop(name) for name in list(states) if name.startswith(_AVERAGE)}
+        with self.optimizer.evaluated_weights():  # which is what a checkpoint holds
+            self.distributed.restore(checkpoint.weights, self.optimizer, states)
+        if self.average:
+            self.average.restore(self.distributed.sharded_as(average or checkpoint.weights))
         own = generators.get(self._random_name(parallel.rank()))
         if own is not None:
             _set_random_state(self.device, own)
@@ -136,6 +144,8 @@ class Trainer:
 
     def _after_update(self, update: Update) -> None:
         """Report an update, then validate where it is time."""
+        if self.average:
+            self.average.update(self.progress.step)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
             self.progress.interval[name] = self.progress.interval.get(name, 0.0) + value
         self._report(update)
@@ -165,20 +175,30 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         """Validate, keep the weights for averaging and write a checkpoint."""
-        weights = self.distributed.weights()
-        states = self.distributed.optimizer_state(self.optimizer)
-        for number, state in enumerate(parallel.gather(_random_state(self.device))):
-            states[self._random_name(number)] = state
+        generators = parallel.gather(_random_state(self.device))
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
-        with torch.random.fork_rng(devices=cuda):
-            self.progress = parallel.from_first_process(lambda: self._validated(weights, states))
+        with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
+            weights = self.distributed.weights()
+            states = self.distributed.optimizer_state(self.optimizer)
+            states |= {self._random_name(number): state for number, state in enumerate(generators)}
+            usable = weights
+            if self.average:
+                usable = self.distributed.whole(self.average.tensors)
+                states |= {f"{_AVERAGE}{name}": tensor for name, tensor in usable.items()}
+            self.progress = parallel.from_first_process(lambda: self._validated(usable, weights, states))
         self.loop.progress = self.progress
 
-    def _validated(self, weights: dict[str, Tensor], states: dict[str, Tensor]) -> Progress:
-        """Do what the first process alone does at a validation, and return the new progress."""
+    def _validated(self, usable: dict[str, Tensor], weights: dict[str, Tensor], states: dict[str, Tensor]) -> Progress:
+        """Do what the first process alone does at a validation, and return the new progress.
+
+        Args:
+            usable: The weights that translate: their moving average, where one is kept.
+            weights: Those that training goes on with.
+            states: Everything else of the checkpoint.
+        """
         progress, settings = self.progress, self.settings
-        snapshot = Snapshot(progress.step, **asdict(self._measure(weights)))
+        snapshot = Snapshot(progress.step, **asdict(self._measure(usable)))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
         better = progress.best is None or self._rank(snapshot) < self._rank(progress.best)
@@ -186,13 +206,13 @@ class Trainer:
         progress.since_best = 0 if better else progress.since_best + 1
         if better:
             progress.best = snapshot
-            self.publish(self._with_weights(weights))
+            self.publish(self._with_weights(usable))
         progress.snapshots.append(snapshot)
         if settings.average == "best":
             progress.snapshots.sort(key=self._rank, reverse=True)
         progress.snapshots = progress.snapshots[-settings.average_checkpoints :]
         if snapshot in progress.snapshots:
-            saved.save_snapshot(self.run, progress.step, weights)
+            saved.save_snapshot(self.run, progress.step, usable)
         before, progress.seconds = progress.seconds, self.loop.clock.seconds
         # Validating is no part of the speed of training.
         progress.interval["since"] = progress.interval.get("since", 0.0) + progress.seconds - before
@@ -205,12 +225,13 @@ class Trainer:
         return progress
 
     def _measure(self, weights: dict[str, Tensor]) -> ValidationScores:
-        model = self._with_weights(weights) if self.distributed.sharded else self.model
+        apart = self.distributed.sharded or self.average
+        model = self._with_weights(weights) if apart else self.model
         model.eval()
         try:
             return self.validate(model)
         finally:
-            model.train()
+            self.model.train()
 
     def _publish_average(self) -> None:
         """Publish the mean of the kept snapshots unless a single one is better on the validation set."""

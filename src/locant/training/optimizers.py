@@ -1,0 +1,165 @@
+"""Optimisers of a model's weights, chosen by name, and what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+from locant.errors import ConfigError, MissingExtraError
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.stacked_linear import StackedLinear
+from locant.positions import PositionScheme
+from locant.training.muon import Muon
+from locant.training.settings import TrainingSettings
+
+# What the schedule-free optimiser counts for a whole group of parameters; the last is a switch and is not saved.
+_COUNTED = ("k", "weight_sum", "lr_max")
+
+
+class OptimizerSet:
+    """The optimisers of one model, each with its own parameters, used as one.
+
+    Args:
+        optimizers: No parameter belongs to two of them.
+    """
+
+    def __init__(self, optimizers: Iterable[Optimizer]) -> None:
+        self.optimizers = list(optimizers)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of all."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of every group, times its ``lr_scale`` where it has one."""
+        for group in self.param_groups:
+            group["lr"] = rate * group.get("lr_scale", 1.0)
+
+    def step(self) -> None:
+        """Update the weights."""
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def zero_grad(self) -> None:
+        """Drop the gradients."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def state(self, parameter: Tensor) -> dict[str, Any]:
+        """Return what is kept for a parameter, by kind; empty for one that is not trained."""
+        for optimizer in self.optimizers:
+            if parameter in optimizer.state:
+                return dict(optimizer.state[parameter])
+        return {}
+
+    def restore(self, parameter: Tensor, state: Mapping[str, Any]) -> None:
+        """Set what is kept for a parameter."""
+        for optimizer in self.optimizers:
+            if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
+                optimizer.state[parameter] = dict(state)
+
+    def counters(self) -> dict[str, Tensor]:
+        """Return what is counted for whole groups, as ``counter/number of the group/name``."""
+        return {
+            f"counter/{number}/{name}": torch.tensor(float(group[name]), dtype=torch.float64)
+            for number, group in enumerate(self.param_groups)
+            for name in _COUNTED
+            if name in group
+        }
+
+    def restore_counters(self, counters: Mapping[str, Tensor]) -> None:
+        """Set what :meth:`counters` returned."""
+        for number, group in enumerate(self.param_groups):
+            for name in _COUNTED:
+                if name in group:
+                    group[name] = type(group[name])(counters[f"counter/{number}/{name}"].item())
+
+    @contextmanager
+    def evaluated_weights(self) -> Iterator[None]:
+        """Put the weights that are to be evaluated and saved into the model for a block.
+
+        Schedule-free optimisers compute gradients elsewhere than at the average that they converge to.
+        """
+        averaging: list[Any] = [optimizer for optimizer in self.optimizers if "weight_sum" in optimizer.defaults]
+        for optimizer in averaging:
+            optimizer.eval()
+        try:
+            yield
+        finally:
+            for optimizer in averaging:
+                optimizer.train()
+
+
+def build_optimizer(model: EncoderDecoder[Any], settings: TrainingSettings, *, sharded: bool = False) -> OptimizerSet:
+    """Return the optimiser of a model's weights that require gradients.
+
+    Args:
+        model: On its device.
+        settings: Name and constants of the optimiser.
+        sharded: Whether each process holds a part of every weight (FSDP).
+
+    Raises:
+        ConfigError: The optimiser cannot be used with sharded weights.
+        MissingExtraError: The package of the optimiser is not installed.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    match settings.optimizer:
+        case "adamw":
+            return OptimizerSet([_adamw(parameters, settings)])
+        case "muon":
+            if sharded:
+                raise ConfigError(
+                    "training.optimizer muon needs whole matrices, which FSDP splits over the processes. Set "
+                    "training.parallel=ddp, or training.optimizer=adamw."
+                )
+            return OptimizerSet(_muon(model, parameters, settings))
+        case "schedule_free":
+            return OptimizerSet([_schedule_free(parameters, settings)])
+
+
+def _adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> AdamW:
+    return AdamW(
+        parameters,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def _muon(model: EncoderDecoder[Any], parameters: list[nn.Parameter], settings: TrainingSettings) -> list[Optimizer]:
+    """Return Muon for the matrices of hidden layers, and AdamW for embeddings, output projection and vectors."""
+    groups: dict[int, list[Tensor]] = {}
+    schemes = [module for module in model.modules() if isinstance(module, PositionScheme)]
+    apart = {id(model.output.weight)} | {id(parameter) for scheme in schemes for parameter in scheme.parameters()}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.weight.requires_grad and id(module.weight) not in apart:
+            blocks = module.blocks if isinstance(module, StackedLinear) else 1
+            groups.setdefault(blocks, []).append(module.weight)
+    matrices = {id(matrix) for group in groups.values() for matrix in group}
+    rest = [parameter for parameter in parameters if id(parameter) not in matrices]
+    muon = [{"params": group, "blocks": blocks} for blocks, group in groups.items()]
+    optimizers: list[Optimizer] = [Muon(muon, weight_decay=settings.weight_decay)] if muon else []
+    return optimizers + ([_adamw(rest, settings)] if rest else [])
+
+
+def _schedule_free(parameters: list[nn.Parameter], settings: TrainingSettings) -> Optimizer:
+    """Return AdamW without a schedule (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682)."""
+    try:
+        from schedulefree import AdamWScheduleFree
+    except ImportError:
+        raise MissingExtraError("training.optimizer schedule_free", "schedulefree", "schedulefree") from None
+    optimizer: Optimizer = AdamWScheduleFree(
+        parameters,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        weight_decay=settings.weight_decay,
+    )
+    optimizer.train()  # type: ignore[attr-defined]
+    return optimizer

@@ -1,0 +1,184 @@
+"""Optimisers by name: against PyTorch's own and the definitions in the papers; what a checkpoint keeps of them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny_models import tiny_model
+from torch import nn
+
+from locant.errors import ConfigError
+from locant.training import TrainingCallback, TrainingSettings, resume_training, train
+from locant.training.muon import Muon, orthogonalized
+from locant.training.optimizers import build_optimizer
+from locant.training.weight_average import WeightAverage
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (24, 8), (8, 24)])
+def test_newton_schulz_moves_singular_values_to_about_one(shape):
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonalized(torch.randn(3, *shape)))
+    assert values.min() > 0.5
+    assert values.max() < 1.3
+
+
+def test_muon_equals_pytorchs():
+    """PyTorch's iterates in bfloat16, so the two agree to its precision."""
+    torch.manual_seed(1)
+    start = [torch.randn(6, 6), torch.randn(10, 4), torch.randn(6, 6)]
+    ours, theirs = ([nn.Parameter(tensor.clone()) for tensor in start] for _ in range(2))
+    mine = Muon([{"params": ours}], lr=0.1, weight_decay=0.1)
+    peer = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        mine.step()
+        peer.step()
+    for one, other, before in zip(ours, theirs, start, strict=True):
+        moved = (other - before).norm()
+        assert (one - other).norm() < 0.03 * moved
+
+
+def test_stacked_matrices_are_orthogonalised_each_for_itself():
+    torch.manual_seed(2)
+    whole = nn.Parameter(torch.zeros(12, 4))
+    parts = [nn.Parameter(torch.zeros(4, 4)) for _ in range(3)]
+    whole.grad = torch.randn(12, 4)
+    for part, gradient in zip(parts, whole.grad.chunk(3), strict=True):
+        part.grad = gradient
+    Muon([{"params": [whole], "blocks": 3}], lr=0.1).step()
+    Muon([{"params": parts}], lr=0.1).step()
+    torch.testing.assert_close(whole, torch.cat(list(parts)))
+
+
+def test_muon_takes_matrices_of_hidden_layers_and_adamw_the_rest():
+    model = tiny_model(20, position="t5")
+    muon, adamw = build_optimizer(model, TrainingSettings(optimizer="muon")).optimizers
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    mine = {names[id(parameter)] for group in muon.param_groups for parameter in group["params"]}
+    rest = {names[id(parameter)] for group in adamw.param_groups for parameter in group["params"]}
+    assert mine | rest == set(names.values())
+    assert not mine & rest
+    assert all(name.endswith(".weight") and "norm" not in name and "embedding" not in name for name in mine)
+    assert "output.weight" in rest
+    assert "encoder.layers.0.self_attention.query_key_value.weight" in mine
+    assert {group["blocks"] for group in muon.param_groups} == {1, 2, 3}
+
+
+def test_frozen_weights_are_left_out_and_groups_scale_the_rate():
+    model = tiny_model(20)
+    model.target_embedding.weight.requires_grad_(False)
+    optimizer = build_optimizer(model, TrainingSettings())
+    assert all(parameter.requires_grad for group in optimizer.param_groups for parameter in group["params"])
+    optimizer.param_groups[0]["lr_scale"] = 0.5
+    optimizer.set_learning_rate(0.01)
+    assert optimizer.param_groups[0]["lr"] == 0.005
+
+
+def test_sharded_weights_and_muon_do_not_go_together():
+    with pytest.raises(ConfigError, match=r"training\.parallel=ddp"):
+        build_optimizer(tiny_model(20), TrainingSettings(optimizer="muon"), sharded=True)
+
+
+def test_the_average_of_weights_follows_its_definition():
+    parameter = nn.Parameter(torch.tensor([1.0]))
+    average, expected = WeightAverage([("p", parameter)], 0.5), 1.0
+    for step, value in enumerate((3.0, 5.0, 2.0, 8.0), start=1):
+        parameter.data.fill_(value)
+        average.update(step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * value
+        assert average.tensors["p"].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_schedule_beside_the_schedule_free_optimiser_is_refused():
+    assert TrainingSettings(optimizer="schedule_free").schedule == "constant"
+    with pytest.raises(ConfigError, match=r"leave training\.schedule=cosine out"):
+        TrainingSettings.parse({"optimizer": "schedule_free", "schedule": "cosine"}, "training")
+    with pytest.raises(ConfigError, match="gradient_accumulation_steps, which is 1"):
+        TrainingSettings.parse({"accumulation_warmup": 0.2}, "training")
+
+
+class StopAt(TrainingCallback):
+    """Ends a training in the middle, as Ctrl-C does."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, done, report):
+        if report and report.step == self.step:
+            raise KeyboardInterrupt
+
+
+def curve(run: Path) -> list[tuple[float, ...]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"], row["loss"]) for row in rows if row["kind"] in ("training", "validation")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "muon", "weight_decay": 0.01},
+        {"optimizer": "schedule_free"},
+        {"ema_decay": 0.9},
+        {"r_drop": 2.0, "gradient_accumulation_steps": 3, "accumulation_warmup": 0.5},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_interrupted_run_resumes_exactly(recipe_data, tmp_path, changes):
+    changes = {**changes, "steps": 24, "validate_every": 8}
+    train(recipe_data, tmp_path / "whole", training=changes)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe_data, tmp_path / "run", callback=StopAt(13), training=changes)
+    resume_training(tmp_path / "run")
+    assert curve(tmp_path / "run") == curve(tmp_path / "whole")
+    ours, theirs = (load_file(tmp_path / run / "model.safetensors") for run in ("run", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    first, *_, last = [loss for _, loss in curve(tmp_path / "whole")]
+    assert last < 0.95 * first
+
+
+def test_the_average_of_the_weights_is_what_is_validated_and_published(recipe_data, tmp_path):
+    changes = {"steps": 12, "validate_every": 12, "average_checkpoints": 1}
+    train(recipe_data, tmp_path / "plain", training=changes)
+    train(recipe_data, tmp_path / "averaged", training={**changes, "ema_decay": 0.9})
+    raw, published, kept = (
+        load_file(tmp_path / path)
+        for path in (
+            "averaged/checkpoints/step-00000012/weights.safetensors",
+            "averaged/model.safetensors",
+            "averaged/checkpoints/step-00000012/optimizer.safetensors",
+        )
+    )
+    plain = load_file(tmp_path / "plain/model.safetensors")
+    for name, tensor in published.items():
+        torch.testing.assert_close(raw[name], plain[name])
+        torch.testing.assert_close(kept[f"average/{name}"], tensor)
+    assert any(not torch.equal(published[name], raw[name]) for name in published)
+
+
+def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
+    """The losses of one process, DDP or FSDP; Muon says that it needs whole matrices."""
+    common = {"steps": 6, "validate_every": 3, "ema_decay": 0.9}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    data = {**recipe_data, "model": {**recipe_data["model"], "dropout": 0.0}}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for optimizer, mode in (("muon", "ddp"), ("schedule_free", "fsdp")):
+        training = {**data["training"], **common, "optimizer": optimizer}
+        run = tmp_path / optimizer
+        train({**data, "training": training}, run)
+        recipe = tmp_path / f"{optimizer}.yaml"
+        recipe.write_text(yaml.safe_dump({**data, "training": {**training, "parallel": mode}}))
+        arguments = ["-m", "locant", "train", str(recipe), "--output", str(tmp_path / mode)]
+        done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        one, two = curve(run), curve(tmp_path / mode)
+        assert [step for step, _ in one] == [step for step, _ in two]
+        assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-4)
