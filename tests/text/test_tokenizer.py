@@ -143,3 +143,27 @@ def test_sampling_is_varied_and_lossless(tokenizer, pairs):
     assert tokenizer.decode(sampled) == texts
     usual = tokenizer.encode(texts)
     assert sum(one != other for one, other in zip(sampled, usual, strict=True)) > 10
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("joint", [True, False])
+def test_language_tokens_are_reserved_and_stand_for_no_text(pairs, algorithm, joint, tmp_path):
+    settings = {"algorithm": algorithm, "joint": joint}
+    plain = train_tokenizers(pairs, TokenizerSettings(vocab_size=120, **settings))
+    told = train_tokenizers(pairs, TokenizerSettings(vocab_size=123, **settings), languages=["en", "de", "fr"])
+    told.save(tmp_path)
+    told = TokenizerPair.load(tmp_path)
+    assert plain.languages is None
+    assert told.languages.layout == "fairseq"
+    assert told.languages.ids == {"en": 4, "de": 5, "fr": 6}
+    for before, after in ((plain.source, told.source), (plain.target, told.target)):
+        assert [after.token(index) for index in (4, 5, 6)] == ["__en__", "__de__", "__fr__"]
+        if algorithm == "bpe":  # of unigram the subwords pruned last depend on the size
+            assert [before.token(index) for index in range(4, 120)] == [after.token(index) for index in range(7, 123)]
+        assert not {4, 5, 6} & set(after.encode(["__en__ The __fr__"])[0])
+        sampled = after.encode_sampled(["__de__ The ka" for _ in range(9)], alpha=0.3, seed=1)
+        assert not {4, 5, 6} & {index for ids in sampled for index in ids}
+        assert after.decode([[5, *after.encode(["ka lo"])[0]]]) == ["ka lo"]
+    assert told.prefixes("en", "fr") == ([4], [EOS, 6])
+    marian = train_tokenizers(pairs, TokenizerSettings(vocab_size=123, **settings), languages=["de"], layout="marian")
+    assert (marian.source.token(4), marian.prefixes("en", "de")) == (">>de<<", ([4], [BOS]))

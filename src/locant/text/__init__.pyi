@@ -31,6 +31,7 @@ from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
 from locant.text.tokenizer import UNK as UNK
+from locant.text.tokenizer import LanguageLayout as LanguageLayout
 from locant.text.tokenizer import LanguageTokens as LanguageTokens
 from locant.text.tokenizer import Prefixes as Prefixes
 from locant.text.tokenizer import Tokenizer as Tokenizer

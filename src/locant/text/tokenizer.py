@@ -154,6 +154,10 @@ class Tokenizer:
         """
         return str(self._processor.id_to_piece(index))
 
+    def id(self, token: str) -> int:
+        """Return the id of a token; that of the unknown token where the vocabulary lacks it."""
+        return int(self._processor.piece_to_id(token))
+
 
 class Prefixes(NamedTuple):
     """Ids that stand before the tokens of a sentence.
@@ -173,7 +177,10 @@ PLAIN = Prefixes([], [BOS])
 
 Side = Literal["source", "target"]
 
-_PLACES: dict[str, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
+LanguageLayout = Literal["fairseq", "marian"]
+"""How language tokens are named and where they stand, see :class:`LanguageTokens`."""
+
+_PLACES: dict[LanguageLayout, tuple[tuple[Side, ...], tuple[Side, ...]]] = {
     "fairseq": (("source",), ("target",)),
     "marian": (("target",), ()),
 }
@@ -190,7 +197,7 @@ class LanguageTokens(Settings):
         ids: By language code, in the vocabulary where the token stands (with ``fairseq`` both have the same ids).
     """
 
-    layout: Literal["fairseq", "marian"]
+    layout: LanguageLayout
     ids: dict[str, int]
 
     @property
@@ -237,6 +244,11 @@ class LanguageTokens(Settings):
         if language not in self.ids:
             raise ConfigError(f"The model has no language '{language}'.{nearest(language, self.ids) or known}")
         return self.ids[language]
+
+
+def language_token(layout: LanguageLayout, code: str) -> str:
+    """Return the name of a language's token: ``__de__`` (``fairseq``) or ``>>de<<`` (``marian``)."""
+    return f"__{code}__" if layout == "fairseq" else f">>{code}<<"
 
 
 class TokenizerPair:
@@ -318,8 +330,21 @@ class TokenizerPair:
         return cls(read("source"), read("target"), languages)
 
 
-def train_tokenizers(pairs: Pairs, settings: TokenizerSettings) -> TokenizerPair:
+def train_tokenizers(
+    pairs: Pairs,
+    settings: TokenizerSettings,
+    *,
+    languages: Sequence[str] = (),
+    layout: LanguageLayout = "fairseq",
+) -> TokenizerPair:
     """Learn the vocabulary from training text; the same text and settings give the same model.
+
+    Args:
+        pairs: The text.
+        settings: How to learn.
+        languages: Codes of the languages that get a token of their own, which stands for no text; they count in
+            ``vocab_size``.
+        layout: Where these tokens stand.
 
     Raises:
         ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
@@ -335,13 +360,21 @@ def train_tokenizers(pairs: Pairs, settings: TokenizerSettings) -> TokenizerPair
     def both() -> Iterator[str]:
         return (sentence for pair in pairs for sentence in pair)
 
+    reserved = [language_token(layout, code) for code in languages]
     if settings.joint:
-        joint = _train(both, 2 * len(pairs), settings)
-        return TokenizerPair(joint, joint)
-    return TokenizerPair(_train(sources, len(pairs), settings), _train(targets, len(pairs), settings))
+        source = target = _train(both, 2 * len(pairs), settings, reserved)
+    else:
+        # Both vocabularies reserve the same ids.
+        source = _train(sources, len(pairs), settings, reserved)
+        target = _train(targets, len(pairs), settings, reserved)
+    ids = {code: source.id(name) for code, name in zip(languages, reserved, strict=True)}
+    return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
 
 
-def _train(sentences: Callable[[], Iterator[str]], count: int, settings: TokenizerSettings) -> Tokenizer:
+def _train(
+    sentences: Callable[[], Iterator[str]], count: int, settings: TokenizerSettings, reserved: Sequence[str]
+) -> Tokenizer:
+    """Learn one vocabulary; ``reserved`` are the names of tokens that stand for no text."""
     # An odd step, so that a joint vocabulary sees source and target sentences in turn.
     step = count // _TRAINING_SENTENCES | 1
     thinned = (
@@ -362,6 +395,7 @@ def _train(sentences: Callable[[], Iterator[str]], count: int, settings: Tokeniz
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
+            control_symbols=list(reserved),
             minloglevel=4,
         )
     except RuntimeError as error:
