@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from locant.errors import CheckpointError, ConfigError, MissingExtraError
+from locant.errors import ConfigError
+from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 SPECIAL_TOKENS = {
@@ -100,30 +101,6 @@ def fast_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         },
         "model": model,
     }
-
-
-def model_proto(model: bytes, what: str = "The tokenizer model") -> Any:
-    """Return a serialised SentencePiece model as its protocol buffer.
-
-    Args:
-        model: The content of the file.
-        what: What it is, for messages.
-
-    Raises:
-        CheckpointError: It is damaged.
-        MissingExtraError: The package ``protobuf`` is not installed.
-    """
-    try:
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
-    except ImportError:
-        raise MissingExtraError("Converting a tokenizer", "protobuf", "marian") from None
-    proto = ModelProto()
-    try:
-        proto.ParseFromString(model)
-    except DecodeError as error:
-        raise CheckpointError(f"{what} is damaged: {error}") from None
-    return proto
 
 
 def takes_spelled_bytes(tokenizer: Tokenizer) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import read_json, replacing_folder, require_new_folder
-from locant.interop.fast_tokenizer import model_proto
 from locant.interop.huggingface_files import MarianConfig, read_config, read_optional, read_weights
 from locant.interop.marian_weights import fold_bias, from_marian, modules
 from locant.models.config import TransformerConfig
@@ -21,6 +20,7 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_folder import save_model_folder, skip_init
 from locant.models.transformer import Transformer
 from locant.positions.embeddings.sinusoidal import sinusoid_table
+from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer, TokenizerPair
 
 _SPECIAL = {PAD: ("pad", "<pad>"), UNK: ("unk", "<unk>"), BOS: ("bos", "<s>"), EOS: ("eos", "</s>")}

@@ -142,6 +142,7 @@ class BpeSampler(Sampler):
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, alpha: float) -> None:
         super().__init__(processor, alpha)
         self._subwords = {index: subword for subword, index in self._ids.items()}
+        self._ranks = {index: -processor.get_score(index) for index in self._subwords}
         self._merges: dict[tuple[int, ...], list[tuple[int, int]]] = {}
 
     def _segment(self, word: str, uniform: Uniform) -> Sequence[int]:
@@ -168,8 +169,8 @@ class BpeSampler(Sampler):
                 for place in range(len(subwords) - 1)
                 if (merged := subwords[place] + subwords[place + 1]) in self._ids
             ]
-            # Ids are in the order of the merges' ranks; of equal merges the leftmost stays first.
-            merges.sort(key=lambda merge: merge[1])
+            # Of equal merges the leftmost stays first.
+            merges.sort(key=lambda merge: self._ranks[merge[1]])
             if len(state) <= _LONGEST_CACHED:
                 if len(self._merges) >= _CACHED_STATES:
                     self._merges.clear()
@@ -179,10 +180,12 @@ class BpeSampler(Sampler):
 
 def make_sampler(processor: sentencepiece.SentencePieceProcessor, alpha: float) -> Sampler:
     """Return the sampler for a model's algorithm, see :class:`Sampler`."""
-    # The processor does not tell the algorithm, but the scores of BPE count down from 0, and log-probabilities do not.
-    scores = [processor.get_score(index) for index in _text_ids(processor)]
-    bpe = all(score == -rank for rank, score in enumerate(scores))
-    return BpeSampler(processor, alpha) if bpe else UnigramSampler(processor, alpha)
+    return BpeSampler(processor, alpha) if is_bpe(processor) else UnigramSampler(processor, alpha)
+
+
+def is_bpe(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Whether a model is BPE: the processor does not tell, but ranks are whole numbers, log-probabilities are not."""
+    return all(float(processor.get_score(index)).is_integer() for index in _text_ids(processor))
 
 
 def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
@@ -190,7 +193,12 @@ def _text_ids(processor: sentencepiece.SentencePieceProcessor) -> list[int]:
     return [
         index
         for index in range(processor.get_piece_size())
-        if not (processor.is_control(index) or processor.is_unknown(index) or processor.is_byte(index))
+        if not (
+            processor.is_control(index)
+            or processor.is_unknown(index)
+            or processor.is_byte(index)
+            or processor.is_unused(index)
+        )
     ]
 
 

@@ -22,7 +22,7 @@ from locant.errors import CheckpointError, ConfigError, DataError, nearest
 from locant.files import read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.pairs import Pair
-from locant.text.sampling import Sampler, make_sampler
+from locant.text.sampling import Sampler, is_bpe, make_sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
@@ -102,6 +102,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The number of tokens; every id is smaller."""
         return int(self._processor.get_piece_size())
+
+    @property
+    def algorithm(self) -> Literal["unigram", "bpe"]:
+        """How the model cuts text."""
+        return "bpe" if is_bpe(self._processor) else "unigram"
 
     @property
     def digest(self) -> str:
