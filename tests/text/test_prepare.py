@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from locant.errors import DataError
@@ -5,12 +7,15 @@ from locant.text import (
     BatchSettings,
     BatchStream,
     CleaningSettings,
+    Corpus,
+    CorpusPart,
     FilesCorpus,
     TokenizerPair,
     TokenizerSettings,
     load_corpus,
     prepare,
 )
+from locant.text.pairs import in_memory
 
 CLEANING = CleaningSettings()
 TOKENIZER = TokenizerSettings(vocab_size=200)
@@ -107,3 +112,85 @@ def test_sampled_epochs_feed_the_stream_and_resume(corpus, tmp_path):
 def test_without_sampling_all_epochs_are_one(corpus, tmp_path):
     data = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=tmp_path / "run")
     assert data.epochs(seed=1)(0) is data.epochs(seed=2)(7) is data.train
+
+
+def test_what_an_earlier_version_prepared_is_used_again(corpus, tmp_path):
+    folder = tmp_path / "run"
+    first = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=folder)
+    # As earlier versions named the text and the settings, and wrote down what it had made of them.
+    assert first.fingerprint == "2d15348546f1b6502d778d27f0d02907a99203da3a272e5bd843ef4e5b721293"
+    cleaning = first.report.to_dict()
+    (folder / "cache" / "prepared.json").write_text(
+        json.dumps({"fingerprint": first.fingerprint, "cleaning": cleaning})
+    )
+    for split, cache in (("train", first.train), ("valid", first.valid)):
+        about = {"pairs": len(cache), "dropped": cache.dropped, "max_tokens": 40}
+        about |= {"source_dtype": "uint16", "target_dtype": "uint16"}
+        (folder / "cache" / split / "cache.json").write_text(json.dumps(about))
+    before = times(folder)
+    again = prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=folder, resume=True)
+    assert times(folder) == before
+    assert again.report == first.report
+    assert again.train.parts == first.train.parts
+
+
+def parted(*parts):
+    """A corpus of parts given by name, languages and the pairs of the three splits."""
+    made = [
+        CorpusPart(name, *languages, *(None if split is None else in_memory(split) for split in splits))
+        for name, languages, *splits in parts
+    ]
+    return Corpus("mixed", "Made for a test.", tuple(made))
+
+
+def test_the_parts_of_a_corpus_follow_one_another(pairs, tmp_path):
+    one, other = pairs[:200], [(target, source) for source, target in pairs[200:500]]
+    corpus = parted(
+        ("one", ("en", "de"), one, pairs[500:520], pairs[540:560]), ("other", ("de", "en"), other, None, pairs[520:540])
+    )
+    assert (corpus.source_language, corpus.target_language) == (None, None)
+    assert list(corpus.train) == [*one, *other]
+    assert len(corpus.train) == 500
+    assert list(corpus.valid) == pairs[500:520]
+    assert list(corpus.tests["other"]) == pairs[520:540]
+    data = prepare(corpus, CLEANING, TOKENIZER, max_tokens=60, folder=tmp_path / "run")
+    assert [part.pairs + part.dropped for part in data.train.parts] == [
+        report.total - sum(count for reason, count in report.removed.items() if reason != "too many tokens")
+        for report in data.reports.values()
+    ]
+    assert len(data.train) == sum(part.pairs for part in data.train.parts) == data.report.kept
+    assert [part.pairs for part in data.valid.parts] == [len(data.valid), 0]
+    first = data.train.parts[0].pairs
+    sources = data.tokenizers.source.decode([data.train.source[index].tolist() for index in range(len(data.train))])
+    assert set(sources[:first]) <= {source for source, _ in one}
+    assert set(sources[first:]) <= {source for source, _ in other}
+    assert prepare(corpus, CLEANING, TOKENIZER, max_tokens=60, folder=tmp_path / "run").reports == data.reports
+
+
+def test_no_part_repeats_the_held_out_text_of_another_whatever_its_side(pairs, tmp_path):
+    held, free = pairs[:30], pairs[100:200]
+    swapped = [(target, source) for source, target in held]
+    corpus = parted(
+        ("there", ("en", "de"), free, held, None),
+        ("again", ("en", "de"), [*free, *held], None, None),
+        ("back", ("de", "en"), [*((target, source) for source, target in free), *swapped], None, None),
+        ("elsewhere", ("fr", "de"), [(f"le {source}", target) for source, target in [*free, *held]], None, None),
+    )
+    data = prepare(corpus, CleaningSettings(max_ratio=99, duplicates=False), TOKENIZER, max_tokens=200, folder=tmp_path)
+    reason = "also in valid or test"
+    removed = {name: report.removed[reason] for name, report in data.reports.items()}
+    assert removed == {
+        "there": removed["there"],
+        **dict.fromkeys(("again", "back", "elsewhere"), removed["there"] + 30),
+    }
+
+
+def test_a_part_of_which_nothing_is_left_is_named(pairs, tmp_path):
+    good = ("good", ("en", "de"), pairs[:100], pairs[100:110], None)
+    for name, pair, message in (
+        ("long", ("The kalo. " * 60, "lo. " * 60), r"All 1 pairs of 'long' have 40 tokens or more"),
+        ("empty", ("", ""), r"removed all 1 training pairs of 'empty': 1 empty side"),
+    ):
+        corpus = parted(good, (name, ("en", "de"), [pair], None, None))
+        with pytest.raises(DataError, match=message):
+            prepare(corpus, CLEANING, TOKENIZER, max_tokens=40, folder=tmp_path)

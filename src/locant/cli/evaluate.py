@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", choices=("test", "valid"), help="of the run's corpus; default test where there is one"
     )
+    parser.add_argument("--part", metavar="NAME", help="one part of a mixed corpus alone, by its name")
     parser.add_argument("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
     parser.add_argument("--target", type=Path, metavar="FILE", help="their reference translations")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
@@ -34,8 +35,9 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: one file each, with as many lines.")
-    if options.source and options.split:
-        raise UsageError("--split chooses from the run's own corpus; leave it out with --source and --target.")
+    for option in ("split", "part"):
+        if options.source and getattr(options, option):
+            raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
     from rich.console import Console
     from rich.table import Table
@@ -47,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     result = evaluate(
         options.model,
         options.split,
+        part=options.part,
         source=options.source,
         target=options.target,
         translator=translator,
@@ -58,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     table = Table("", "BLEU", "chrF", box=None, padding=(0, 2))
     table.add_row("this model", f"{result.scores.bleu:.1f}", f"{result.scores.chrf:.1f}")
     table.add_row("copying the source", f"{result.copy_scores.bleu:.1f}", f"{result.copy_scores.chrf:.1f}")
+    for name, part in result.parts.items():
+        table.add_row(f"this model, {name}", f"{part.scores.bleu:.1f}", f"{part.scores.chrf:.1f}")
     console = Console(highlight=False)
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)

@@ -214,7 +214,7 @@ def collate(cache: TokenCache, indices: Indices) -> Batch:
     """Build the batch of some pairs; no pairs give tensors without rows."""
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
-    target_input = np.full_like(target, cache.prefixes.target[0])
+    target_input = np.full_like(target, cache.decoder_start)
     read = target_input[:, 1:]
     read[...] = target[:, :-1]
     read[read == EOS] = PAD  # No other EOS: encoded text never contains the special ids.

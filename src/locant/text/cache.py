@@ -1,7 +1,8 @@
 """Tokenised text on disk: written once, then mapped into memory, so that ten million pairs need little of it.
 
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
-or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). With
+or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
+of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With
 subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised
 anew.
 """
@@ -10,11 +11,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,42 @@ from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
 _CHUNK = 8192
 
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
-Chunk = tuple[list[Pair], list[list[int]], list[list[int]]]
-"""Some pairs with the ids of their source and target sentences."""
+
+
+class TextPart(NamedTuple):
+    """Text of one part of a corpus.
+
+    Attributes:
+        pairs: Sentence pairs, streamed.
+        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
+    """
+
+    pairs: Iterable[Pair]
+    prefixes: Prefixes = PLAIN
+
+
+class CachePart(NamedTuple):
+    """Rows of one part of a corpus in a cache.
+
+    Attributes:
+        pairs: How many there are.
+        dropped: How many pairs were left out because a side had too many tokens.
+        prefixes: What stands before the tokens of each sentence. The rows hold it but for the id that the decoder
+            reads first.
+    """
+
+    pairs: int
+    dropped: int
+    prefixes: Prefixes
+
+
+class _Chunk(NamedTuple):
+    """Some pairs of one part with the ids of their source and target sentences."""
+
+    part: int
+    pairs: list[Pair]
+    sources: list[list[int]]
+    targets: list[list[int]]
 
 
 class Column:
@@ -60,10 +95,8 @@ class TokenCache:
         folder: The same.
         source: The source side.
         target: The target side.
-        dropped: How many pairs were left out because a side had too many tokens.
-        max_tokens: The limit that they exceeded, EOS included.
-        prefixes: What stands before the tokens of each sentence. The rows hold it but for the id that the decoder
-            reads first.
+        parts: The rows of the parts of the corpus, which follow one another.
+        max_tokens: The most tokens a side may have, EOS included.
 
     Raises:
         CheckpointError: The folder is missing or damaged.
@@ -73,14 +106,26 @@ class TokenCache:
         self.folder = folder
         about = read_json(folder / "cache.json")
         self._count: int = about["pairs"]
-        self.dropped: int = about["dropped"]
         self.max_tokens: int = about["max_tokens"]
-        self.prefixes = Prefixes(*about["prefixes"]) if "prefixes" in about else PLAIN
+        self.parts = tuple(
+            CachePart(part["pairs"], part["dropped"], Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN)
+            for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
+        )
         self.source = Column(folder, "source", about["source_dtype"], self._count)
         self.target = Column(folder, "target", about["target_dtype"], self._count)
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def dropped(self) -> int:
+        """How many pairs were left out because a side had too many tokens."""
+        return sum(part.dropped for part in self.parts)
+
+    @property
+    def decoder_start(self) -> int:
+        """The id that the decoder reads first."""
+        return self.parts[0].prefixes.target[0]
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the text of the pairs; only of a cache written with ``keep_text``."""
@@ -102,29 +147,38 @@ def write_cache(
     keep_text: bool = False,
     prefixes: Prefixes = PLAIN,
 ) -> TokenCache:
-    """Tokenise pairs into a new cache; one that is already there is replaced.
+    """Tokenise the pairs of a corpus of one part into a new cache; see :func:`write_parts`."""
+    parts = [TextPart(pairs, prefixes)]
+    return write_parts(parts, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
+
+
+def write_parts(
+    parts: Sequence[TextPart], tokenizers: TokenizerPair, folder: Path, *, max_tokens: int, keep_text: bool = False
+) -> TokenCache:
+    """Tokenise the parts of a corpus into a new cache; one that is already there is replaced.
 
     Args:
-        pairs: Sentence pairs, streamed.
+        parts: One or more.
         tokenizers: For both languages.
         folder: Where the cache goes; it appears only when it is complete.
         max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
             counted.
         keep_text: Store the text too, for :class:`SampledEpochs`.
-        prefixes: What stands before the tokens of a sentence, as :meth:`TokenizerPair.prefixes` says.
 
     Raises:
         DataError: No pair is left.
         CheckpointError: The disk is full or not writable.
     """
 
-    def encoded() -> Iterator[Chunk]:
-        for chunk in _chunks(pairs):
-            sources = tokenizers.source.encode([source for source, _ in chunk])
-            targets = tokenizers.target.encode([target for _, target in chunk])
-            yield chunk, _after(prefixes.source, sources), _after(prefixes.target[1:], targets)
+    def encoded() -> Iterator[_Chunk]:
+        for part, (text, prefixes) in enumerate(parts):
+            for chunk in _chunks(text):
+                sources = tokenizers.source.encode([source for source, _ in chunk])
+                targets = tokenizers.target.encode([target for _, target in chunk])
+                yield _Chunk(part, chunk, _after(prefixes.source, sources), _after(prefixes.target[1:], targets))
 
-    return _write(encoded(), tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text, prefixes=prefixes)
+    prefixes = [part.prefixes for part in parts]
+    return _write(encoded(), prefixes, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
 
 
 class SampledEpochs:
@@ -154,49 +208,56 @@ class SampledEpochs:
         earlier = list(root.iterdir())
         cache = _write(
             self._sampled(epoch),
+            [part.prefixes for part in self._cache.parts],
             self._tokenizers,
             root / str(epoch),
             max_tokens=self._cache.max_tokens,
             keep_text=False,
-            prefixes=self._cache.prefixes,
         )
         for folder in earlier:
             if folder != cache.folder:
                 shutil.rmtree(folder, ignore_errors=True)
         return cache
 
-    def _sampled(self, epoch: int) -> Iterator[Chunk]:
-        for number, pairs in enumerate(_chunks(self._cache.pairs())):
-            yield (
-                pairs,
-                self._sample([source for source, _ in pairs], epoch, number, side=0),
-                self._sample([target for _, target in pairs], epoch, number, side=1),
-            )
+    def _sampled(self, epoch: int) -> Iterator[_Chunk]:
+        pairs, number, first = self._cache.pairs(), 0, 0
+        for part, rows in enumerate(self._cache.parts):
+            for chunk in _chunks(islice(pairs, rows.pairs)):
+                columns = [
+                    self._sample([pair[side] for pair in chunk], part, epoch, number, first, side=side)
+                    for side in (0, 1)
+                ]
+                yield _Chunk(part, chunk, *columns)
+                number, first = number + 1, first + len(chunk)
 
-    def _sample(self, texts: list[str], epoch: int, number: int, *, side: int) -> list[list[int]]:
-        """Sample one side of chunk ``number``."""
+    def _sample(
+        self, texts: list[str], part: int, epoch: int, number: int, first: int, *, side: int
+    ) -> list[list[int]]:
+        """Sample one side of chunk ``number``, whose first pair is ``first``."""
         tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
         usual = (self._cache.source, self._cache.target)[side]
         seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
-        before = (self._cache.prefixes.source, self._cache.prefixes.target[1:])[side]
+        prefixes = self._cache.parts[part].prefixes
+        before = (prefixes.source, prefixes.target[1:])[side]
         sampled = _after(before, tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed))
         return [
             ids if len(ids) < self._cache.max_tokens else usual[index].tolist()
-            for index, ids in enumerate(sampled, start=number * _CHUNK)
+            for index, ids in enumerate(sampled, start=first)
         ]
 
 
 def _write(
-    chunks: Iterable[Chunk],
+    chunks: Iterable[_Chunk],
+    prefixes: list[Prefixes],
     tokenizers: TokenizerPair,
     folder: Path,
     *,
     max_tokens: int,
     keep_text: bool,
-    prefixes: Prefixes,
 ) -> TokenCache:
+    """Write chunks, which come part by part, into a new cache."""
     dtypes = [np.uint16 if side.vocab_size <= 1 << 16 else np.uint32 for side in (tokenizers.source, tokenizers.target)]
-    count, dropped = 0, 0
+    counts, dropped = [0] * len(prefixes), [0] * len(prefixes)
     shutil.rmtree(folder, ignore_errors=True)
     with replacing_folder(folder) as temporary:
         with ExitStack() as stack:
@@ -206,28 +267,28 @@ def _write(
 
             ids = [writer("source.tokens", dtypes[0]), writer("target.tokens", dtypes[1])]
             text = [writer("source.text", np.uint8), writer("target.text", np.uint8)] if keep_text else []
-            for pairs, sources, targets in chunks:
+            for part, pairs, sources, targets in chunks:
                 kept = [
                     index
                     for index, (source, target) in enumerate(zip(sources, targets, strict=True))
                     if max(len(source), len(target)) < max_tokens
                 ]
-                count += len(kept)
-                dropped += len(pairs) - len(kept)
+                counts[part] += len(kept)
+                dropped[part] += len(pairs) - len(kept)
                 for column, sentences in zip(ids, (sources, targets), strict=True):
                     column.append([sentences[index] for index in kept])
                 for side, column in enumerate(text):
                     column.append([pairs[index][side].encode("utf-8") for index in kept])
-        if not count:
+        if not sum(counts):
             raise DataError(
-                f"All {dropped} pairs have {max_tokens} tokens or more on a side, so nothing is left. "
+                f"All {sum(dropped)} pairs have {max_tokens} tokens or more on a side, so nothing is left. "
                 "Allow more tokens, or use a larger vocabulary."
             )
+        parts = zip(counts, dropped, prefixes, strict=True)
         about = {
-            "pairs": count,
-            "dropped": dropped,
+            "pairs": sum(counts),
+            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
             "max_tokens": max_tokens,
-            "prefixes": prefixes,
             "source_dtype": np.dtype(dtypes[0]).name,
             "target_dtype": np.dtype(dtypes[1]).name,
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -50,6 +51,14 @@ class CleaningReport:
     total: int
     removed: dict[str, int]
 
+    @classmethod
+    def sum(cls, reports: Sequence[CleaningReport]) -> CleaningReport:
+        """Return the counts of several texts together."""
+        counts: Counter[str] = Counter()
+        for report in reports:
+            counts.update(report.removed)
+        return cls(sum(report.total for report in reports), dict(counts))
+
     @property
     def kept(self) -> int:
         """The number of pairs that remain."""
@@ -84,7 +93,7 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings) -> CleanText:
+def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
     """Decide which training pairs to keep, in one pass over the text.
 
     Memory stays small for millions of pairs: 9 bytes each, sentences are compared by 64-bit hashes.
@@ -93,6 +102,7 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
         text: The training pairs.
         evaluation: All pairs of validation and test.
         settings: What to remove.
+        of: The name of the text where there are several, for the message.
 
     Raises:
         DataError: Nothing is left.
@@ -115,7 +125,8 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     report = CleaningReport(len(text), {reason: int(counts[code]) for code, reason in _REASONS.items()})
     if not report.kept:
         listed = ", ".join(f"{count} {reason}" for reason, count in report.removed.items() if count)
-        raise DataError(f"Cleaning removed all {report.total} training pairs: {listed}. Relax the 'cleaning' settings.")
+        pairs = f"{report.total} training pairs{f' of {of!r}' if of else ''}"
+        raise DataError(f"Cleaning removed all {pairs}: {listed}. Relax the 'cleaning' settings.")
     return CleanText(text, reasons == _KEPT, report)
 
 

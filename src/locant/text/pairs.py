@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 Pair = tuple[str, str]
 
@@ -84,6 +85,14 @@ def in_memory(pairs: Iterable[Pair]) -> ParallelText:
     """Return a stream over pairs that are kept in a list; for small texts."""
     kept = list(pairs)
     return survey(lambda: iter(kept))
+
+
+def concatenated(texts: Sequence[ParallelText]) -> ParallelText:
+    """Return one stream over several texts, one after the other; a single text is returned as it is."""
+    if len(texts) == 1:
+        return texts[0]
+    digest = hashlib.sha256("+".join(text.digest for text in texts).encode()).hexdigest()
+    return ParallelText(lambda: chain.from_iterable(texts), sum(map(len, texts)), digest)
 
 
 def _smallest(values: Iterable[int], size: int) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,9 +13,9 @@ from typing import Any
 
 from locant.errors import DataError
 from locant.files import read_json, write_json
-from locant.text.cache import SampledEpochs, TokenCache, write_cache
-from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, clean
-from locant.text.corpus import Corpus
+from locant.text.cache import SampledEpochs, TextPart, TokenCache, write_parts
+from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
+from locant.text.corpus import Corpus, CorpusPart
 from locant.text.pairs import Pair
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
 
@@ -29,10 +29,10 @@ class PreparedData:
     Attributes:
         tokenizers: Saved in the folder.
         train: Tokens of the cleaned training text.
-        valid: Tokens of the validation text; pairs with too many tokens are left out.
-        valid_pairs: The text of validation, complete.
-        test_pairs: The text of the test, or None when the corpus has none.
-        report: What cleaning removed.
+        valid: Tokens of the validation text, of the same parts; pairs with too many tokens are left out.
+        valids: The text of validation, complete, by the name of the part; parts without any are missing.
+        tests: The text of the tests, likewise.
+        reports: What cleaning removed, by the name of the part.
         fingerprint: Identifies the text and the settings from which all this was made.
         sampling: The subword sampling of the tokenizer settings.
     """
@@ -40,11 +40,26 @@ class PreparedData:
     tokenizers: TokenizerPair
     train: TokenCache
     valid: TokenCache
-    valid_pairs: list[Pair]
-    test_pairs: list[Pair] | None
-    report: CleaningReport
+    valids: dict[str, list[Pair]]
+    tests: dict[str, list[Pair]]
+    reports: dict[str, CleaningReport]
     fingerprint: str
     sampling: float
+
+    @property
+    def valid_pairs(self) -> list[Pair]:
+        """The text of validation of all parts."""
+        return list(chain.from_iterable(self.valids.values()))
+
+    @property
+    def test_pairs(self) -> list[Pair] | None:
+        """The text of the tests of all parts, or None when the corpus has none."""
+        return list(chain.from_iterable(self.tests.values())) if self.tests else None
+
+    @property
+    def report(self) -> CleaningReport:
+        """What cleaning removed from all parts."""
+        return CleaningReport.sum(list(self.reports.values()))
 
     def epochs(self, seed: int) -> Callable[[int], TokenCache]:
         """Return a function that gives the training tokens of each epoch, sampled anew if the settings say so."""
@@ -85,7 +100,10 @@ def prepare(
     if known is not None and known["fingerprint"] == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
-        report = CleaningReport(known["cleaning"]["total"], known["cleaning"]["removed"])
+        # Earlier versions wrote one report.
+        reports = [
+            CleaningReport(part["total"], part["removed"]) for part in known.get("parts", [known.get("cleaning")])
+        ]
     else:
         if known is not None and resume:
             raise DataError(
@@ -93,25 +111,72 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
-        text = clean(corpus.train, chain(corpus.valid, corpus.test or ()), cleaning)
-        tokenizers = train_tokenizers(text, tokenizer)
+        texts = [clean(part.train, _held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
+        tokenizers = train_tokenizers(_Joined(texts), tokenizer)
         tokenizers.save(folder)
-        prefixes = tokenizers.prefixes(corpus.source_language, corpus.target_language)
-        write = partial(write_cache, tokenizers=tokenizers, max_tokens=max_tokens, prefixes=prefixes)
-        train = write(text, folder=cache / "train", keep_text=tokenizer.sampling > 0)
-        valid = write(corpus.valid, folder=cache / "valid")
-        report = text.report.with_removed(TOO_MANY_TOKENS, train.dropped)
-        write_json(record, {"fingerprint": fingerprint, "cleaning": report.to_dict()})
+        prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
+        write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
+        train = write(list(map(TextPart, texts, prefixes)), folder=cache / "train", keep_text=tokenizer.sampling > 0)
+        valid = write(
+            [TextPart(part.valid or (), before) for part, before in zip(corpus.parts, prefixes, strict=True)],
+            folder=cache / "valid",
+        )
+        reports = [
+            text.report.with_removed(TOO_MANY_TOKENS, rows.dropped)
+            for text, rows in zip(texts, train.parts, strict=True)
+        ]
+        for part, rows in zip(corpus.parts, train.parts, strict=True):
+            if not rows.pairs:
+                raise DataError(
+                    f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
+                    "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
+                )
+        write_json(record, {"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]})
     return PreparedData(
         tokenizers=tokenizers,
         train=train,
         valid=valid,
-        valid_pairs=list(corpus.valid),
-        test_pairs=None if corpus.test is None else list(corpus.test),
-        report=report,
+        valids={name: list(text) for name, text in corpus.valids.items()},
+        tests={name: list(text) for name, text in corpus.tests.items()},
+        reports={part.name: report for part, report in zip(corpus.parts, reports, strict=True)},
         fingerprint=fingerprint,
         sampling=tokenizer.sampling,
     )
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Pairs of several texts, one after the other."""
+
+    texts: Sequence[CleanText]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(self.texts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.texts))
+
+
+def _name(corpus: Corpus, part: CorpusPart) -> str:
+    return part.name if len(corpus.parts) > 1 else ""
+
+
+def _held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
+    """Yield what the training pairs of a part may not repeat: validation and test text of all parts.
+
+    Between parts of the same languages sides are compared with sides, between others each text with the side that is
+    in its language. A pair may have an empty side.
+    """
+    mine = (part.source_language, part.target_language)
+    for other in corpus.parts:
+        theirs = (other.source_language, other.target_language)
+        pairs = chain(other.valid or (), other.test or ())
+        if theirs == mine:
+            yield from pairs
+            continue
+        for pair in pairs:
+            for language, text in zip(theirs, pair, strict=True):
+                yield text if language == mine[0] else "", text if language == mine[1] else ""
 
 
 def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: TokenizerSettings, max_tokens: int) -> str:

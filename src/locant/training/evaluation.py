@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from locant.analysis.scores import Scores, bleu_tokenizer, score_translations
-from locant.errors import CheckpointError, ConfigError, DataError, UsageError
+from locant.errors import CheckpointError, ConfigError, DataError, UsageError, nearest
 from locant.files import read_json, write_json
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
-from locant.text import Corpus, Pair, PreparedData, collate, load_corpus, plan_batches
+from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, load_corpus, plan_batches
 from locant.text.readers import read_files
 from locant.training.checkpoint import ValidationScores
 from locant.training.losses import TranslatorLoss
@@ -24,6 +24,19 @@ from locant.training.recipe import Recipe, load_run_recipe
 from locant.training.trainer import Validate
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class PartScores:
+    """How well a model translates the text of one part of a corpus.
+
+    Attributes:
+        scores: Of the model's translations.
+        copy_scores: Of the source itself, taken as a translation.
+    """
+
+    scores: Scores
+    copy_scores: Scores
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,8 @@ class Evaluation:
         references: Reference translations.
         hypotheses: The model's translations.
         engine: What translated, and in which type of numbers.
+        parts: The scores of each part of a corpus that has several with such a text, by name; their sentences follow
+            one another.
     """
 
     name: str
@@ -51,12 +66,14 @@ class Evaluation:
     references: list[str]
     hypotheses: list[str]
     engine: str = "PyTorch"
+    parts: dict[str, PartScores] = field(default_factory=dict)
 
 
 def evaluate(
     model: Path | str,
     split: str | None = None,
     *,
+    part: str | None = None,
     source: Path | str | None = None,
     target: Path | str | None = None,
     translator: Translator | None = None,
@@ -65,19 +82,20 @@ def evaluate(
     """Translate a held-out text and score the result.
 
     Without ``source`` and ``target`` the text is a split of the run's own corpus, and the result is saved in the run
-    folder too.
+    folder too. A corpus of several parts is scored as a whole and part by part.
 
     Args:
         model: The folder of a run; with ``source`` and ``target`` any model folder.
         split: ``test`` or ``valid``; by default the test split, or validation where the corpus has no other.
+        part: The name of a part of the run's corpus, to evaluate on its text alone; the result is not saved.
         source: A file to translate, one sentence a line.
         target: Its reference translation, line by line.
         translator: Of the model, with another engine than PyTorch on the fastest device.
         overrides: Changes of the model's decoding settings, ``beam=4`` for instance.
 
     Raises:
-        UsageError: One of ``source`` and ``target`` is missing, or ``split`` is given as well.
-        ConfigError: The corpus has no such split.
+        UsageError: One of ``source`` and ``target`` is missing, or ``split`` or ``part`` is given as well.
+        ConfigError: The corpus has no such split or part.
         DataError: The files are missing, empty, not UTF-8 or of unequal length.
         CheckpointError: The folder holds no trained model.
     """
@@ -85,21 +103,56 @@ def evaluate(
     if bool(source) != bool(target):
         raise UsageError("--source and --target go together: one file each, with as many lines.")
     if source and target:
-        if split:
-            raise UsageError("--split chooses from the run's own corpus; leave it out with --source and --target.")
+        if split or part:
+            option = "--split" if split else "--part"
+            raise UsageError(f"{option} chooses from the run's own corpus; leave it out with --source and --target.")
         return _of_files(folder, Path(source), Path(target), translator, overrides)
     translator = translator or Translator.from_pretrained(folder)
     corpus = load_corpus(load_run_recipe(folder).corpus)
-    split = split or ("test" if corpus.test is not None else "valid")
-    pairs = corpus.test if split == "test" else corpus.valid
-    if pairs is None:
+    split = split or ("test" if corpus.tests else "valid")
+    texts = corpus.tests if split == "test" else corpus.valids
+    if not texts:
         raise ConfigError(
             f"The corpus {corpus.name} has no test split; use --split valid, or give --source and --target."
         )
-    result = _evaluate(translator, list(pairs), f"{corpus.name}, {split} split", overrides)
-    # Scores belong to weights, which may be trained on.
-    write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights_digest(folder)})
+    if part and part not in texts:
+        raise ConfigError(f"The {split} split has no part '{part}'.{nearest(part, texts)} Known: {', '.join(texts)}.")
+    results = {}
+    for one in corpus.parts:
+        if one.name in texts and part in (None, one.name):
+            if translator.tokenizers.languages:
+                takes_source = translator.tokenizers.languages.takes_source
+                translator.choose_languages(one.source_language if takes_source else None, one.target_language)
+            name = f"{one.name if part else corpus.name}, {split} split"
+            results[one.name] = _evaluate(translator, list(texts[one.name]), name, overrides)
+    result = _pooled(results, translator, corpus.target_language)
+    if not part:
+        # Scores belong to weights, which may be trained on.
+        write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights_digest(folder)})
     return result
+
+
+def _pooled(results: dict[str, Evaluation], translator: Translator, target_language: str | None) -> Evaluation:
+    """Return the evaluation of all parts together."""
+    first, *others = results.values()
+    if not others:
+        return first
+    sources, references, hypotheses = (
+        [text for result in results.values() for text in getattr(result, name)]
+        for name in ("sources", "references", "hypotheses")
+    )
+    tokenize = bleu_tokenizer(target_language)
+    copied = [translator.tokenizers.target.cased(source) for source in sources]
+    return replace(
+        first,
+        scores=score_translations(hypotheses, references, tokenize=tokenize),
+        copy_scores=score_translations(copied, references, tokenize=tokenize),
+        seconds=sum(result.seconds for result in results.values()),
+        sources=sources,
+        references=references,
+        hypotheses=hypotheses,
+        parts={name: PartScores(result.scores, result.copy_scores) for name, result in results.items()},
+    )
 
 
 def _of_files(
@@ -122,11 +175,15 @@ def load_run_evaluation(folder: Path) -> Evaluation:
         if path.exists():
             data = read_json(path)
             data.pop("weights", None)
-            scores, copy_scores = Scores(**data.pop("scores")), Scores(**data.pop("copy_scores"))
-            return Evaluation(scores=scores, copy_scores=copy_scores, **data)
+            parts = {name: PartScores(**_scores(part)) for name, part in data.pop("parts", {}).items()}
+            return Evaluation(**{**data, **_scores(data)}, parts=parts)
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")
+
+
+def _scores(data: dict[str, Any]) -> dict[str, Scores]:
+    return {name: Scores(**data[name]) for name in ("scores", "copy_scores")}
 
 
 def _evaluation_path(folder: Path, split: str) -> Path:
@@ -156,11 +213,8 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
 def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     """Return the function that measures a model on the validation set while it is trained."""
     plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
-    before = len(data.valid.prefixes.source)
-    lengths = [before + len(ids) for ids in data.tokenizers.source.encode([source for source, _ in data.valid_pairs])]
-    usable = [pair for pair, length in zip(data.valid_pairs, lengths, strict=True) if length < recipe.max_tokens]
-    pairs = usable[: recipe.training.validation_sentences]
-    references = [data.tokenizers.target.cased(target) for _, target in pairs]
+    texts = _validation_texts(recipe, corpus, data)
+    references = [data.tokenizers.target.cased(target) for _, pairs in texts for _, target in pairs]
     greedy = DecodingSettings(beam=1)
 
     @torch.inference_mode()
@@ -172,18 +226,34 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             batch = collate(data.valid, rows).to(device)
             total += float(cross_entropy(batch)[1])
             tokens += batch.target_tokens
-        if not pairs or not math.isfinite(total):
+        if not texts or not math.isfinite(total):
             return ValidationScores(total / tokens)
-        translator = Translator(
-            model,
-            data.tokenizers,
-            greedy,
-            engine=fastest_engine(model),
-            source_language=corpus.source_language,
-            target_language=corpus.target_language,
-        )
-        hypotheses = translator.translate([source for source, _ in pairs])
+        hypotheses: list[str] = []
+        for part, pairs in texts:
+            translator = Translator(
+                model,
+                data.tokenizers,
+                greedy,
+                engine=fastest_engine(model),
+                source_language=part.source_language,
+                target_language=part.target_language,
+            )
+            hypotheses += translator.translate([source for source, _ in pairs])
         scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
         return ValidationScores(total / tokens, scores.bleu, scores.chrf)
 
     return measure
+
+
+def _validation_texts(recipe: Recipe, corpus: Corpus, data: PreparedData) -> list[tuple[CorpusPart, list[Pair]]]:
+    """Return the pairs of each part that are translated at a validation, as many as the recipe wants in all."""
+    usable: list[tuple[CorpusPart, list[Pair]]] = []
+    for part, rows in zip(corpus.parts, data.valid.parts, strict=True):
+        pairs, before = data.valids.get(part.name, []), len(rows.prefixes.source)
+        encoded = data.tokenizers.source.encode([source for source, _ in pairs])
+        short = [pair for pair, ids in zip(pairs, encoded, strict=True) if before + len(ids) < recipe.max_tokens]
+        usable.append((part, short))
+    total, wanted = sum(len(pairs) for _, pairs in usable), recipe.training.validation_sentences
+    if total > wanted:  # of each part in proportion, rounded up
+        usable = [(part, pairs[: -(-wanted * len(pairs) // total)]) for part, pairs in usable]
+    return [(part, pairs) for part, pairs in usable if pairs]

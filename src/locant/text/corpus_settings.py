@@ -1,0 +1,138 @@
+"""Settings of corpora: the kinds of sources of parallel text and the keys of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from locant.settings import Settings
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path) else value
+
+
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_as_list), Field(min_length=1)]
+"""One path or a list of paths; several files are read one after the other."""
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+"""One name or a list of names."""
+
+
+class FileCorpus(Settings):
+    """Keys that the kinds with named splits share.
+
+    Attributes:
+        name: A name for reports; by default made from the kind and the languages.
+        folder: Where relative paths start.
+        source_language: Short code such as ``en``.
+        target_language: Short code such as ``de``.
+        valid_size: How many training pairs to hold out for validation when ``valid`` is not given; by default
+            5 %, at most 1000.
+        licence: Licence of the text, for the model card: ``CC BY 4.0``, for instance.
+    """
+
+    name: str | None = None
+    licence: str | None = None
+    folder: Path = Path()
+    source_language: str | None = None
+    target_language: str | None = None
+    valid_size: int | None = Field(default=None, ge=1)
+
+
+class FilePair(Settings):
+    """Text files of one split whose lines correspond one to one.
+
+    Attributes:
+        source: A file, or a list of files.
+        target: A file, or a list of as many files.
+    """
+
+    source: Paths
+    target: Paths
+
+    @model_validator(mode="after")
+    def _same_number(self) -> Self:
+        if len(self.source) != len(self.target):
+            raise ValueError(f"{len(self.source)} source file(s) but {len(self.target)} target file(s)")
+        return self
+
+
+class FilesCorpus(FileCorpus):
+    """Parallel plain text: one sentence a line, line by line translations (``.gz`` files too)."""
+
+    kind: Literal["files"]
+    train: FilePair
+    valid: FilePair | None = None
+    test: FilePair | None = None
+
+
+class TsvCorpus(FileCorpus):
+    """Tab-separated files (``.gz`` too); columns are numbered from 1, quotation marks have no special meaning."""
+
+    kind: Literal["tsv"]
+    train: Paths
+    valid: Paths | None = None
+    test: Paths | None = None
+    source_column: int = Field(default=1, ge=1)
+    target_column: int = Field(default=2, ge=1)
+    header: bool = False
+
+
+class JsonlCorpus(FileCorpus):
+    """Files with one JSON object a line (``.gz`` too); dots in a field name descend, as in ``translation.en``."""
+
+    kind: Literal["jsonl"]
+    train: Paths
+    valid: Paths | None = None
+    test: Paths | None = None
+    source_field: str = "source"
+    target_field: str = "target"
+
+
+class HuggingFaceCorpus(FileCorpus):
+    """A dataset of the `datasets` library; ``train``, ``valid`` and ``test`` name its splits.
+
+    Attributes:
+        dataset: An identifier on the Hub such as ``wmt/wmt14``, or a local folder.
+        config: The configuration of the dataset, such as ``de-en``.
+        revision: The branch, tag or commit on the Hub.
+        source_field: Dots descend, as in ``translation.de``.
+        target_field: As ``source_field``.
+    """
+
+    kind: Literal["huggingface"]
+    dataset: str
+    config: str | None = None
+    revision: str | None = None
+    train: str = "train"
+    valid: str | None = None
+    test: str | None = None
+    source_field: str = "source"
+    target_field: str = "target"
+
+
+class BibleCorpus(Settings):
+    """Bible translations in the public domain (see :func:`~locant.text.bible.bible_versions`).
+
+    Attributes:
+        name: A name for reports.
+        source: A version, or a list of versions of one language: in training each gives its own pairs.
+        target: A version.
+        valid_chapters: Whole chapters held out for validation (about 26 verses each).
+        test_chapters: Whole chapters held out for the test.
+    """
+
+    kind: Literal["bible"]
+    name: str | None = None
+    source: Names
+    target: str
+    valid_chapters: int = Field(default=20, ge=1, le=400)
+    test_chapters: int = Field(default=20, ge=1, le=400)
+
+
+CorpusSettings = Annotated[
+    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus, Field(discriminator="kind")
+]
+"""The settings of any corpus; the key ``kind`` tells which."""
