@@ -26,7 +26,7 @@ from locant.figures import svg, training_curves
 from locant.files import read_json
 from locant.models.architectures import ModelConfig
 from locant.models.rnn import RNNConfig
-from locant.training import Evaluation, Recipe, load_run_evaluation, load_run_recipe, read_metrics
+from locant.training import Evaluation, PartScores, Recipe, load_run_evaluation, load_run_recipe, read_metrics
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -124,13 +124,18 @@ def _facts(
 
 
 def _scores(evaluation: Evaluation) -> Block:
-    scores, copied = evaluation.scores, evaluation.copy_scores
+    rows = []
+    texts: list[tuple[str, Evaluation | PartScores]] = [("", evaluation), *evaluation.parts.items()]
+    for part, found in texts:
+        scores, copied, of = found.scores, found.copy_scores, f", {part}" if part else ""
+        rows += [
+            [f"BLEU{of}", f"{scores.bleu:.2f}", f"{copied.bleu:.2f}", scores.bleu_signature],
+            [f"chrF{of}", f"{scores.chrf:.2f}", f"{copied.chrf:.2f}", scores.chrf_signature],
+        ]
+    scores = evaluation.scores
     return Table(
         ["metric", "this model", "copying the source", "sacreBLEU signature"],
-        [
-            ["BLEU", f"{scores.bleu:.2f}", f"{copied.bleu:.2f}", scores.bleu_signature],
-            ["chrF", f"{scores.chrf:.2f}", f"{copied.chrf:.2f}", scores.chrf_signature],
-        ],
+        rows,
         caption=f"{evaluation.name}: {scores.n:,} sentences, beam {evaluation.beam}, {evaluation.seconds:.0f} seconds.",
     )
 
@@ -219,6 +224,30 @@ def _data(recipe: Recipe, data: dict[str, Any]) -> list[Block]:
             ]
         ),
         Table(["pairs", "count"], rows, caption="What cleaning removed."),
+        *_parts(data.get("parts", [])),
+    ]
+
+
+def _parts(parts: Sequence[dict[str, Any]]) -> list[Block]:
+    """Return the table of the parts of a mixed corpus."""
+    if len(parts) < 2:
+        return []
+    return [
+        Table(
+            ["part", "pairs", "kept", "drawn", "validation", "test"],
+            [
+                [
+                    part["name"],
+                    part["cleaning"]["total"],
+                    part["cleaning"]["kept"],
+                    f"{100 * part['share']:.1f} %",
+                    part["valid_pairs"],
+                    part["test_pairs"],
+                ]
+                for part in parts
+            ],
+            caption="The texts that the corpus is mixed of, and how much of what is trained on is drawn from each.",
+        )
     ]
 
 

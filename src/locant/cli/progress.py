@@ -78,10 +78,18 @@ class TrainingProgress(WorkBar, TrainingCallback):
         """Show what will be trained on what."""
         self.console.print(f"[bold]{report.corpus}[/bold]: {report.description}", soft_wrap=True)
         cleaning = report.cleaning
-        table = Table("training pairs", "count", box=None, padding=(0, 2))
-        table.columns[1].justify = "right"
-        for label, count in (("total", cleaning["total"]), *cleaning["removed"].items(), ("kept", cleaning["kept"])):
-            table.add_row(label, f"{count:,}")
+        # One column for each part of a mixture, and for all of it.
+        columns = {"count": cleaning}
+        if len(report.parts) > 1:
+            columns = {**{part.name: part.cleaning for part in report.parts}, "all": cleaning}
+        table = Table("training pairs", *columns, box=None, padding=(0, 2))
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for label in ("total", *cleaning["removed"], "kept"):
+            counts = [column[label] if label in column else column["removed"][label] for column in columns.values()]
+            table.add_row(label, *(f"{count:,}" for count in counts))
+        if len(report.parts) > 1:
+            table.add_row("drawn", *(f"{part.share:.1%}" for part in report.parts), "")
         self.console.print(table)
         vocabulary, waste = report.vocabulary, report.padding_waste
         self.console.print(

@@ -7,9 +7,10 @@ from locant.text.batches import plan_batches as plan_batches
 from locant.text.batches import prefetch as prefetch
 from locant.text.bible import BibleVersion as BibleVersion
 from locant.text.bible import bible_versions as bible_versions
-from locant.text.cache import SampledEpochs as SampledEpochs
+from locant.text.cache import TextPart as TextPart
 from locant.text.cache import TokenCache as TokenCache
 from locant.text.cache import write_cache as write_cache
+from locant.text.cache import write_parts as write_parts
 from locant.text.cleaning import CleaningReport as CleaningReport
 from locant.text.cleaning import CleaningSettings as CleaningSettings
 from locant.text.cleaning import CleanText as CleanText
@@ -23,7 +24,13 @@ from locant.text.corpus_settings import FilePair as FilePair
 from locant.text.corpus_settings import FilesCorpus as FilesCorpus
 from locant.text.corpus_settings import HuggingFaceCorpus as HuggingFaceCorpus
 from locant.text.corpus_settings import JsonlCorpus as JsonlCorpus
+from locant.text.corpus_settings import MixtureCorpus as MixtureCorpus
+from locant.text.corpus_settings import MixtureSource as MixtureSource
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus
+from locant.text.epochs import RowSampler as RowSampler
+from locant.text.epochs import SampledEpochs as SampledEpochs
+from locant.text.epochs import TrainingEpochs as TrainingEpochs
+from locant.text.epochs import sampling_shares as sampling_shares
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData

@@ -239,7 +239,7 @@ class BatchStream:
 
     Args:
         epochs: Returns the tokens of an epoch, counted from 0: ``lambda epoch: cache``, or
-            :class:`~locant.text.cache.SampledEpochs`.
+            :class:`~locant.text.epochs.TrainingEpochs`.
         settings: The size of the batches (of all processes together).
         seed: Any non-negative integer.
         rank: The number of this process, from 0.

@@ -10,9 +10,10 @@ anew.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from copy import copy
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
 _CHUNK = 8192
 
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
+Rows = npt.NDArray[np.int64]
 
 
 class TextPart(NamedTuple):
@@ -58,7 +60,7 @@ class CachePart(NamedTuple):
     prefixes: Prefixes
 
 
-class _Chunk(NamedTuple):
+class Chunk(NamedTuple):
     """Some pairs of one part with the ids of their source and target sentences."""
 
     part: int
@@ -67,22 +69,33 @@ class _Chunk(NamedTuple):
     targets: list[list[int]]
 
 
+@dataclass(frozen=True)
 class Column:
-    """One side of a cache: sentence ``i`` is ``tokens[offsets[i] : offsets[i + 1]]``.
+    """One side of a cache: sentence ``i`` is ``tokens[offsets[i] : offsets[i] + lengths[i]]``.
 
     Attributes:
         tokens: All ids, [N] uint16 or uint32, mapped from disk.
-        offsets: [pairs + 1] int64, mapped from disk.
+        offsets: Where each sentence begins; [pairs] int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
     """
 
-    def __init__(self, folder: Path, name: str, dtype: str, count: int) -> None:
-        self.offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
-        self.tokens: Tokens = _map(folder / f"{name}.tokens.bin", np.dtype(dtype), int(self.offsets[-1]))
-        self.lengths = np.diff(self.offsets).astype(np.int32)
+    tokens: Tokens
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+
+    @classmethod
+    def open(cls, folder: Path, name: str, dtype: str, count: int) -> Column:
+        """Map one side of a cache from disk."""
+        offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
+        tokens: Tokens = _map(folder / f"{name}.tokens.bin", np.dtype(dtype), int(offsets[-1]))
+        return cls(tokens, offsets[:-1], np.diff(offsets).astype(np.int32))
 
     def __getitem__(self, index: int) -> Tokens:
-        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+        return self.tokens[self.offsets[index] : self.offsets[index] + self.lengths[index]]
+
+    def select(self, rows: Rows) -> Column:
+        """Return some of the sentences, each as often as it is named."""
+        return Column(self.tokens, self.offsets[rows], self.lengths[rows])
 
 
 class TokenCache:
@@ -111,11 +124,27 @@ class TokenCache:
             CachePart(part["pairs"], part["dropped"], Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN)
             for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
         )
-        self.source = Column(folder, "source", about["source_dtype"], self._count)
-        self.target = Column(folder, "target", about["target_dtype"], self._count)
+        self.source = Column.open(folder, "source", about["source_dtype"], self._count)
+        self.target = Column.open(folder, "target", about["target_dtype"], self._count)
+        self._rows: Rows | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.source.lengths)
+
+    def select(self, rows: Rows) -> TokenCache:
+        """Return some of the pairs, each as often as it is named, without copying their tokens.
+
+        Args:
+            rows: Indices of pairs in ascending order, so that parts stay together; [M] int64.
+        """
+        selected = copy(self)
+        selected.source, selected.target = self.source.select(rows), self.target.select(rows)
+        bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]))
+        selected.parts = tuple(
+            part._replace(pairs=int(count)) for part, count in zip(self.parts, np.diff(bounds), strict=True)
+        )
+        selected._rows = rows if self._rows is None else self._rows[rows]
+        return selected
 
     @property
     def dropped(self) -> int:
@@ -133,7 +162,7 @@ class TokenCache:
         for side in ("source", "target"):
             offsets = _map(self.folder / f"{side}.text.offsets.bin", np.dtype(np.int64), self._count + 1)
             columns.append((offsets, _map(self.folder / f"{side}.text.bin", np.dtype(np.uint8), int(offsets[-1]))))
-        for number in range(self._count):
+        for number in range(self._count) if self._rows is None else self._rows.tolist():
             source, target = (bytes(text[offsets[number] : offsets[number + 1]]) for offsets, text in columns)
             yield source.decode("utf-8"), target.decode("utf-8")
 
@@ -170,84 +199,19 @@ def write_parts(
         CheckpointError: The disk is full or not writable.
     """
 
-    def encoded() -> Iterator[_Chunk]:
+    def encoded() -> Iterator[Chunk]:
         for part, (text, prefixes) in enumerate(parts):
-            for chunk in _chunks(text):
+            for chunk in chunks(text):
                 sources = tokenizers.source.encode([source for source, _ in chunk])
                 targets = tokenizers.target.encode([target for _, target in chunk])
-                yield _Chunk(part, chunk, _after(prefixes.source, sources), _after(prefixes.target[1:], targets))
+                yield Chunk(part, chunk, after(prefixes.source, sources), after(prefixes.target[1:], targets))
 
     prefixes = [part.prefixes for part in parts]
-    return _write(encoded(), prefixes, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
+    return write_chunks(encoded(), prefixes, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
 
 
-class SampledEpochs:
-    """Tokenises the training text anew for each epoch, with random segmentations (subword regularisation).
-
-    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones. A sentence
-    whose sampled segmentation would exceed the cache's ``max_tokens`` keeps its usual segmentation.
-
-    Args:
-        cache: The usual segmentations, written with ``keep_text``.
-        tokenizers: The tokenizers with which it was written.
-        alpha: ``TokenizerSettings.sampling``.
-        seed: Any non-negative integer.
-    """
-
-    def __init__(self, cache: TokenCache, tokenizers: TokenizerPair, *, alpha: float, seed: int) -> None:
-        self._cache = cache
-        self._tokenizers = tokenizers
-        self._alpha = alpha
-        self._seed = seed
-        # One folder a process; it vanishes with the object.
-        self._folder = tempfile.TemporaryDirectory(prefix="sampled-", dir=cache.folder.parent)
-
-    def __call__(self, epoch: int) -> TokenCache:
-        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before are removed."""
-        root = Path(self._folder.name)
-        earlier = list(root.iterdir())
-        cache = _write(
-            self._sampled(epoch),
-            [part.prefixes for part in self._cache.parts],
-            self._tokenizers,
-            root / str(epoch),
-            max_tokens=self._cache.max_tokens,
-            keep_text=False,
-        )
-        for folder in earlier:
-            if folder != cache.folder:
-                shutil.rmtree(folder, ignore_errors=True)
-        return cache
-
-    def _sampled(self, epoch: int) -> Iterator[_Chunk]:
-        pairs, number, first = self._cache.pairs(), 0, 0
-        for part, rows in enumerate(self._cache.parts):
-            for chunk in _chunks(islice(pairs, rows.pairs)):
-                columns = [
-                    self._sample([pair[side] for pair in chunk], part, epoch, number, first, side=side)
-                    for side in (0, 1)
-                ]
-                yield _Chunk(part, chunk, *columns)
-                number, first = number + 1, first + len(chunk)
-
-    def _sample(
-        self, texts: list[str], part: int, epoch: int, number: int, first: int, *, side: int
-    ) -> list[list[int]]:
-        """Sample one side of chunk ``number``, whose first pair is ``first``."""
-        tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
-        usual = (self._cache.source, self._cache.target)[side]
-        seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
-        prefixes = self._cache.parts[part].prefixes
-        before = (prefixes.source, prefixes.target[1:])[side]
-        sampled = _after(before, tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed))
-        return [
-            ids if len(ids) < self._cache.max_tokens else usual[index].tolist()
-            for index, ids in enumerate(sampled, start=first)
-        ]
-
-
-def _write(
-    chunks: Iterable[_Chunk],
+def write_chunks(
+    encoded: Iterable[Chunk],
     prefixes: list[Prefixes],
     tokenizers: TokenizerPair,
     folder: Path,
@@ -267,7 +231,7 @@ def _write(
 
             ids = [writer("source.tokens", dtypes[0]), writer("target.tokens", dtypes[1])]
             text = [writer("source.text", np.uint8), writer("target.text", np.uint8)] if keep_text else []
-            for part, pairs, sources, targets in chunks:
+            for part, pairs, sources, targets in encoded:
                 kept = [
                     index
                     for index, (source, target) in enumerate(zip(sources, targets, strict=True))
@@ -296,7 +260,8 @@ def _write(
     return TokenCache(folder)
 
 
-def _after(prefix: list[int], sentences: list[list[int]]) -> list[list[int]]:
+def after(prefix: list[int], sentences: list[list[int]]) -> list[list[int]]:
+    """Return sentences with a prefix before each."""
     return [prefix + ids for ids in sentences] if prefix else sentences
 
 
@@ -325,7 +290,8 @@ class _Writer:
         self._offsets.close()
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Yield pairs by the thousands, which are tokenised together."""
     iterator = iter(pairs)
     while chunk := list(islice(iterator, _CHUNK)):
         yield chunk

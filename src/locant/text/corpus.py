@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError
@@ -16,6 +16,8 @@ from locant.text.corpus_settings import (
     FilesCorpus,
     HuggingFaceCorpus,
     JsonlCorpus,
+    MixtureCorpus,
+    SourceCorpusSettings,
     TsvCorpus,
 )
 from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey
@@ -33,6 +35,7 @@ class CorpusPart:
         train: Streamed from disk.
         valid: Given, or held out of the training text; None when the part is only trained on.
         test: None when the part has none.
+        weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
     """
 
     name: str
@@ -41,6 +44,7 @@ class CorpusPart:
     train: ParallelText
     valid: ParallelText | None
     test: ParallelText | None
+    weight: float = 1.0
 
     @property
     def digest(self) -> str:
@@ -57,12 +61,14 @@ class Corpus:
         description: What the text is, where it is from and, where known, its licence.
         parts: One of a plain corpus; at least one has validation text.
         licence: None when not known.
+        temperature: How much the sizes of the parts count when they are drawn.
     """
 
     name: str
     description: str
     parts: tuple[CorpusPart, ...]
     licence: str | None = None
+    temperature: float = 1.0
 
     @property
     def source_language(self) -> str | None:
@@ -111,23 +117,87 @@ def load_corpus(settings: CorpusSettings) -> Corpus:
     Raises:
         DataError: A file is missing, damaged, not UTF-8, without the expected columns or fields, or empty, or two
             parallel files differ in length.
-        ConfigError: An unknown Bible version, or versions that do not fit together.
+        ConfigError: An unknown Bible version, or versions or sources that do not fit together.
         MissingExtraError: An optional package is not installed.
+    """
+    if isinstance(settings, MixtureCorpus):
+        return _load_mixture(settings)
+    corpus = _load_plain(settings, hold_out_some=True)
+    if not corpus.valids:
+        raise ConfigError("The corpus has no validation text: give 'valid', or a valid_size above 0.")
+    return corpus
+
+
+def _load_mixture(settings: MixtureCorpus) -> Corpus:
+    """Open the sources of a mixture, whose parts become its parts."""
+    given = any(
+        isinstance(source.corpus, BibleCorpus) or source.corpus.valid is not None
+        for source in settings.sources.values()
+    )
+    corpora = {name: _load_plain(source.corpus, hold_out_some=not given) for name, source in settings.sources.items()}
+    languages = [_agreed(side, corpora) for side in ("source_language", "target_language")]
+    parts = [
+        replace(
+            part,
+            name=name if len(corpus.parts) == 1 else f"{name}/{part.name}",
+            source_language=languages[0],
+            target_language=languages[1],
+            weight=settings.sources[name].weight * part.weight,
+        )
+        for name, corpus in corpora.items()
+        for part in corpus.parts
+    ]
+    if not any(part.valid for part in parts):
+        raise ConfigError("No source of the mixture has validation text: give one of them 'valid' or 'valid_size'.")
+    licences = {name: corpus.licence for name, corpus in corpora.items() if corpus.licence}
+    return Corpus(
+        name=settings.name or f"mixture of {', '.join(corpora)}",
+        description=" ".join(f"{name}: {corpus.description}" for name, corpus in corpora.items()),
+        parts=tuple(parts),
+        licence="; ".join(f"{licence} ({name})" for name, licence in licences.items()) or None,
+        temperature=settings.temperature,
+    )
+
+
+def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
+    """Return the language of one side that those sources agree on that know it.
+
+    Raises:
+        ConfigError: They do not agree.
+    """
+    known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
+        raise ConfigError(
+            f"The sources of a mixture must be of one pair of languages, but the {side.replace('_', ' ')} is {listed}."
+        )
+    return next(iter(known.values()), None)
+
+
+def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpus:
+    """Open a corpus of one kind.
+
+    Args:
+        settings: Of the corpus.
+        hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
     """
     if isinstance(settings, BibleCorpus):
         return _load_bible(settings)
     train = _survey_split("train", _opener(settings, settings.train), settings)
     test = None if settings.test is None else _survey_split("test", _opener(settings, settings.test), settings)
     if settings.valid is not None:
-        valid = _survey_split("valid", _opener(settings, settings.valid), settings)
+        valid: ParallelText | None = _survey_split("valid", _opener(settings, settings.valid), settings)
     else:
-        size = settings.valid_size or max(1, min(1000, len(train) // 20))
+        usual = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
+        size = usual if settings.valid_size is None else settings.valid_size
+        valid = None
         if size >= len(train):
             raise DataError(
                 f"The training text has {len(train)} pair(s), too few to hold out {size} for validation. "
                 "Give 'valid', or a smaller 'valid_size'."
             )
-        train, valid = hold_out(train, size)
+        if size:
+            train, valid = hold_out(train, size)
         if not len(train):
             raise DataError("All training pairs are the same; nothing is left to train on after holding out 'valid'.")
     languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"

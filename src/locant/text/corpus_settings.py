@@ -29,7 +29,7 @@ class FileCorpus(Settings):
         source_language: Short code such as ``en``.
         target_language: Short code such as ``de``.
         valid_size: How many training pairs to hold out for validation when ``valid`` is not given; by default
-            5 %, at most 1000.
+            5 %, at most 1000. 0, for a source of a mixture alone, holds out none.
         licence: Licence of the text, for the model card: ``CC BY 4.0``, for instance.
     """
 
@@ -38,7 +38,7 @@ class FileCorpus(Settings):
     folder: Path = Path()
     source_language: str | None = None
     target_language: str | None = None
-    valid_size: int | None = Field(default=None, ge=1)
+    valid_size: int | None = Field(default=None, ge=0)
 
 
 class FilePair(Settings):
@@ -132,7 +132,49 @@ class BibleCorpus(Settings):
     test_chapters: int = Field(default=20, ge=1, le=400)
 
 
-CorpusSettings = Annotated[
+SourceCorpusSettings = Annotated[
     FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus, Field(discriminator="kind")
+]
+"""The settings of a corpus that may be a source of a mixture."""
+
+
+class MixtureSource(Settings):
+    """One of the texts of a mixture.
+
+    Attributes:
+        corpus: Any kind of corpus but a mixture. Where a source of the mixture gives ``valid``, nothing is held out
+            of the others unless they name a ``valid_size``.
+        weight: How often its pairs are drawn, compared with the other sources; 0 draws none.
+    """
+
+    corpus: SourceCorpusSettings
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+
+
+class MixtureCorpus(Settings):
+    """Several corpora of one pair of languages, drawn by weight (see :func:`~locant.text.epochs.sampling_shares`).
+
+    Attributes:
+        name: A name for reports.
+        sources: The texts by name.
+        temperature: How much the sizes of the sources count: 1 for all, more for less, ``.inf`` for nothing at all,
+            so that weights alone decide.
+    """
+
+    kind: Literal["mixture"]
+    name: str | None = None
+    sources: dict[str, MixtureSource] = Field(min_length=1)
+    temperature: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> Self:
+        if not any(source.weight for source in self.sources.values()):
+            raise ValueError("the weights of all sources are 0, so there is no text to train on; raise one of them")
+        return self
+
+
+CorpusSettings = Annotated[
+    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus,
+    Field(discriminator="kind"),
 ]
 """The settings of any corpus; the key ``kind`` tells which."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,9 +13,10 @@ from typing import Any
 
 from locant.errors import DataError
 from locant.files import read_json, write_json
-from locant.text.cache import SampledEpochs, TextPart, TokenCache, write_parts
+from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
+from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.pairs import Pair
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
 
@@ -35,6 +36,8 @@ class PreparedData:
         reports: What cleaning removed, by the name of the part.
         fingerprint: Identifies the text and the settings from which all this was made.
         sampling: The subword sampling of the tokenizer settings.
+        weights: How often the parts are drawn, see :func:`~locant.text.epochs.sampling_shares`.
+        temperature: Likewise.
     """
 
     tokenizers: TokenizerPair
@@ -45,6 +48,8 @@ class PreparedData:
     reports: dict[str, CleaningReport]
     fingerprint: str
     sampling: float
+    weights: list[float]
+    temperature: float
 
     @property
     def valid_pairs(self) -> list[Pair]:
@@ -61,11 +66,18 @@ class PreparedData:
         """What cleaning removed from all parts."""
         return CleaningReport.sum(list(self.reports.values()))
 
-    def epochs(self, seed: int) -> Callable[[int], TokenCache]:
-        """Return a function that gives the training tokens of each epoch, sampled anew if the settings say so."""
-        if self.sampling:
-            return SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed)
-        return lambda epoch: self.train
+    @property
+    def sizes(self) -> list[int]:
+        """The training pairs of each part."""
+        return [part.pairs for part in self.train.parts]
+
+    def epochs(self, seed: int) -> TrainingEpochs:
+        """Return what gives the training tokens of each epoch, drawn by weight, with subword sampling if so set."""
+        sampler = RowSampler(self.sizes, self.weights, self.temperature, seed=seed)
+        if not self.sampling:
+            return TrainingEpochs(self.train, sampler)
+        sampled = SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed)
+        return TrainingEpochs(self.train, sampler, sampled)
 
 
 def prepare(
@@ -141,6 +153,8 @@ def prepare(
         reports={part.name: report for part, report in zip(corpus.parts, reports, strict=True)},
         fingerprint=fingerprint,
         sampling=tokenizer.sampling,
+        weights=[part.weight for part in corpus.parts],
+        temperature=corpus.temperature,
     )
 
 

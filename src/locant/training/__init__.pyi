@@ -5,6 +5,7 @@ from locant.training.callback import TrainingCallback as TrainingCallback
 from locant.training.callback import ValidationReport as ValidationReport
 from locant.training.callback import read_metrics as read_metrics
 from locant.training.evaluation import Evaluation as Evaluation
+from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.evaluation import load_run_evaluation as load_run_evaluation
 from locant.training.loop import TrainingLoop as TrainingLoop

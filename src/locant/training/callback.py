@@ -58,6 +58,27 @@ class ValidationReport:
 
 
 @dataclass(frozen=True)
+class PartReport:
+    """What is trained on in one part of a corpus.
+
+    Attributes:
+        name: Of the part.
+        cleaning: How many training pairs there were, were removed for each reason and kept.
+        valid_pairs: Pairs of the validation set.
+        test_pairs: Pairs of the test set.
+        train_tokens: Tokens of the training pairs, by side.
+        share: How much of the text trained on is drawn from this part, 0 to 1.
+    """
+
+    name: str
+    cleaning: dict[str, Any]
+    valid_pairs: int
+    test_pairs: int
+    train_tokens: dict[str, int]
+    share: float
+
+
+@dataclass(frozen=True)
 class PreparedReport:
     """What will be trained on what; the content of a run's ``data.json``.
 
@@ -76,6 +97,7 @@ class PreparedReport:
         batches_per_epoch: Batches of the first pass over the training data.
         padding_waste: Share of padding in them, 0 to 1, by side.
         parameters: Trained parameters of the model.
+        parts: The same of each part of the corpus; one of a plain corpus.
     """
 
     corpus: str
@@ -92,6 +114,7 @@ class PreparedReport:
     batches_per_epoch: int
     padding_waste: dict[str, float]
     parameters: int
+    parts: list[PartReport]
 
 
 class TrainingCallback:

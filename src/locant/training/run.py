@@ -27,9 +27,18 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
 from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
-from locant.text import BatchStream, Corpus, PreparedData, load_corpus, padding_waste, plan_batches, prepare
+from locant.text import (
+    BatchStream,
+    Corpus,
+    PreparedData,
+    load_corpus,
+    padding_waste,
+    plan_batches,
+    prepare,
+    sampling_shares,
+)
 from locant.training import parallel
-from locant.training.callback import PreparedReport, TrainingCallback
+from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
 from locant.training.evaluation import validation
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, save_recipe
@@ -195,9 +204,10 @@ def _record(
     recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]
 ) -> PreparedReport:
     """Write what the run is made of, and return the content of ``data.json``."""
-    source, target = data.train.source.lengths, data.train.target.lengths
-    plan = plan_batches(source, target, recipe.batches, seed=recipe.seed, epoch=0)
-    waste = padding_waste(plan, source, target)
+    first = data.epochs(recipe.seed).drawn(0)
+    plan = plan_batches(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
+    waste = padding_waste(plan, first.source.lengths, first.target.lengths)
+    parts = _parts(corpus, data)
     tokenizers = data.tokenizers
     report = PreparedReport(
         corpus=corpus.name,
@@ -209,14 +219,35 @@ def _record(
         train_pairs=len(data.train),
         valid_pairs=len(data.valid),
         test_pairs=len(data.test_pairs or ()),
-        train_tokens={"source": int(source.sum()), "target": int(target.sum())},
+        train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
         vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
         batches_per_epoch=len(plan),
         padding_waste={"source": waste[0], "target": waste[1]},
         parameters=count_parameters(model),
+        parts=parts,
     )
     write_json(folder / "data.json", asdict(report))
     write_json(folder / "environment.json", environment())
     # Written last: a folder with a recipe is a run that can be resumed.
     save_recipe(recipe, folder / "recipe.yaml")
     return report
+
+
+def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
+    """Return what is trained on in each part of the corpus."""
+    reports, end = [], 0
+    shares = sampling_shares(data.sizes, data.weights, data.temperature)
+    for number, (part, rows, share) in enumerate(zip(corpus.parts, data.train.parts, shares, strict=True)):
+        start, end = end, end + rows.pairs
+        lengths = {"source": data.train.source.lengths, "target": data.train.target.lengths}
+        reports.append(
+            PartReport(
+                name=part.name,
+                cleaning=data.reports[part.name].to_dict(),
+                valid_pairs=data.valid.parts[number].pairs,
+                test_pairs=len(data.tests.get(part.name, ())),
+                train_tokens={side: int(column[start:end].sum()) for side, column in lengths.items()},
+                share=share,
+            )
+        )
+    return reports

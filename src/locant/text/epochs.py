@@ -1,0 +1,170 @@
+"""Epochs of training text: rows drawn from the parts of a corpus by weight, and tokenised anew where that is wanted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from locant.text.cache import Chunk, Rows, TokenCache, after, chunks, write_chunks
+from locant.text.tokenizer import TokenizerPair
+
+
+def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
+    """Return how much of the drawn text is of each part, 0 to 1.
+
+    Part i has ``n_i`` pairs and weight ``w_i``; its share is proportional to ``w_i * n_i ** (1 / temperature)``.
+    With temperature 1 and equal weights all text is seen equally often; with higher temperatures small parts are seen
+    more often, with an infinite one shares are as the weights are (Arivazhagan et al. 2019, arXiv:1907.05019).
+
+    Args:
+        sizes: The pairs of each part.
+        weights: The weight of each part, not negative, not all zero.
+        temperature: Above 0; may be infinite.
+    """
+    drawn = [weight * size ** (1 / temperature) if weight else 0.0 for size, weight in zip(sizes, weights, strict=True)]
+    return [one / sum(drawn) for one in drawn]
+
+
+class RowSampler:
+    """Draws the rows of each epoch from the parts of a corpus.
+
+    An epoch has as many rows as the parts with a weight have together. A part is read in random order, from one end to
+    the other before any of it is read again, over as many epochs as that takes.
+
+    Args:
+        sizes: The pairs of each part.
+        weights: The weight of each part, see :func:`sampling_shares`.
+        temperature: Likewise.
+        seed: Any non-negative integer.
+    """
+
+    def __init__(self, sizes: Sequence[int], weights: Sequence[float], temperature: float, *, seed: int) -> None:
+        self.shares = sampling_shares(sizes, weights, temperature)
+        self._sizes = sizes
+        self._seed = seed
+        total = sum(size for size, weight in zip(sizes, weights, strict=True) if weight)
+        self._quotas = [share * total for share in self.shares]
+
+    def __call__(self, epoch: int) -> Rows | None:
+        """Return the rows of an epoch, counted from 0, in ascending order; None for all rows once."""
+        drawn, first, whole = [], 0, True
+        for part, (size, quota) in enumerate(zip(self._sizes, self._quotas, strict=True)):
+            start, end = round(epoch * quota), round((epoch + 1) * quota)
+            whole = whole and start % size == 0 and end - start == size
+            drawn.append(first + self._read(part, size, start, end))
+            first += size
+        return None if whole else np.sort(np.concatenate(drawn))
+
+    def _read(self, part: int, size: int, start: int, end: int) -> Rows:
+        """Return the rows of one part that are read from one place to another."""
+        found = [np.zeros(0, dtype=np.int64)]
+        while start < end:
+            number, place = divmod(start, size)
+            stop = min(size, place + end - start)
+            if stop - place == size:
+                found.append(np.arange(size))
+            else:
+                # Five words: a seed is filled up with zeros to four, where it could equal that of another draw.
+                order = np.random.default_rng([self._seed, number, part, 0, 1]).permutation(size)
+                found.append(order[place:stop])
+            start += stop - place
+        return np.concatenate(found)
+
+
+class TrainingEpochs:
+    """The tokens of each epoch.
+
+    Args:
+        cache: All training text.
+        sampler: Draws the rows of an epoch.
+        sampled: Tokenises them anew; None where the cache's tokens serve for every epoch.
+    """
+
+    def __init__(self, cache: TokenCache, sampler: RowSampler, sampled: SampledEpochs | None = None) -> None:
+        self._cache = cache
+        self._sampler = sampler
+        self._sampled = sampled
+
+    def drawn(self, epoch: int) -> TokenCache:
+        """Return the rows of an epoch, counted from 0, in their usual segmentation."""
+        rows = self._sampler(epoch)
+        return self._cache if rows is None else self._cache.select(rows)
+
+    def __call__(self, epoch: int) -> TokenCache:
+        """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
+        drawn = self.drawn(epoch)
+        return drawn if self._sampled is None else self._sampled(epoch, drawn)
+
+
+class SampledEpochs:
+    """Tokenises the training text anew for each epoch, with random segmentations (subword regularisation).
+
+    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones. A sentence
+    whose sampled segmentation would exceed the cache's ``max_tokens`` keeps its usual segmentation.
+
+    Args:
+        cache: The usual segmentations, written with ``keep_text``.
+        tokenizers: The tokenizers with which it was written.
+        alpha: ``TokenizerSettings.sampling``.
+        seed: Any non-negative integer.
+    """
+
+    def __init__(self, cache: TokenCache, tokenizers: TokenizerPair, *, alpha: float, seed: int) -> None:
+        self._cache = cache
+        self._tokenizers = tokenizers
+        self._alpha = alpha
+        self._seed = seed
+        # One folder a process; it vanishes with the object.
+        self._folder = tempfile.TemporaryDirectory(prefix="sampled-", dir=cache.folder.parent)
+
+    def __call__(self, epoch: int, drawn: TokenCache | None = None) -> TokenCache:
+        """Return the tokens of an epoch; those of the epoch asked for before are removed.
+
+        Args:
+            epoch: Counted from 0.
+            drawn: The rows of the cache that the epoch has; by default all.
+        """
+        cache = self._cache if drawn is None else drawn
+        root = Path(self._folder.name)
+        earlier = list(root.iterdir())
+        sampled = write_chunks(
+            self._sampled(epoch, cache),
+            [part.prefixes for part in cache.parts],
+            self._tokenizers,
+            root / str(epoch),
+            max_tokens=cache.max_tokens,
+            keep_text=False,
+        )
+        for folder in earlier:
+            if folder != sampled.folder:
+                shutil.rmtree(folder, ignore_errors=True)
+        return sampled
+
+    def _sampled(self, epoch: int, cache: TokenCache) -> Iterator[Chunk]:
+        pairs, number, first = cache.pairs(), 0, 0
+        for part, rows in enumerate(cache.parts):
+            for chunk in chunks(islice(pairs, rows.pairs)):
+                columns = []
+                for side, before in enumerate((rows.prefixes.source, rows.prefixes.target[1:])):
+                    texts = [pair[side] for pair in chunk]
+                    usual = (cache.source, cache.target)[side]
+                    ids = after(before, self._sample(texts, epoch, number, side=side))
+                    columns.append(
+                        [
+                            one if len(one) < cache.max_tokens else usual[index].tolist()
+                            for index, one in enumerate(ids, start=first)
+                        ]
+                    )
+                yield Chunk(part, chunk, *columns)
+                number, first = number + 1, first + len(chunk)
+
+    def _sample(self, texts: list[str], epoch: int, number: int, *, side: int) -> list[list[int]]:
+        """Sample one side of chunk ``number``."""
+        tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
+        seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
+        return tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed)

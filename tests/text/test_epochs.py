@@ -1,0 +1,122 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locant.text import (
+    BatchSettings,
+    BatchStream,
+    RowSampler,
+    SampledEpochs,
+    TextPart,
+    TrainingEpochs,
+    sampling_shares,
+    write_parts,
+)
+
+
+def test_shares_are_those_of_the_paper():
+    # Arivazhagan et al. (2019): p_l proportional to (n_l / N) ** (1 / T), here with T = 5 for 1,000,000 and 32 pairs.
+    assert sampling_shares([1_000_000, 32], [1, 1], 5) == pytest.approx([15.849 / 17.849, 2 / 17.849], rel=1e-4)
+    assert sampling_shares([300, 100], [1, 1], 1) == [0.75, 0.25]
+    assert sampling_shares([300, 100], [1, 6], 1) == pytest.approx([1 / 3, 2 / 3])
+    assert sampling_shares([300, 100], [1, 3], float("inf")) == [0.25, 0.75]
+    assert sampling_shares([300, 100, 7], [0, 3, 0], 2) == [0, 1, 0]
+
+
+def test_equal_weights_draw_every_row_once():
+    sampler = RowSampler([30, 7, 3], [2, 2, 2], 1, seed=1)
+    assert [sampler(epoch) for epoch in range(4)] == [None] * 4
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    weights=st.lists(st.floats(0.01, 20), min_size=4, max_size=4),
+    temperature=st.sampled_from([0.5, 1, 5, float("inf")]),
+    epochs=st.integers(1, 6),
+)
+def test_a_part_is_read_through_before_any_of_it_is_read_again(sizes, weights, temperature, epochs):
+    weights = weights[: len(sizes)]
+    sampler = RowSampler(sizes, weights, temperature, seed=3)
+    total, seen = sum(sizes), Counter()
+    for epoch in range(epochs):
+        rows = sampler(epoch)
+        rows = np.arange(total) if rows is None else rows
+        assert (np.diff(rows) >= 0).all()
+        seen.update(rows.tolist())
+    first = 0
+    for size, share in zip(sizes, sampling_shares(sizes, weights, temperature), strict=True):
+        counts = [seen[row] for row in range(first, first + size)]
+        assert max(counts) - min(counts) <= 1
+        assert abs(sum(counts) - epochs * share * total) <= 0.51
+        first += size
+
+
+def test_the_rows_of_an_epoch_depend_on_seed_and_epoch_alone():
+    def rows(epoch, seed=1):
+        return RowSampler([100, 100], [1, 3], 1, seed=seed)(epoch).tolist()
+
+    assert rows(2) == rows(2)
+    assert rows(2) != rows(3)
+    assert rows(2) != rows(2, seed=2)
+
+
+@pytest.fixture
+def cache(pairs, tokenizers, tmp_path):
+    parts = [TextPart(pairs[:100]), TextPart(pairs[100:120]), TextPart(pairs[120:200])]
+    return write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+
+
+def ids(column):
+    return [column[index].tolist() for index in range(len(column.lengths))]
+
+
+def test_selected_rows_are_rows_of_the_cache(cache, pairs):
+    rows = np.array([0, 0, 99, 105, 105, 105, 199])
+    selected = cache.select(rows)
+    assert len(selected) == 7
+    assert [part.pairs for part in selected.parts] == [3, 3, 1]
+    assert list(selected.pairs()) == [pairs[row] for row in rows]
+    for ours, all_rows in ((selected.source, cache.source), (selected.target, cache.target)):
+        assert ids(ours) == [ids(all_rows)[row] for row in rows]
+    assert list(selected.select(np.array([2, 3])).pairs()) == [pairs[99], pairs[105]]
+
+
+@pytest.mark.parametrize("alpha", [None, 0.1])
+def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
+    def stream():
+        sampled = None if alpha is None else SampledEpochs(cache, tokenizers, alpha=alpha, seed=1)
+        epochs = TrainingEpochs(cache, RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1), sampled)
+        return BatchStream(epochs, BatchSettings(tokens=300), seed=1)
+
+    seen = []
+    for epoch, index, batch in stream().start():
+        if epoch == 3:
+            break
+        seen.append((epoch, index, batch.source.tolist()))
+    texts = Counter(tokenizers.source.decode([row for _, _, rows in seen for row in rows]))
+    once, five, none = ({pair[0] for pair in part} for part in parts_of(cache))
+    # 60 of the 120 rows of an epoch are of each of the first two parts.
+    assert sum(count for text, count in texts.items() if text in five) == 180
+    assert sum(count for text, count in texts.items() if text in once - five) == 180
+    assert not set(texts) & (none - once - five)
+    for place in (3, len(seen) - 4):
+        resumed = stream().start(*seen[place][:2])
+        for expected in seen[place:]:
+            epoch, index, batch = next(resumed)
+            assert (epoch, index, batch.source.tolist()) == expected
+
+
+def parts_of(cache):
+    pairs = list(cache.pairs())
+    return pairs[:100], pairs[100:120], pairs[120:]
+
+
+def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
+    drawn = cache.select(np.repeat(np.arange(100, 110), 20))
+    sampled = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1)(0, drawn)
+    segmentations = ids(sampled.source)
+    assert tokenizers.source.decode(segmentations) == [source for source, _ in drawn.pairs()]
+    assert len({tuple(one) for one in segmentations[:20]}) > 1

@@ -1,0 +1,106 @@
+import pytest
+
+from locant.errors import ConfigError, DataError
+from locant.settings import Settings
+from locant.text import CleaningSettings, CorpusSettings, TokenizerSettings, load_corpus, prepare
+
+
+class Holder(Settings):
+    corpus: CorpusSettings
+
+
+@pytest.fixture
+def texts(pairs, tmp_path):
+    """Three texts: files named after them with .a and .b for the sides."""
+    for name, chosen in {"clean": pairs[:200], "web": pairs[200:500], "held": pairs[500:520]}.items():
+        for side, ending in enumerate("ab"):
+            text = "".join(pair[side] + "\n" for pair in chosen)
+            (tmp_path / f"{name}.{ending}").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def files(folder, name, **more):
+    return {"kind": "files", "folder": str(folder), "train": {"source": f"{name}.a", "target": f"{name}.b"}, **more}
+
+
+def mixture(sources, **more):
+    settings = Holder.parse({"corpus": {"kind": "mixture", "sources": sources, **more}}, "recipe").corpus
+    assert Holder.parse(Holder(corpus=settings).to_dict()).corpus == settings
+    return settings
+
+
+def test_the_sources_are_the_parts(texts, pairs):
+    held = {"source": "held.a", "target": "held.b"}
+    settings = mixture(
+        {
+            "clean": {"weight": 3, "corpus": files(texts, "clean", valid=held, test=held, source_language="en")},
+            "web": {"corpus": files(texts, "web", licence="CC0")},
+        },
+        temperature=float("inf"),
+    )
+    corpus = load_corpus(settings)
+    assert [(part.name, part.weight, len(part.train)) for part in corpus.parts] == [("clean", 3, 200), ("web", 1, 300)]
+    assert corpus.temperature == float("inf")
+    assert (corpus.source_language, corpus.target_language) == ("en", None)
+    assert list(corpus.train) == pairs[:500]
+    assert list(corpus.valid) == pairs[500:520], "where a source names its validation text, none is held out"
+    assert list(corpus.tests) == ["clean"]
+    assert (corpus.name, corpus.licence) == ("mixture of clean, web", "CC0 (web)")
+
+
+def test_validation_text_is_held_out_of_each_source_where_none_names_it(texts):
+    corpus = load_corpus(mixture({name: {"corpus": files(texts, name)} for name in ("clean", "web")}))
+    assert {name: len(text) for name, text in corpus.valids.items()} == {"clean": 10, "web": 15}
+    corpus = load_corpus(
+        mixture({"clean": {"corpus": files(texts, "clean")}, "web": {"corpus": files(texts, "web", valid_size=0)}})
+    )
+    assert list(corpus.valids) == ["clean"]
+    nothing = mixture({"web": {"corpus": files(texts, "web", valid_size=0)}})
+    with pytest.raises(ConfigError, match="No source of the mixture has validation text"):
+        load_corpus(nothing)
+
+
+def test_equal_weights_are_one_corpus(texts, pairs, tmp_path):
+    for side in "ab":
+        both = "".join((texts / f"{name}.{side}").read_text(encoding="utf-8") for name in ("clean", "web"))
+        (texts / f"all.{side}").write_text(both, encoding="utf-8")
+    held = {"source": "held.a", "target": "held.b"}
+    plain = load_corpus(Holder.parse({"corpus": files(texts, "all", valid=held)}).corpus)
+    mixed = load_corpus(
+        mixture({"clean": {"corpus": files(texts, "clean", valid=held)}, "web": {"corpus": files(texts, "web")}})
+    )
+    cleaning = CleaningSettings(duplicates=False)  # which are looked for in each source by itself
+    one, two = (
+        prepare(corpus, cleaning, TokenizerSettings(vocab_size=200), max_tokens=40, folder=tmp_path / name)
+        for corpus, name in ((plain, "one"), (mixed, "two"))
+    )
+    assert one.tokenizers.digest == two.tokenizers.digest
+    assert two.epochs(seed=1)(3) is two.train
+    assert one.train.source.tokens.tolist() == two.train.source.tokens.tolist()
+    assert two.reports["web"].total == 300
+    assert one.report == two.report
+
+
+@pytest.mark.parametrize(
+    ("sources", "more", "message"),
+    [
+        ({}, {}, r"'corpus.mixture.sources': Dictionary should have at least 1 item"),
+        ({"web": {"weight": 0}}, {}, "the weights of all sources are 0, so there is no text to train on"),
+        ({"web": {"weight": -1}}, {}, "sources.web.weight.*greater than or equal to 0"),
+        ({"web": {"wieght": 1}}, {}, r"unknown key '.*web.wieght'. Did you mean 'weight'\?"),
+        ({"web": {}}, {"temperature": 0}, "temperature.*greater than 0"),
+    ],
+)
+def test_wrong_mixtures_are_errors(texts, sources, more, message):
+    with pytest.raises(ConfigError, match=message):
+        mixture({name: {"corpus": files(texts, name), **source} for name, source in sources.items()}, **more)
+
+
+def test_a_mixture_is_of_one_pair_of_languages_and_of_plain_corpora(texts):
+    one, other = (files(texts, name, target_language=code) for name, code in (("clean", "de"), ("web", "fr")))
+    with pytest.raises(ConfigError, match="the target language is de in 'clean', fr in 'web'"):
+        load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": other}}))
+    with pytest.raises(ConfigError, match=r"'corpus.mixture.sources.all.corpus.kind' is 'mixture'. Known: 'files'"):
+        mixture({"all": {"corpus": {"kind": "mixture", "sources": {"clean": {"corpus": one}}}}})
+    with pytest.raises(DataError, match=r"nothing.a does not exist"):
+        load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": files(texts, "nothing")}}))
