@@ -30,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def recipe_data(corpus: Path) -> dict:
-    """A recipe that trains in seconds."""
+    """A recipe that trains in seconds and leaves nothing to choose."""
     return {
         "corpus": {
             "kind": "files",
@@ -40,7 +40,8 @@ def recipe_data(corpus: Path) -> dict:
             **{split: {"source": f"{split}.en", "target": f"{split}.de"} for split in ("train", "valid", "test")},
         },
         "cleaning": {"overlap": False, "duplicates": False},
-        "tokenizer": {"vocab_size": 34},
+        "tokenizer": {"vocab_size": 34, "joint": True, "character_coverage": 1.0},
+        "max_tokens": 256,
         "batches": {"tokens": 256},
         "model": {
             "preset": "tiny",
@@ -49,11 +50,14 @@ def recipe_data(corpus: Path) -> dict:
             "encoder_layers": 1,
             "decoder_layers": 1,
             "dropout": 0.1,
+            "norm": "post",
         },
         "training": {
             "steps": 30,
             "learning_rate": 0.01,
             "warmup_steps": 10,
+            "schedule": "inverse_sqrt",
+            "average_checkpoints": 5,
             "validate_every": 10,
             "validation_sentences": 8,
             "log_every": 1,

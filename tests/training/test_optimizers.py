@@ -126,7 +126,7 @@ def curve(run: Path) -> list[tuple[float, ...]]:
     "changes",
     [
         {"optimizer": "muon", "weight_decay": 0.01},
-        {"optimizer": "schedule_free"},
+        {"optimizer": "schedule_free", "schedule": "constant"},
         {"ema_decay": 0.9},
         {"r_drop": 2.0, "gradient_accumulation_steps": 3, "accumulation_warmup": 0.5},
     ],
@@ -171,7 +171,7 @@ def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
     data = {**recipe_data, "model": {**recipe_data["model"], "dropout": 0.0}}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for optimizer, mode in (("muon", "ddp"), ("schedule_free", "fsdp")):
-        training = {**data["training"], **common, "optimizer": optimizer}
+        training = {**data["training"], **common, "optimizer": optimizer, "schedule": "constant"}
         run = tmp_path / optimizer
         train({**data, "training": training}, run)
         recipe = tmp_path / f"{optimizer}.yaml"

@@ -14,7 +14,7 @@ from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
-from locant.training import PreparedReport, StepReport, TrainingCallback, ValidationReport
+from locant.training import PreparedReport, StepReport, TrainingCallback, TrainingPlan, ValidationReport
 
 _PARTS = 10_000  # of a bar
 _LINES = 20  # of a whole bar, where there is no terminal
@@ -73,6 +73,10 @@ class TrainingProgress(WorkBar, TrainingCallback):
         super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
         self._step = 0
         self._numbers = ""
+
+    def on_plan(self, plan: TrainingPlan) -> None:
+        """Show what was chosen, and what is to be expected."""
+        show_plan(plan, self.console)
 
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""
@@ -226,6 +230,22 @@ class ComparisonProgress(ComparisonCallback):
         self._done += bool(job.variant)
         number = f"{self._done}/{self._all} " if job.variant else ""
         self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True, markup=False)
+
+
+def show_plan(plan: TrainingPlan, console: Console) -> None:
+    """Show what the recipe left open and a forecast of the training."""
+    if plan.choices:
+        table = Table("chosen", "value", "because", box=None, padding=(0, 2))
+        for choice in plan.choices:
+            value = f"{choice.value:g}" if isinstance(choice.value, float) else str(choice.value)
+            table.add_row(choice.key, value, choice.reason)
+        console.print(table)
+    console.print(
+        f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {plan.epochs:.1f} passes over "
+        f"{plan.pairs:,} pairs; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
+        f"tokens a second, {plan.memory / 1e9:.1f} GB of memory",
+        soft_wrap=True,
+    )
 
 
 def _training_numbers(report: StepReport) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   locant train --source train.en --target train.de --output runs/en-de
   locant train --tsv pairs.tsv --minutes 30 --output runs/mine
+  locant train --source train.en --target train.de --minutes 30 --dry-run
   locant train bible-modern-english --output runs/bible
   locant train multi30k-en-de corpus.folder=~/multi30k training.steps=4000 --output runs/multi30k
   locant train --resume runs/bible
@@ -35,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a built-in recipe or a .yaml file, and changes to it such as model.d_model=256",
     )
     parser.add_argument("--output", "-o", type=Path, metavar="RUN", help="new folder for the run")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show what would be chosen for this text, machine and time, with an estimate of time and memory, and stop",
+    )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
     text = parser.add_argument_group("two columns of text")
     text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
@@ -57,23 +63,36 @@ def run(options: argparse.Namespace) -> int:
     if options.resume:
         if recipes or options.output or options.source or options.tsv:
             raise UsageError("--resume takes the recipe, the corpus and the folder from the run; leave those out.")
-    elif not options.output:
+        if options.dry_run:
+            raise UsageError("A resumed run has nothing left to choose; leave --dry-run out.")
+    elif not options.output and not options.dry_run:
         raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
     elif not recipes and not (options.source or options.tsv):
         raise UsageError("Say what to train on: a recipe (see `locant recipes`), --source and --target, or --tsv.")
 
     from locant.cli.progress import TrainingProgress
-    from locant.training import load_recipe, resume_training, train
+    from locant.training import load_recipe, plan_training, resume_training, train
 
+    if options.dry_run:
+        from rich.console import Console
+
+        from locant.cli.progress import show_plan
+
+        show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), Console(highlight=False))
+        return 0
     with TrainingProgress() as progress:
         if options.resume:
             summary = resume_training(options.resume, overrides, callback=progress)
         else:
-            recipe = load_recipe(recipes[0] if recipes else "translator", overrides)
+            recipe = load_recipe(_recipe_name(recipes), overrides)
             summary = train(recipe, options.output, callback=progress)
     if os.environ.get("RANK", "0") == "0":
         _show_summary(summary)
     return 0
+
+
+def _recipe_name(recipes: list[str]) -> str:
+    return recipes[0] if recipes else "translator"
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:

@@ -31,7 +31,7 @@ from locant.models.config import TransformerConfig
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.text import load_corpus, prepare
 from locant.training import Budget, Recipe, load_recipe
-from locant.training.trainer import training_precision
+from locant.training.settings import training_precision
 from locant.translation.translator import Translator
 
 _FEWEST = 10  # sentences of a length; BLEU of fewer says little

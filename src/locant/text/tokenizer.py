@@ -32,6 +32,21 @@ _TRAINING_SENTENCES = 1_000_000
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
+class VocabularyTooLargeError(ConfigError):
+    """A text cannot fill a vocabulary.
+
+    Attributes:
+        largest: The largest vocabulary that it can fill.
+    """
+
+    def __init__(self, asked: int, largest: int) -> None:
+        super().__init__(
+            f"tokenizer.vocab_size is {asked}, but the training text can fill at most {largest} tokens. "
+            f"Set tokenizer.vocab_size to {largest} or less."
+        )
+        self.largest = largest
+
+
 class TokenizerSettings(Settings):
     """How the subword vocabulary is made and used.
 
@@ -411,10 +426,7 @@ def _train(
 def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:
     """Turn SentencePiece's message into one that names the key and the possible values."""
     if found := re.search(r"value <= (\d+)", message):
-        return ConfigError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the training text can fill at most {found[1]} tokens. "
-            f"Set tokenizer.vocab_size to {found[1]} or less."
-        )
+        return VocabularyTooLargeError(settings.vocab_size, int(found[1]))
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ConfigError(
             f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "

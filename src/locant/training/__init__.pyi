@@ -4,6 +4,8 @@ from locant.training.callback import StepReport as StepReport
 from locant.training.callback import TrainingCallback as TrainingCallback
 from locant.training.callback import ValidationReport as ValidationReport
 from locant.training.callback import read_metrics as read_metrics
+from locant.training.defaults import Choice as Choice
+from locant.training.defaults import TrainingPlan as TrainingPlan
 from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
@@ -19,6 +21,7 @@ from locant.training.recipe import load_recipe as load_recipe
 from locant.training.recipe import load_run_recipe as load_run_recipe
 from locant.training.recipe import save_recipe as save_recipe
 from locant.training.run import RunSummary as RunSummary
+from locant.training.run import plan_training as plan_training
 from locant.training.run import resume_training as resume_training
 from locant.training.run import train as train
 from locant.training.settings import TrainingSettings as TrainingSettings

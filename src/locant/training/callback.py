@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locant.files import append_line, write_text
+
+if TYPE_CHECKING:
+    from locant.training.defaults import TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,9 @@ class PreparedReport:
 
 class TrainingCallback:
     """Base of what is told how a run goes, on its first process; every method does nothing unless overridden."""
+
+    def on_plan(self, plan: TrainingPlan) -> None:
+        """What the recipe left open is chosen; not called where it left nothing open."""
 
     def on_prepared(self, report: PreparedReport) -> None:
         """Data and model are ready."""

@@ -5,6 +5,7 @@ A run folder holds everything needed to use, resume or repeat the run::
     recipe.yaml          the whole configuration, defaults included
     environment.json     versions, machine, command
     data.json            what cleaning removed, corpus, padding, sizes
+    choices.json         what the recipe left open, what was chosen, and why
     metrics.jsonl        losses and scores while training (also as TensorBoard events in tensorboard/)
     config.json, model.safetensors, tokenizer.*   the translator
     checkpoints/, snapshots/, cache/               needed to resume; may be deleted when training is over
@@ -40,6 +41,7 @@ from locant.text import (
 from locant.training import parallel
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
+from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, save_recipe
 from locant.training.trainer import Trainer
@@ -87,6 +89,30 @@ def train(
         TrainingError: Training diverged.
     """
     recipe, folder = _changed(recipe, changes), Path(output)
+    _require_new(folder)
+    return _train(recipe, folder, resume=False, callback=callback)
+
+
+def plan_training(recipe: Recipe | Mapping[str, Any] | str | Path, **changes: Any) -> TrainingPlan:
+    """Return what :func:`train` would do, without doing it: the complete recipe, and a forecast of time and memory.
+
+    Nothing is written. The text is read, a vocabulary is learned of a sample of it, and models of a few sizes train
+    for three updates on made-up text.
+
+    Args:
+        recipe: As for :func:`train`.
+        changes: Likewise.
+
+    Raises:
+        DataError: The corpus cannot be used.
+        ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
+    """
+    complete = _changed(recipe, changes)
+    return complete_recipe(complete, load_corpus(complete.corpus), choose_device(complete.training.device))
+
+
+def _require_new(folder: Path) -> None:
+    """Raise CheckpointError where a folder holds something that is not left by a run that never began."""
     if (folder / "recipe.yaml").exists():
         raise CheckpointError(
             f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output."
@@ -95,7 +121,6 @@ def train(
         foreign = [entry.name for entry in folder.iterdir() if not entry.name.lstrip(".").startswith(_PREPARED)]
         if foreign:
             raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
-    return _train(recipe, folder, resume=False, callback=callback)
 
 
 def resume_training(
@@ -134,7 +159,8 @@ def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[s
         return load_recipe(recipe, changes=changes)
     if isinstance(recipe, Recipe) and not changes:
         return recipe
-    return Recipe.parse(merged(recipe.to_dict() if isinstance(recipe, Recipe) else recipe, changes), "recipe")
+    data = recipe.model_dump(mode="json", exclude_unset=True) if isinstance(recipe, Recipe) else recipe
+    return Recipe.parse(merged(data, changes), "recipe")
 
 
 def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCallback | None) -> RunSummary:
@@ -143,12 +169,17 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
     device = choose_device(recipe.training.device)
     with parallel.process_group(device):
         corpus = load_corpus(recipe.corpus)
+        callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+        choices: tuple[Choice, ...] = ()
+        if not resume and leaves_open(recipe):
+            plan = _plan_together(recipe, corpus, device)
+            recipe, choices = plan.recipe, plan.choices
+            callback.on_plan(plan)
         data = _prepare(recipe, corpus, folder, resume=resume)
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         model = build_model(recipe.sized_model(*sizes))
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
-        callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
         stream = BatchStream(
             data.epochs(recipe.seed),
             recipe.batches,
@@ -177,9 +208,15 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
         if resume and checkpoints:
             trainer.resume(load_checkpoint(checkpoints[-1]))
         if parallel.rank() == 0:
-            callback.on_prepared(_record(recipe, folder, corpus, data, model))
+            callback.on_prepared(_record(recipe, folder, corpus, data, model, choices))
         reason = trainer.train()
     return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds)
+
+
+def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device) -> TrainingPlan:
+    """Complete the recipe on the first process; clocks differ, and the others must train the same."""
+    processes = parallel.world_size()
+    return parallel.from_first_process(lambda: complete_recipe(recipe, corpus, device, processes=processes))
 
 
 def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> PreparedData:
@@ -201,7 +238,12 @@ def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> P
 
 
 def _record(
-    recipe: Recipe, folder: Path, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]
+    recipe: Recipe,
+    folder: Path,
+    corpus: Corpus,
+    data: PreparedData,
+    model: EncoderDecoder[Any],
+    choices: Sequence[Choice],
 ) -> PreparedReport:
     """Write what the run is made of, and return the content of ``data.json``."""
     first = data.epochs(recipe.seed).drawn(0)
@@ -227,6 +269,8 @@ def _record(
         parts=parts,
     )
     write_json(folder / "data.json", asdict(report))
+    if choices:
+        write_json(folder / "choices.json", [asdict(choice) for choice in choices])
     write_json(folder / "environment.json", environment())
     # Written last: a folder with a recipe is a run that can be resumed.
     save_recipe(recipe, folder / "recipe.yaml")

@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
+from locant.runtime import has_fast_bfloat16
 from locant.settings import Settings
 from locant.training.budget import Budget
 
@@ -136,3 +138,10 @@ class TrainingSettings(Settings):
     def budget(self) -> Budget:
         """Return how long to train: 100,000 updates where neither these nor minutes are given."""
         return Budget(steps=self.steps if self.steps or self.minutes else 100_000, minutes=self.minutes)
+
+
+def training_precision(settings: TrainingSettings, device: torch.device) -> torch.dtype:
+    """Return the type that products are computed in on a device."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
+    return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32

@@ -16,7 +16,6 @@ from locant.errors import ConfigError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.runtime import has_fast_bfloat16
 from locant.text import PAD, Batch, BatchStream, prefetch
 from locant.training import checkpoint as saved
 from locant.training import parallel
@@ -26,7 +25,7 @@ from locant.training.checkpoint import Checkpoint, Progress, Snapshot, Validatio
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
-from locant.training.settings import TrainingSettings, learning_rate
+from locant.training.settings import TrainingSettings, learning_rate, training_precision
 from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
@@ -315,13 +314,6 @@ def _at_least_one_row(batch: Batch) -> Batch:
     pad = torch.full((1, 1), PAD)
     one = torch.ones(1, dtype=torch.long)
     return Batch(pad, one, pad, pad, one, source_tokens=0, target_tokens=0)
-
-
-def training_precision(settings: TrainingSettings, device: torch.device) -> torch.dtype:
-    """Return the type that products are computed in on a device."""
-    if settings.precision == "auto":
-        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
-    return torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
 
 
 def _random_state(device: torch.device) -> Tensor:

@@ -1,0 +1,334 @@
+"""Settings that a recipe leaves open, chosen from the text, the machine and the budget.
+
+The rules are stated where they are computed, and together in docs/training.md; docs/results/defaults.md has the
+searches that they were fitted to. A key that the recipe or the command line sets is never changed, and the others
+follow it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from locant.models.architectures import ModelConfig
+from locant.text import Corpus, TokenizerSettings
+from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
+from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed
+from locant.training.recipe import Recipe, merged
+from locant.training.settings import TrainingSettings
+
+_MINUTES = 60.0
+"""Time to train for where the recipe says neither minutes nor steps."""
+_SHARE_OF_UPDATES = 0.94
+"""Of a budget of time; the rest is validation."""
+
+_VOCABULARIES = (500, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24000, 32000)
+_MANY_CHARACTERS = 4000
+"""With more, the rarest of them are spelled as unknown."""
+
+# Width, layers of encoder and of decoder, width of the feed-forward network, heads.
+_SHAPES = (
+    (128, 3, 3, 512, 4),
+    (192, 3, 3, 768, 6),
+    (256, 3, 3, 1024, 8),
+    (384, 4, 4, 1536, 6),
+    (512, 6, 6, 2048, 8),
+    (1024, 6, 6, 4096, 16),
+)
+_SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
+"""Keys of the model that give its size; where one is given, none is chosen."""
+_TOKENS_PER_WEIGHT = 1.0
+"""Target tokens that the budget must allow for every weight of the layers, or a smaller shape learns more in it."""
+_WEIGHTS_PER_TOKEN = 12.0
+"""Most weights of the layers for every target token of the text; larger shapes learn it by heart."""
+_DROPOUTS = ((4.0, 0.0), (10.0, 0.1), (25.0, 0.2), (math.inf, 0.3))
+"""Dropout where the budget allows fewer passes over the text than the first number says."""
+_UPDATES = 3000
+_SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
+"""Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
+_STEPS_BATCH = 4096
+"""Tokens of a batch where the updates are given."""
+_RATE = 0.55
+"""Peak learning rate times the width of the model."""
+_LARGEST_RATE = 0.005
+_FILLED = 0.93
+"""Share of a batch that is no padding."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that the recipe left open.
+
+    Attributes:
+        key: With dots for sections.
+        value: What was chosen.
+        reason: Why, in a few words.
+    """
+
+    key: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training will be, before any of it is done.
+
+    Attributes:
+        recipe: Complete.
+        choices: What the recipe left open.
+        pairs: Training pairs before cleaning.
+        tokens_per_pair: Target tokens, EOS included.
+        parameters: Of the model.
+        tokens_per_second: Target tokens, measured here by a few updates.
+        steps: Updates that the budget allows.
+        epochs: Passes over the text.
+        seconds: Time of all updates and validations.
+        memory: Most memory, in bytes.
+    """
+
+    recipe: Recipe
+    choices: tuple[Choice, ...]
+    pairs: int
+    tokens_per_pair: float
+    parameters: int
+    tokens_per_second: float
+    steps: int
+    epochs: float
+    seconds: float
+    memory: float
+
+
+def leaves_open(recipe: Recipe) -> bool:
+    """Whether there is anything to choose; a recipe that was saved with its run says everything."""
+    data = recipe.model_dump(exclude_unset=True)
+    model, training = data.get("model", {}), data.get("training", {})
+    asked = {
+        "": {"max_tokens"},
+        "tokenizer": {"joint", "vocab_size", "character_coverage"},
+        "batches": {"tokens"},
+        "training": {"schedule", "learning_rate", "warmup_steps", "average_checkpoints", "validation_sentences"},
+    }
+    if any(keys - (data.get(section, {}) if section else data).keys() for section, keys in asked.items()):
+        return True
+    if training.get("minutes") is None and (training.get("steps") is None or "validate_every" not in training):
+        return True
+    if model.get("architecture", "transformer") != "transformer":
+        return False
+    return not ({"norm", "dropout"} <= model.keys() and model.keys() & _SIZES)
+
+
+def complete_recipe(
+    recipe: Recipe,
+    corpus: Corpus,
+    device: torch.device,
+    *,
+    processes: int = 1,
+    measure: MeasureSpeed = measure_speed,
+) -> TrainingPlan:
+    """Complete a recipe and forecast its training.
+
+    Args:
+        recipe: What it was not given is chosen.
+        corpus: The text.
+        device: Where the training will run.
+        processes: How many train together.
+        measure: Measures how fast a model trains.
+
+    Raises:
+        ConfigError: What the recipe sets cannot go together.
+    """
+    return _Planner(recipe, corpus, device, processes, measure).plan()
+
+
+class _Planner:
+    """The rules, applied one after the other; later ones read what was given or chosen before."""
+
+    def __init__(
+        self, recipe: Recipe, corpus: Corpus, device: torch.device, processes: int, measure: MeasureSpeed
+    ) -> None:
+        self._data = recipe.model_dump(mode="json", exclude_unset=True)
+        self._device, self._processes, self._measure = device, processes, measure
+        self._choices: list[Choice] = []
+        self._text = text_statistics(corpus.train)
+        self._budget()
+        self._tokens = self._vocabulary()
+        self._speed = self._shape()
+        self._rates()
+        self._validation()
+
+    def plan(self) -> TrainingPlan:
+        """Return the complete recipe with a forecast."""
+        recipe, speed = self._recipe(), self._speed
+        batch = recipe.batches.tokens * recipe.training.gradient_accumulation_steps
+        steps = self._target_tokens() / self._update_tokens(batch)
+        return TrainingPlan(
+            recipe=recipe,
+            choices=tuple(self._choices),
+            pairs=self._text.pairs,
+            tokens_per_pair=self._tokens.lengths[1],
+            parameters=speed.parameters,
+            tokens_per_second=speed.tokens_per_second,
+            steps=max(1, round(steps)),
+            epochs=self._epochs(),
+            seconds=self._target_tokens() / speed.tokens_per_second / _SHARE_OF_UPDATES,
+            memory=memory_needed(self._model(), recipe.training, recipe.batches.tokens),
+        )
+
+    def _budget(self) -> None:
+        if self._get("training.steps") is None:
+            self._choose("training.minutes", _MINUTES, "neither minutes nor steps were given")
+
+    def _vocabulary(self) -> TokenStatistics:
+        """Choose how text is cut into subwords."""
+        text = self._text
+        source, target = text.words
+        if self._get("tokenizer.vocab_size") is None:
+            shared = text.shared_letters
+            reason = f"{shared:.0%} of the target's letters occur in the source"
+            self._choose("tokenizer.joint", shared >= 0.5, reason)
+        else:
+            self._choose("tokenizer.joint", True, "a size of the vocabulary was given")
+        joint = self._get("tokenizer.joint")
+        words = text.pairs * (source + target if joint else max(source, target))
+        coverage = 0.9995 if text.characters > _MANY_CHARACTERS else 1.0
+        self._choose("tokenizer.character_coverage", coverage, f"{text.characters:,} different characters")
+        wanted = 23 * words**0.4
+        size = min(_VOCABULARIES, key=lambda size: abs(math.log(size / wanted)))
+        size = max(size, 2 * min(text.characters, _MANY_CHARACTERS))
+        settings = TokenizerSettings.parse({**self._data.get("tokenizer", {}), "vocab_size": size}, "tokenizer")
+        if "vocab_size" in self._data.get("tokenizer", {}):
+            settings = TokenizerSettings.parse(self._data["tokenizer"], "tokenizer")
+        statistics = token_statistics(text, settings)
+        found = min(statistics.vocabulary)
+        full = "" if found == settings.vocab_size else ", and they cannot fill more"
+        self._choose("tokenizer.vocab_size", found, f"the text has {_count(words)} words{full}")
+        longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
+        self._choose("max_tokens", longest, f"99.5% of the sentences have at most {statistics.longest} tokens")
+        return statistics
+
+    def _shape(self) -> Speed:
+        """Choose the size of the model: the largest that the budget can train and the text can fill."""
+        model = self._data.setdefault("model", {})
+        if model.get("architecture", "transformer") != "transformer":
+            return self._measured()
+        self._choose("model.norm", "pre", "it trains at any depth and learning rate")
+        if model.keys() & _SIZES:
+            return self._measured()
+        text = self._text.pairs * self._tokens.lengths[1]
+        speed, chosen = None, _SHAPES[0]
+        for shape in _SHAPES:
+            self._data["model"] = {**model, **_fields(shape)}
+            weights = _layer_weights(shape)
+            if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
+                reason = f"a wider one would learn the {_count(text)} target tokens of the text by heart"
+                break
+            measured = self._measured()
+            if speed is not None and self._target_tokens(measured) < _TOKENS_PER_WEIGHT * weights:
+                reason = "a wider one would see too little text in the budget"
+                break
+            speed, chosen = measured, shape
+        else:
+            reason = "there is time and text for the largest"
+        assert speed is not None
+        self._data["model"] = model
+        for name, value in _fields(chosen).items():
+            self._choose(f"model.{name}", value, reason)
+        return speed
+
+    def _rates(self) -> None:
+        """Choose batches, optimiser, learning rate, schedule and dropout."""
+        passes, tokens = self._epochs(), self._target_tokens()
+        wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES)))
+        smallest = max(_SMALLEST_BATCH, self._get("max_tokens"))
+        batch = min(_LARGEST_BATCH, max(smallest, wanted))
+        self._choose("batches.tokens", batch, f"about {_count(tokens / self._update_tokens(batch))} updates")
+        self._choose("training.schedule", "cosine", "the budget is known")
+        width = self._model().d_model
+        if self._get("model.architecture") in (None, "transformer"):
+            self._choose("model.dropout", _dropout(passes), f"about {passes:.1f} passes over the text")
+            rate = round(min(_LARGEST_RATE, _RATE / width), 5)
+            self._choose("training.learning_rate", rate, f"{_RATE:g} / d_model, at most {_LARGEST_RATE:g}")
+        else:
+            self._choose("training.learning_rate", 0.003, "recurrent models bear no more")
+        updates = self._target_tokens() / self._update_tokens(self._get("batches.tokens"))
+        warmup = max(10, min(1000, round(0.1 * updates)))
+        self._choose("training.warmup_steps", warmup, "a tenth of the updates, at most 1,000")
+
+    def _validation(self) -> None:
+        """Choose how often and on how much the model is measured, for about a twentieth of the time."""
+        if self._get("training.minutes") is None:
+            steps = self._get("training.steps")
+            self._choose("training.validate_every", max(1, min(1000, steps // 8)), "an eighth of the updates")
+        self._choose("training.average_checkpoints", 3, "the last third of the schedule is alike")
+        self._choose("training.validation_sentences", 200, "a score to watch; evaluate takes all")
+
+    def _measured(self) -> Speed:
+        training = TrainingSettings.parse(self._data.get("training", {}), "training")
+        speed = self._measure(self._model(), training, self._device, self._tokens.lengths, _SMALLEST_BATCH)
+        return replace(speed, tokens_per_second=self._processes * speed.tokens_per_second)
+
+    def _model(self) -> ModelConfig:
+        """Return the model as far as it is chosen."""
+        return self._recipe().sized_model(*self._tokens.vocabulary)
+
+    def _recipe(self) -> Recipe:
+        data = self._data
+        if "tokens" not in data.get("batches", {}):  # not chosen yet
+            data = merged(data, {"batches": {"tokens": max(4096, self._get("max_tokens"))}})
+        return Recipe.parse(data, "recipe")
+
+    def _target_tokens(self, speed: Speed | None = None) -> float:
+        """Return the target tokens that the budget allows."""
+        minutes, steps = self._get("training.minutes"), self._get("training.steps")
+        limits = []
+        if minutes:
+            limits.append(60 * minutes * _SHARE_OF_UPDATES * (speed or self._speed).tokens_per_second)
+        if steps:
+            limits.append(steps * self._update_tokens(self._get("batches.tokens") or _STEPS_BATCH))
+        return float(min(limits))
+
+    def _update_tokens(self, batch: float) -> float:
+        """Return the target tokens of an update, given the budget of a batch on its longer side."""
+        source, target = self._tokens.lengths
+        return batch * _FILLED * target / max(source, target)
+
+    def _epochs(self) -> float:
+        return self._target_tokens() / (self._text.pairs * self._tokens.lengths[1])
+
+    def _get(self, key: str) -> Any:
+        """Return what is given or chosen for a key, or ``None``."""
+        section, _, name = key.rpartition(".")
+        return (self._data.get(section) or {} if section else self._data).get(name)
+
+    def _choose(self, key: str, value: Any, reason: str) -> None:
+        """Set a key that is open."""
+        section, _, name = key.rpartition(".")
+        values = self._data.setdefault(section, {}) if section else self._data
+        if name not in values:
+            values[name] = value
+            self._choices.append(Choice(key, value, reason))
+
+
+def _fields(shape: tuple[int, int, int, int, int]) -> dict[str, int]:
+    return dict(zip(("d_model", "encoder_layers", "decoder_layers", "d_ff", "heads"), shape, strict=True))
+
+
+def _layer_weights(shape: tuple[int, int, int, int, int]) -> int:
+    """Return the weights of all layers, embeddings left out."""
+    width, encoder, decoder, inner, _ = shape
+    return encoder * (4 * width**2 + 2 * width * inner) + decoder * (8 * width**2 + 2 * width * inner)
+
+
+def _dropout(passes: float) -> float:
+    return next(dropout for limit, dropout in _DROPOUTS if passes < limit)
+
+
+def _count(number: float) -> str:
+    """Return a number as people say it."""
+    if number >= 1e6:
+        return f"{number / 1e6:.1f} million"
+    return f"{round(number, -3 if number >= 10_000 else 0):,.0f}"

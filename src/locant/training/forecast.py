@@ -1,0 +1,128 @@
+"""Speed and memory of a training before it begins: a few updates on made-up text, and a count of what is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from locant.models.architectures import ModelConfig, build_model
+from locant.models.config import TransformerConfig
+from locant.models.transformer import count_parameters
+from locant.runtime import keep_freed_memory
+from locant.text import EOS, Batch
+from locant.training.losses import TranslatorLoss
+from locant.training.objective import CHUNK_BYTES
+from locant.training.optimizers import build_optimizer
+from locant.training.settings import TrainingSettings, training_precision
+
+_TIMED_UPDATES = 2
+_BASE_MEMORY = 450e6
+"""Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a model trains here.
+
+    Attributes:
+        tokens_per_second: Target tokens, padding not counted.
+        parameters: Of the model.
+    """
+
+    tokens_per_second: float
+    parameters: int
+
+
+MeasureSpeed = Callable[[ModelConfig, TrainingSettings, torch.device, tuple[float, float], int], Speed]
+"""Measures a model: its configuration, settings, device, mean tokens of source and target, tokens of a batch."""
+
+
+def measure_speed(
+    config: ModelConfig,
+    settings: TrainingSettings,
+    device: torch.device,
+    lengths: tuple[float, float],
+    batch_tokens: int,
+) -> Speed:
+    """Train a model for three updates on random ids and return how fast the last two were.
+
+    Args:
+        config: Of the model.
+        settings: Optimiser, precision and R-Drop.
+        device: Where it will train.
+        lengths: Mean tokens of a source and of a target sentence, EOS included.
+        batch_tokens: Tokens of a batch on the longer side.
+    """
+    keep_freed_memory()
+    state = torch.random.get_rng_state()
+    try:
+        model = build_model(config).to(device)
+        loss = TranslatorLoss(
+            model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
+        )
+        optimizer = build_optimizer(model, settings)
+        optimizer.set_learning_rate(1e-6)
+        batch = _random_batch(config, lengths, batch_tokens).to(device)
+        started = 0.0
+        for update in range(1 + _TIMED_UPDATES):
+            if update == 1:
+                _synchronize(device)
+                started = time.perf_counter()
+            loss(batch)[0].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        _synchronize(device)
+        seconds = (time.perf_counter() - started) / _TIMED_UPDATES
+    finally:
+        torch.random.set_rng_state(state)
+    return Speed(batch.target_tokens / seconds, count_parameters(model))
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _random_batch(config: ModelConfig, lengths: tuple[float, float], tokens: int) -> Batch:
+    """Return a batch of random ids without padding."""
+    source_length, target_length = (max(2, round(length)) for length in lengths)
+    rows = max(1, tokens // max(source_length, target_length))
+    source = torch.randint(EOS + 1, config.source_vocab_size, (rows, source_length))
+    target = torch.randint(EOS + 1, config.target_vocab_size, (rows, target_length))
+    return Batch(
+        source=source,
+        source_lengths=torch.full((rows,), source_length),
+        target_input=target,
+        target_output=target,
+        target_lengths=torch.full((rows,), target_length),
+        source_tokens=source.numel(),
+        target_tokens=target.numel(),
+    )
+
+
+def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens: int) -> float:
+    """Return an estimate of the most memory that training takes, in bytes.
+
+    Weights, gradients and the optimiser's two moments; what the layers keep for the backward pass of one batch; some
+    rows of logits. On CUDA it is memory of the device.
+
+    Args:
+        config: Of the model.
+        settings: Of training.
+        batch_tokens: Tokens of a batch on the longer side.
+    """
+    with torch.device("meta"):
+        parameters = count_parameters(build_model(config))
+    copies = 4 + (1 if settings.ema_decay else 0)
+    passes = 2 if settings.r_drop else 1
+    if isinstance(config, TransformerConfig):
+        # Inputs of products and norms: attention keeps about ten rows of d_model, twice in the decoder.
+        encoder = config.encoder_layers * (12 * config.d_model + 2 * config.d_ff)
+        decoder = config.decoder_layers * (22 * config.d_model + 2 * config.d_ff)
+        kept = 4 * (encoder + decoder)
+    else:
+        kept = 4 * 40 * config.d_model
+    return _BASE_MEMORY + 4 * copies * parameters + passes * batch_tokens * kept + 3 * CHUNK_BYTES

@@ -1,0 +1,145 @@
+"""Settings that a recipe leaves open: what they follow, and that what is given stays."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from locant.cli import main
+from locant.errors import ConfigError
+from locant.text import load_corpus
+from locant.training import Recipe, TrainingCallback, plan_training, resume_training, train
+from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.forecast import Speed
+
+
+@pytest.fixture
+def open_recipe(recipe_data):
+    """A recipe that says nothing but its text and a little time."""
+    return {"corpus": recipe_data["corpus"], "training": {"minutes": 5}}
+
+
+def planned(data, tokens_per_second=4000.0, processes=1, repeat=1):
+    """Plan with a machine of a given speed; ``repeat`` makes the text longer."""
+    recipe = Recipe.parse(data)
+    corpus = load_corpus(recipe.corpus)
+    if repeat > 1:
+        object.__setattr__(corpus.train, "count", repeat * len(corpus.train))
+
+    def measure(config, settings, device, lengths, tokens):
+        return Speed(tokens_per_second * (128 / config.d_model) ** 2, 10**6)
+
+    return complete_recipe(recipe, corpus, torch.device("cpu"), processes=processes, measure=measure)
+
+
+def test_everything_left_open_is_chosen_and_the_result_is_complete(open_recipe):
+    plan = planned(open_recipe)
+    assert leaves_open(Recipe.parse(open_recipe))
+    assert not leaves_open(plan.recipe)
+    assert not leaves_open(Recipe.parse(yaml.safe_load(yaml.safe_dump(plan.recipe.to_dict()))))
+    keys = [choice.key for choice in plan.choices]
+    assert len(keys) == len(set(keys))
+    assert {"tokenizer.vocab_size", "model.d_model", "training.learning_rate", "batches.tokens"} <= set(keys)
+    for choice in plan.choices:
+        section, _, name = choice.key.rpartition(".")
+        found = getattr(plan.recipe, section) if section else plan.recipe
+        assert (found[name] if isinstance(found, dict) else getattr(found, name)) == choice.value
+        assert choice.reason
+
+
+def test_what_is_given_stays(open_recipe):
+    given = {
+        **open_recipe,
+        "max_tokens": 77,
+        "tokenizer": {"vocab_size": 30},
+        "batches": {"tokens": 500},
+        "model": {"preset": "tiny", "dropout": 0.05},
+        "training": {"steps": 70, "learning_rate": 0.007},
+    }
+    plan = planned(given)
+    recipe = plan.recipe
+    assert (recipe.max_tokens, recipe.tokenizer.vocab_size, recipe.batches.tokens) == (77, 30, 500)
+    assert (recipe.training.steps, recipe.training.minutes, recipe.training.learning_rate) == (70, None, 0.007)
+    assert recipe.model["dropout"] == 0.05
+    assert recipe.sized_model(30, 30).d_model == 128
+    assert plan.steps == 70
+
+
+def test_more_time_allows_larger_models_and_batches_until_the_text_is_used_up(open_recipe):
+    def size(minutes, repeat):
+        return planned({**open_recipe, "training": {"minutes": minutes}}, repeat=repeat).recipe
+
+    widths = [size(minutes, 10_000).model["d_model"] for minutes in (5, 60, 600, 20_000)]
+    assert widths == sorted(widths)
+    assert widths[0] == 128
+    assert widths[-1] >= 512
+    assert size(20_000, 1).model["d_model"] == 128  # 600 sentences would be learned by heart
+    batches = [size(minutes, 10_000).batches.tokens for minutes in (5, 600, 20_000)]
+    assert batches[0] < batches[-1]
+    rates = [size(minutes, 10_000).training.learning_rate for minutes in (5, 20_000)]
+    assert rates[0] > rates[1]
+
+
+def test_dropout_follows_the_passes_over_the_text(open_recipe):
+    dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
+    assert dropouts == sorted(dropouts)
+    assert dropouts[0] == 0.0
+    assert dropouts[-1] == 0.3
+
+
+def test_processes_share_the_work(open_recipe):
+    one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
+    assert four.epochs == pytest.approx(4 * one.epochs)
+
+
+def test_scripts_without_common_letters_get_two_vocabularies(tmp_path):
+    pairs = [(f"слово {number % 7} и ещё {number}", f"word {number % 7} and also {number}") for number in range(300)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
+    plan = planned({"corpus": corpus, "training": {"minutes": 5}})
+    assert plan.recipe.tokenizer.joint is False
+    assert not plan.recipe.sized_model(60, 60).share_embeddings
+
+
+def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path):
+    class Notes(TrainingCallback):
+        plan = None
+
+        def on_plan(self, plan):
+            self.plan = plan
+
+    notes = Notes()
+    changes = {"steps": 6, "minutes": None, "validation_sentences": 4}
+    train(open_recipe, tmp_path / "run", callback=notes, training=changes)
+    written = json.loads((tmp_path / "run" / "choices.json").read_text())
+    assert [row["key"] for row in written] == [choice.key for choice in notes.plan.choices]
+    saved = (tmp_path / "run" / "recipe.yaml").read_text()
+    notes.plan = None
+    resume_training(tmp_path / "run", callback=notes, training={"steps": 8})
+    assert notes.plan is None
+    assert (tmp_path / "run" / "recipe.yaml").read_text() == saved.replace("steps: 6", "steps: 8")
+
+
+def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    source, target = str(corpus / "train.en"), str(corpus / "train.de")
+    assert main(["train", "--source", source, "--target", target, "--minutes", "2", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "tokenizer.vocab_size" in shown
+    assert "about 2 minutes" in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_planning_refuses_what_training_would_refuse(open_recipe):
+    with pytest.raises(ConfigError, match="the characters of the training text alone need"):
+        plan_training(open_recipe, tokenizer={"vocab_size": 9})
+
+
+@pytest.mark.parametrize("pairs", [3, 40])
+def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
+    lines = "".join(f"a b {number}\tc d {number}\n" for number in range(pairs))
+    (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
+    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv", "valid_size": 1}
+    summary = train({"corpus": corpus, "training": {"steps": 2}}, tmp_path / "run")
+    assert summary.steps == 2
