@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
+DISTILLATION ?= runs/distillation
 
-.PHONY: demo test lint lab-smoke multi30k bench bench-positions clean
+.PHONY: demo test lint lab-smoke multi30k distillation bench bench-positions clean
 
 # The pin of torch comes first, so that nothing pulls another build of it.
 $(BIN)/locant: pyproject.toml constraints.txt
@@ -36,6 +37,15 @@ multi30k: $(BIN)/locant
 	$(BIN)/locant train multi30k-en-de corpus.folder=$(MULTI30K) --output runs/multi30k-en-de
 	$(BIN)/locant evaluate runs/multi30k-en-de
 	$(BIN)/locant report runs/multi30k-en-de
+
+# Slow: three trainings of nine minutes. A teacher, its student, and the student's model without a teacher; ends with a table.
+distillation: $(BIN)/locant
+	rm -rf $(DISTILLATION)
+	$(BIN)/locant train bible-modern-english --output $(DISTILLATION)/teacher
+	$(BIN)/locant generate $(DISTILLATION)/teacher --corpus $(DISTILLATION)/teacher --output $(DISTILLATION)/distilled
+	$(BIN)/locant train bible-modern-english-student corpus.folder=$(DISTILLATION)/distilled --output $(DISTILLATION)/student
+	$(BIN)/locant train bible-modern-english model.decoder_layers=1 --output $(DISTILLATION)/undistilled
+	$(BIN)/python benchmarks/distillation.py $(DISTILLATION)
 
 # An environment of its own, with the peers. Nothing else should run meanwhile; takes about half an hour.
 .venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt

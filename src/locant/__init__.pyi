@@ -33,6 +33,7 @@ from locant.positions.rotary.rotary import Rotary as Rotary
 from locant.positions.scheme import PositionScheme as PositionScheme
 from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.training.evaluation import evaluate as evaluate
+from locant.training.generation import generate_corpus as generate_corpus
 from locant.training.recipe import Recipe as Recipe
 from locant.training.recipe import load_recipe as load_recipe
 from locant.training.run import resume_training

@@ -129,6 +129,25 @@ def append_line(path: Path, line: str) -> None:
         raise _readable(error, path) from error
 
 
+def append_at(path: Path, size: int, data: bytes) -> None:
+    """Cut a file to so many bytes, append data and flush; a crash leaves at least those bytes.
+
+    Raises:
+        CheckpointError: The disk is full or not writable; the file is cut to ``size`` again.
+    """
+    try:
+        with path.open("r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            os.truncate(path, size)
+        raise _readable(error, path) from error
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON atomically, indented, with a final newline."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")

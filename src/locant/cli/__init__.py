@@ -15,6 +15,7 @@ from locant.version import __version__
 COMMANDS = {
     "train": "train a translator on parallel text",
     "translate": "translate arguments, a file or standard input",
+    "generate": "translate monolingual text into a corpus to train on: back-translation, distillation",
     "evaluate": "measure BLEU and chrF on a test set",
     "report": "write a web page about a run",
     "export": "write a model for Hugging Face, CTranslate2 or ONNX",

@@ -31,6 +31,8 @@ from locant.text.epochs import RowSampler as RowSampler
 from locant.text.epochs import SampledEpochs as SampledEpochs
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
+from locant.text.monolingual import MonolingualText as MonolingualText
+from locant.text.monolingual import read_monolingual as read_monolingual
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
@@ -46,3 +48,4 @@ from locant.text.tokenizer import Tokenizer as Tokenizer
 from locant.text.tokenizer import TokenizerPair as TokenizerPair
 from locant.text.tokenizer import TokenizerSettings as TokenizerSettings
 from locant.text.tokenizer import train_tokenizers as train_tokenizers
+from locant.text.translation_filters import TranslationFilters as TranslationFilters

@@ -88,9 +88,14 @@ class CleanText:
         return self.report.kept
 
 
+def split_words(text: str) -> list[str]:
+    """Return the words; each character of a script without spaces is one."""
+    return _WORD.findall(text)
+
+
 def count_words(text: str) -> int:
     """Return the number of words; each character of a script without spaces counts as one."""
-    return len(_WORD.findall(text))
+    return len(split_words(text))
 
 
 def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
@@ -110,8 +115,8 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     reserved: tuple[set[str], set[str]] = (set(), set())
     if settings.overlap:
         for source, target in evaluation:
-            reserved[0].add(_normalised(source))
-            reserved[1].add(_normalised(target))
+            reserved[0].add(folded(source))
+            reserved[1].add(folded(target))
     reasons = np.zeros(len(text), dtype=np.uint8)
     hashes = np.zeros(len(text), dtype=np.uint64)
     for number, pair in enumerate(text):
@@ -139,10 +144,11 @@ def _judge(pair: Pair, reserved: tuple[set[str], set[str]], settings: CleaningSe
         return 2
     if max(source, target) > settings.max_ratio * min(source, target):
         return 3
-    if settings.overlap and (_normalised(pair[0]) in reserved[0] or _normalised(pair[1]) in reserved[1]):
+    if settings.overlap and (folded(pair[0]) in reserved[0] or folded(pair[1]) in reserved[1]):
         return 4
     return _KEPT
 
 
-def _normalised(sentence: str) -> str:
+def folded(sentence: str) -> str:
+    """Return a sentence without differences of case and white space."""
     return " ".join(sentence.split()).casefold()

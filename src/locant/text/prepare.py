@@ -123,7 +123,7 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
-        texts = [clean(part.train, _held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
+        texts = [clean(part.train, held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
         tokenizers = train_tokenizers(_Joined(texts), tokenizer)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
@@ -175,7 +175,7 @@ def _name(corpus: Corpus, part: CorpusPart) -> str:
     return part.name if len(corpus.parts) > 1 else ""
 
 
-def _held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
+def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
     """Yield what the training pairs of a part may not repeat: validation and test text of all parts.
 
     Between parts of the same languages sides are compared with sides, between others each text with the side that is

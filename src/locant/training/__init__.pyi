@@ -10,6 +10,9 @@ from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.evaluation import load_run_evaluation as load_run_evaluation
+from locant.training.generated_corpus import GenerationReport as GenerationReport
+from locant.training.generation import GeneratedText as GeneratedText
+from locant.training.generation import generate_corpus as generate_corpus
 from locant.training.loop import TrainingLoop as TrainingLoop
 from locant.training.losses import LanguageModelBatch as LanguageModelBatch
 from locant.training.losses import LanguageModelLoss as LanguageModelLoss

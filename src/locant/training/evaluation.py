@@ -197,12 +197,13 @@ def _evaluate(translator: Translator, pairs: list[Pair], name: str, overrides: d
     tokenize = bleu_tokenizer(translator.target_language)
     started = time.perf_counter()
     hypotheses = translator.translate(sources, **overrides)
+    seconds = time.perf_counter() - started
     return Evaluation(
         name=name,
         scores=score_translations(hypotheses, references, tokenize=tokenize),
         copy_scores=score_translations([cased(source) for source in sources], references, tokenize=tokenize),
         beam=overrides.get("beam", translator.settings.beam),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
         sources=sources,
         references=references,
         hypotheses=hypotheses,

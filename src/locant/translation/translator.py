@@ -210,7 +210,7 @@ class Translator:
             DataError: A sentence is too long; nothing has been translated then.
             ConfigError: An override is unknown or out of range, or the model must be told its languages.
         """
-        settings = self._settings(overrides)
+        settings = self.settings_with(**overrides)
         if isinstance(text, str):
             return self._translate([text], settings)[0][0].text
         return [found[0].text for found in self._translate(text, settings)]
@@ -221,7 +221,7 @@ class Translator:
         Arguments and errors are those of :meth:`translate`. There are fewer only where the model has no more, as for
         a sentence without text: its only translation is empty, with score 0.
         """
-        return self._translate(sentences, self._settings(overrides))
+        return self._translate(sentences, self.settings_with(**overrides))
 
     def stream(self, lines: Iterable[str], *, chunk: int = 64, **overrides: Any) -> Iterator[str]:
         """Translate lines as they come, such as those of standard input.
@@ -238,7 +238,7 @@ class Translator:
             DataError: A line is too long; the chunks before it have been translated then.
             ConfigError: As in :meth:`translate`, or ``chunk`` is not positive.
         """
-        settings = self._settings(overrides)
+        settings = self.settings_with(**overrides)
         if chunk < 1:
             raise ConfigError(f"A chunk must have at least 1 line; got {chunk}.")
         remaining = iter(lines)
@@ -250,7 +250,7 @@ class Translator:
 
     def longest_source(self, **overrides: Any) -> int:
         """Return the most tokens that a sentence to be translated may have; overrides as in :meth:`translate`."""
-        return self._longest_source(self._settings(overrides))[0]
+        return self._longest_source(self.settings_with(**overrides))[0]
 
     def _longest_source(self, settings: DecodingSettings) -> tuple[int, str]:
         """Return the most tokens of a source sentence, and what sets the limit."""
@@ -260,10 +260,10 @@ class Translator:
             return known - own, "the positions that the model knows"
         return settings.max_source_length, "max_source_length"
 
-    def _settings(self, overrides: dict[str, Any]) -> DecodingSettings:
-        return (
-            DecodingSettings.parse({**self.settings.to_dict(), **overrides}, "decoding") if overrides else self.settings
-        )
+    def settings_with(self, **overrides: Any) -> DecodingSettings:
+        """Return the translator's decoding settings with some that differ; errors as in :meth:`translate`."""
+        changed = {**self.settings.to_dict(), **overrides}
+        return DecodingSettings.parse(changed, "decoding") if overrides else self.settings
 
     def _translate(
         self, sentences: Sequence[str], settings: DecodingSettings, *, first: int = 1

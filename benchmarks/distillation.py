@@ -1,0 +1,58 @@
+"""A teacher, its distilled student, and the same small model trained on the original text: scores and speed.
+
+Usage: python benchmarks/distillation.py FOLDER, with the runs that `make distillation` leaves in it: teacher, student
+and undistilled. Every model translates the teacher's test text, greedily and with a beam of four, in turns with the
+others, with the engine that `locant evaluate` takes; the shortest time of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from locant.models.model_folder import load_model_folder
+from locant.models.transformer import count_parameters
+from locant.training import Evaluation, evaluate
+from locant.translation import load_translator
+from measure import machine, warn_when_busy
+
+RUNS = {
+    "teacher": "teacher",
+    "student": "student, distilled",
+    "undistilled": "the same small model, original text",
+}
+BEAMS = (4, 1)
+ROUNDS = 3
+
+
+def main() -> None:
+    """Measure and print the table."""
+    folder = Path(sys.argv[1])
+    warn_when_busy()
+    translators = {name: load_translator(folder / name, engine="auto")[0] for name in RUNS}
+    best: dict[tuple[str, int], Evaluation] = {}
+    for _ in range(ROUNDS):
+        for beam in BEAMS:
+            for name, translator in translators.items():
+                found = evaluate(folder / name, "test", translator=translator, beam=beam)
+                if (name, beam) not in best or found.seconds < best[name, beam].seconds:
+                    best[name, beam] = found
+    teacher = best["teacher", BEAMS[0]]
+    if any(found.sources != teacher.sources for found in best.values()):
+        sys.exit("The runs have different tests; train them as `make distillation` does.")
+    print("| model | parameters | beam | BLEU | chrF | sentences/s | speed |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, label in RUNS.items():
+        millions = count_parameters(load_model_folder(folder / name, device="cpu").model) / 1e6
+        for beam in BEAMS:
+            found = best[name, beam]
+            print(
+                f"| {label} | {millions:.1f} million | {beam} | {found.scores.bleu:.1f} | {found.scores.chrf:.1f} | "
+                f"{len(found.sources) / found.seconds:,.0f} | {teacher.seconds / found.seconds:.1f} |"
+            )
+    print(f"\n{len(teacher.sources)} sentences, {teacher.engine}; {teacher.scores.bleu_signature}; {machine()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""``locant generate``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
+from locant.errors import UsageError
+
+if TYPE_CHECKING:
+    from locant.training import GeneratedText, GenerationReport
+
+_EPILOG = """examples:
+  locant generate runs/en-de --corpus runs/en-de --output distilled
+  locant generate runs/de-en news.de.gz --direction back --sampling --output back-translated
+  locant generate runs/en-de book.en --beam 4 --min-score -1 --max-ratio 2 --output more
+
+The same command goes on with a generation that was stopped. FOLDER/train.tsv has source, target and score
+(log-probability per token), and is read by `locant train --tsv FOLDER/train.tsv --output RUN`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.usage = "locant generate MODEL [FILE ...] --output FOLDER [options]"
+    parser.add_argument("model", type=Path, metavar="MODEL", help="folder of a run or of a saved model")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="text, one sentence a line (.gz too)")
+    parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="new folder, or one to go on with")
+    parser.add_argument(
+        "--corpus", type=Path, metavar="RUN", help="instead of files: the training text of this run or recipe"
+    )
+    parser.add_argument(
+        "--direction",
+        default="forward",
+        metavar="NAME",
+        help="forward, the default: translations are targets (distillation, self-training); "
+        "back: translations become sources (back-translation)",
+    )
+    parser.add_argument(
+        "--format", default="tsv", metavar="NAME", help="tsv, the default, jsonl, or one of them with .gz"
+    )
+    parser.add_argument("--n-best", type=int, metavar="N", help="translations of each sentence; 1 by default")
+    parser.add_argument(
+        "--chunk", type=int, default=1000, metavar="LINES", help="lines translated and written together; default 1000"
+    )
+    filters = parser.add_argument_group("what is removed, beside empty translations")
+    filters.add_argument("--min-score", type=float, metavar="S", help="scores below this; 0 is certainty")
+    filters.add_argument("--max-ratio", type=float, metavar="R", help="lengths that differ by more than this factor")
+    filters.add_argument("--no-copies", action="store_true", help="translations that are their source again")
+    filters.add_argument(
+        "--max-repetitions", type=int, metavar="N", help="a phrase of up to four words more than N times in succession"
+    )
+    add_translator_options(parser)
+    add_sampling_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Generate."""
+    if not options.output:
+        raise UsageError("Say where the corpus should go: --output FOLDER.")
+    if bool(options.files) == bool(options.corpus):
+        raise UsageError("Say what to translate: either text files, or --corpus with a run or recipe.")
+    for path in options.files:
+        if not path.is_file():
+            raise UsageError(f"The file {path} does not exist.")
+    overrides = search_overrides(options, n_best=options.n_best)
+    filters = {
+        "min_score": options.min_score,
+        "max_ratio": options.max_ratio,
+        "copies": options.no_copies,
+        "max_repetitions": options.max_repetitions,
+    }
+
+    from locant.cli.progress import WorkBar
+    from locant.training import generate_corpus
+
+    translator = load(options)
+    with WorkBar("{task.fields[numbers]}") as bar:
+        shown = -1
+
+        def show(report: GenerationReport) -> None:
+            nonlocal shown
+            done = report.done / report.lines
+            numbers = (
+                f"{report.done:,} of {report.lines:,} lines   {report.done / report.seconds:,.0f} a second   "
+                f"score {report.score:.2f}"
+            )
+            bar.show(done, numbers=numbers)
+            if not bar.console.is_terminal and int(20 * done) > shown:
+                shown = int(20 * done)
+                bar.console.print(f"{100 * done:>3.0f}%  {numbers}", soft_wrap=True)
+
+        result = generate_corpus(
+            translator,
+            options.files,
+            output=options.output,
+            corpus=options.corpus,
+            direction=options.direction,
+            filters=filters,
+            form=options.format,
+            chunk=options.chunk,
+            callback=show,
+            **overrides,
+        )
+    _show(result)
+    return 0
+
+
+def _show(result: GeneratedText) -> None:
+    """Show what was made, what was left out, and what can be done with it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    report = result.report
+    table = Table("generated corpus", "count", box=None, padding=(0, 2))
+    table.columns[1].justify = "right"
+    rows = [("lines", report.lines), *report.skipped.items(), ("translations", report.translations)]
+    for label, count in (*rows, *report.removed.items(), ("kept", report.kept)):
+        if count or label in ("lines", "translations", "kept"):
+            table.add_row(label, f"{count:,}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}", soft_wrap=True
+    )

@@ -1,0 +1,222 @@
+"""Generation of training text by a model: back-translation, self-training and sequence-level distillation.
+
+Sennrich, Haddow and Birch, "Improving Neural Machine Translation Models with Monolingual Data" (2016),
+arXiv:1511.06709, section 3; Kim and Rush, "Sequence-Level Knowledge Distillation" (2016), arXiv:1606.07947, section
+3.2; Edunov et al., "Understanding Back-Translation at Scale" (2018), arXiv:1808.09381.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from locant.errors import CheckpointError, ConfigError, UsageError, nearest
+from locant.files import file_digest
+from locant.models.decoding_settings import DecodingSettings
+from locant.text import (
+    CorpusPart,
+    MonolingualText,
+    ParallelText,
+    TranslationFilters,
+    clean,
+    load_corpus,
+    read_monolingual,
+)
+from locant.text.monolingual import survey_lines
+from locant.text.prepare import held_out
+from locant.training.generated_corpus import FORMATS, CorpusFormat, GeneratedCorpus, GenerationReport
+from locant.training.recipe import load_recipe, load_run_recipe
+from locant.translation.translator import Translator, load_translator
+
+Direction = Literal["forward", "back"]
+"""Which side is generated: ``forward`` the target (distillation, self-training), ``back`` the source
+(back-translation)."""
+
+EMPTY, TOO_LONG = "empty line", "too long"
+"""Why a line is not translated."""
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A finished generation.
+
+    Attributes:
+        path: The file of pairs.
+        report: What was translated, and what was removed.
+    """
+
+    path: Path
+    report: GenerationReport
+
+
+def generate_corpus(
+    model: Translator | Path | str,
+    files: Path | str | Sequence[Path | str] = (),
+    *,
+    output: Path | str,
+    corpus: Path | str | None = None,
+    direction: Direction = "forward",
+    filters: TranslationFilters | Mapping[str, Any] | None = None,
+    form: CorpusFormat = "tsv",
+    chunk: int = 1000,
+    callback: Callable[[GenerationReport], None] | None = None,
+    **overrides: Any,
+) -> GeneratedText:
+    """Translate monolingual text into a parallel corpus with scores.
+
+    Called again with the same arguments after a stop of any kind it goes on where it stopped, and the corpus is the
+    same as without the stop, to the byte, on the same machine with the same number of threads.
+
+    Args:
+        model: A translator of a saved model, or the model folder, run or ``hf://`` name from which one is loaded with
+            the fastest engine that can run it.
+        files: Text files, one sentence a line (``.gz`` too).
+        output: A new folder for the corpus, or the folder of a generation that was stopped.
+        corpus: Instead of files a run or a recipe whose cleaned training text is translated: its source side, or its
+            target side where the direction is ``back``. Its validation and test text is written beside the corpus.
+        direction: ``forward``: translations are targets; ``back``: translations become sources.
+        filters: Which translations to remove.
+        form: How the pairs are written.
+        chunk: Lines that are translated together, in batches of similar length, and then written.
+        callback: Is told after each chunk how far the generation has come.
+        overrides: Decoding settings that differ from the model's: ``beam=1``, or ``sampling={"top_k": 10}``.
+
+    Raises:
+        UsageError: The request itself cannot be right.
+        ConfigError: The model does not fit the corpus, or must be told its languages; a setting is wrong.
+        DataError: The text is missing, empty or not UTF-8.
+        CheckpointError: The folder holds something else, such as a corpus of another text, model or setting; the model
+            cannot be read; the disk is full.
+    """
+    _check(files, corpus, direction, form, chunk)
+    wanted = filters if isinstance(filters, TranslationFilters) else TranslationFilters.parse(filters or {}, "filters")
+    translator = model if isinstance(model, Translator) else load_translator(model, engine="auto")[0]
+    settings = translator.settings_with(**overrides)
+    others: dict[str, ParallelText] = {}
+    if corpus:
+        text, others = _corpus_text(Path(corpus), translator, direction)
+    else:
+        text = read_monolingual([Path(each) for each in ([files] if isinstance(files, str | Path) else files)])
+    made_from = {
+        "text": text.digest,
+        "model": _digest(translator),
+        "direction": direction,
+        "source language": translator.source_language,
+        "target language": translator.target_language,
+        "engine": translator.engine.name,
+        "decoding": settings.to_dict(),
+        "filters": wanted.to_dict(),
+        "form": form,
+        "chunk": chunk,
+    }
+    result = GeneratedCorpus(Path(output), form, made_from, lines=len(text), others=others)
+    report, started = result.report, time.perf_counter()
+    lines = islice(text, report.done, None)
+    while part := list(islice(lines, chunk)):
+        pairs, report = _translated(part, translator, settings.continued(report.done), wanted, report)
+        now = time.perf_counter()
+        report, started = replace(report, seconds=report.seconds + now - started), now
+        result.append([(b, a, score) if direction == "back" else (a, b, score) for a, b, score in pairs], report)
+        if callback:
+            callback(report)
+    result.finish(replace(report, finished=True))
+    return GeneratedText(result.path, result.report)
+
+
+def _check(
+    files: Path | str | Sequence[Path | str], corpus: Path | str | None, direction: str, form: str, chunk: int
+) -> None:
+    """Refuse a request that cannot be right."""
+    if bool(files) == bool(corpus):
+        raise UsageError("Give either text files to translate, or a run or recipe whose training text is translated.")
+    for value, known, what in ((direction, get_args(Direction), "direction"), (form, FORMATS, "form of a corpus")):
+        if value not in known:
+            raise UsageError(f"Unknown {what} '{value}'.{nearest(value, known)} Known: {', '.join(known)}.")
+    if chunk < 1:
+        raise UsageError(f"A chunk must have at least 1 line; got {chunk}.")
+
+
+def _corpus_text(
+    name: Path, translator: Translator, direction: Direction
+) -> tuple[MonolingualText, dict[str, ParallelText]]:
+    """Return the side of a corpus' cleaned training text that is to be translated, and its other splits.
+
+    Of a corpus of several parts those that are in the model's languages.
+    """
+    recipe = load_run_recipe(name) if (name / "recipe.yaml").is_file() else load_recipe(name)
+    corpus = load_corpus(recipe.corpus)
+    side, made = (1, "source") if direction == "back" else (0, "target")
+    source, target = translator.source_language, translator.target_language
+    ours = (target, source) if direction == "back" else (source, target)
+    parts = [part for part in corpus.parts if _fits(ours, part)]
+    if not parts:
+        pairs = ", ".join(sorted({f"{part.source_language} to {part.target_language}" for part in corpus.parts}))
+        raise ConfigError(
+            f"The corpus {corpus.name} goes from {pairs}, and its {made} side is to be generated, but the model "
+            f"translates {source} to {target}. Take a model for that, or the other direction."
+        )
+    chosen = replace(corpus, parts=tuple(parts))
+    texts = [clean(part.train, held_out(corpus, part), recipe.cleaning) for part in parts]
+    text = survey_lines(lambda: (pair[side] for cleaned in texts for pair in cleaned))
+    splits = {"valid": chosen.valid, "test": chosen.test}
+    return text, {split: pairs for split, pairs in splits.items() if pairs is not None and len(pairs)}
+
+
+def _fits(languages: tuple[str | None, str | None], part: CorpusPart) -> bool:
+    """Whether a part of a corpus may be in these languages, as far as they are known."""
+    known = zip(languages, (part.source_language, part.target_language), strict=True)
+    return all(one is None or other is None or one == other for one, other in known)
+
+
+def _digest(translator: Translator) -> str:
+    """Return a hash of all that decides about a model's translations."""
+    folder = translator.origin
+    if folder is None:
+        raise CheckpointError("The model is not saved yet. Save it (save_pretrained), load it, and generate.")
+    digest = hashlib.sha256()
+    for path in sorted([folder / "config.json", folder / "model.safetensors", *folder.glob("tokenizer.*")]):
+        digest.update(file_digest(path).encode())
+    return digest.hexdigest()
+
+
+def _translated(
+    lines: list[str],
+    translator: Translator,
+    settings: DecodingSettings,
+    filters: TranslationFilters,
+    report: GenerationReport,
+) -> tuple[list[tuple[str, str, float]], GenerationReport]:
+    """Return lines with their translations and scores, and the report that counts them."""
+    limit = translator.longest_source(**settings.to_dict())
+    lengths = list(map(len, translator.tokenizers.source.encode(lines)))
+    sentences = [line for line, length in zip(lines, lengths, strict=True) if 0 < length <= limit]
+    skipped = Counter(report.skipped)
+    skipped.update({EMPTY: lengths.count(0), TOO_LONG: len(lines) - len(sentences) - lengths.count(0)})
+    removed, pairs = Counter(report.removed), []
+    translations, tokens, total = 0, 0, 0.0
+    found = translator.translate_n_best(sentences, **settings.to_dict())
+    for sentence, each in ((sentence, each) for sentence, best in zip(sentences, found, strict=True) for each in best):
+        translations += 1
+        score = each.log_probability_per_token
+        reason = filters.reason_to_remove(sentence, each.text, score)
+        if reason:
+            removed[reason] += 1
+            continue
+        pairs.append((sentence, each.text, score))
+        tokens += each.tokens
+        total += each.log_probability
+    return pairs, replace(
+        report,
+        done=report.done + len(lines),
+        skipped=dict(skipped),
+        translations=report.translations + translations,
+        removed=dict(removed),
+        tokens=report.tokens + tokens,
+        log_probability=report.log_probability + total,
+    )

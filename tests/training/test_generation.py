@@ -1,0 +1,314 @@
+"""Training text made by a model: back-translation and distillation."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from locant import generate_corpus
+from locant.cli import main
+from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
+from locant.text import JsonlCorpus, TsvCorpus, load_corpus, read_monolingual
+from locant.training import Recipe, train
+from locant.translation import Translator
+
+LINES = ["one two", "red", "two red five", "six four four four", "five five six", "one four", "six", "two two one"] * 6
+
+
+@pytest.fixture(scope="module")
+def run(recipe_data, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    train(Recipe.parse(recipe_data), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(run) -> Translator:
+    return Translator.from_pretrained(run, device="cpu")
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.en"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_forward_gives_each_line_its_translation_and_score(translator, text, tmp_path):
+    result = generate_corpus(translator, text, output=tmp_path / "made", chunk=20)
+    found = rows(result.path)
+    best = translator.translate_n_best(LINES)
+    assert [row[:2] for row in found] == [[line, each[0].text] for line, each in zip(LINES, best, strict=True)]
+    scores = [each[0].log_probability / each[0].tokens for each in best]
+    assert [float(row[2]) for row in found] == pytest.approx(scores, abs=1e-4)
+    report = result.report
+    assert (report.lines, report.done, report.translations, report.kept) == (48, 48, 48, 48)
+    assert report.score == pytest.approx(
+        sum(each[0].log_probability for each in best) / sum(each[0].tokens for each in best), rel=1e-5
+    )
+    assert sorted(entry.name for entry in (tmp_path / "made").iterdir()) == ["generation.json", "train.tsv"]
+    corpus = load_corpus(TsvCorpus(kind="tsv", train=result.path, valid=result.path))
+    assert [list(pair) for pair in corpus.train] == [row[:2] for row in found]
+
+
+def test_back_translations_are_sources(translator, text, tmp_path):
+    result = generate_corpus(translator, text, output=tmp_path / "made", direction="back", form="jsonl.gz", n_best=2)
+    found = [json.loads(line) for line in gzip.decompress(result.path.read_bytes()).splitlines()]
+    best = translator.translate_n_best(LINES, n_best=2)
+    assert [(row["source"], row["target"]) for row in found] == [
+        (each.text, line) for line, two in zip(LINES, best, strict=True) for each in two
+    ]
+    split = {"train": result.path, "valid": result.path}
+    assert next(iter(load_corpus(JsonlCorpus(kind="jsonl", **split)).train)) == (best[0][0].text, LINES[0])
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl.gz"])
+def test_a_killed_generation_goes_on_exactly(run, tmp_path, form):
+    text = tmp_path / "text.en.gz"
+    text.write_bytes(gzip.compress("".join(f"{line}\n" for line in LINES * 25).encode()))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = ["--chunk", "16", "--sampling", "--seed", "3", "--format", form, "--engine", "pytorch", "--device", "cpu"]
+    generate = ["generate", str(run), str(text), *options, "--output"]
+    assert main([*generate, str(whole)]) == 0
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "locant", *generate, str(killed)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        record = killed / "generation.json"
+        if record.exists() and json.loads(record.read_text())["report"]["done"] >= 48:
+            break
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert 48 <= json.loads((killed / "generation.json").read_text())["report"]["done"] < 1200
+    assert not (killed / f"train.{form}").exists()
+    with (killed / f"train.{form}.partial").open("ab") as file:
+        file.write(b"half a li")
+
+    assert main([*generate, str(killed)]) == 0
+    assert (killed / f"train.{form}").read_bytes() == (whole / f"train.{form}").read_bytes()
+    reports = [json.loads((folder / "generation.json").read_text())["report"] for folder in (whole, killed)]
+    assert {**reports[0], "seconds": 0} == {**reports[1], "seconds": 0}
+    assert reports[1]["finished"]
+
+
+def test_it_goes_on_from_a_stop_before_any_step_on_disk(translator, text, tmp_path, monkeypatch):
+    """Stops at each flush in turn: of the new folder, of pairs, of records, of the last renaming."""
+    arguments = {"chunk": 16, "beam": 1}
+    whole = generate_corpus(translator, text, output=tmp_path / "whole", **arguments).path.read_bytes()
+    flush, stops = os.fsync, 0
+    for stop in range(1, 50):
+        left = stop
+
+        def stopping(descriptor: int) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            flush(descriptor)
+
+        folder = tmp_path / f"stopped{stop}"
+        monkeypatch.setattr(os, "fsync", stopping)
+        try:
+            generate_corpus(translator, text, output=folder, **arguments)
+        except KeyboardInterrupt:
+            stops += 1
+        monkeypatch.setattr(os, "fsync", flush)
+        result = generate_corpus(translator, text, output=folder, **arguments)
+        assert result.path.read_bytes() == whole
+        assert result.report.finished
+        assert sorted(entry.name for entry in folder.iterdir()) == ["generation.json", "train.tsv"]
+        if stops < stop:
+            break
+    assert stops > 10
+
+
+def test_a_finished_corpus_is_left_as_it_is(translator, text, tmp_path, monkeypatch):
+    first = generate_corpus(translator, text, output=tmp_path / "made")
+    monkeypatch.setattr(translator, "engine", type(translator.engine)(translator.model))
+    monkeypatch.setattr(translator.engine, "translate", None)
+    assert generate_corpus(translator, text, output=tmp_path / "made") == first
+
+
+def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, text, tmp_path):
+    def again(**changes):
+        arguments = {"chunk": 20, "filters": {"max_ratio": 9.0}, **changes}
+        model = arguments.pop("model", translator)
+        return generate_corpus(model, arguments.pop("files", text), output=tmp_path / "made", **arguments)
+
+    before = again().path.read_bytes()
+    other = tmp_path / "other.en"
+    other.write_text(text.read_text() + "one\n", encoding="utf-8")
+    shutil.copytree(run, tmp_path / "trained-on")
+    weights = tmp_path / "trained-on" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    for changes, message in (
+        ({"files": other}, "the text was another"),
+        ({"model": Translator.from_pretrained(tmp_path / "trained-on", device="cpu")}, "the model was another"),
+        ({"direction": "back"}, "direction was forward, not back"),
+        ({"beam": 3}, "decoding.beam was 2, not 3"),
+        ({"sampling": {}}, "decoding.sampling was None, not"),
+        ({"filters": {"max_ratio": 8.0}}, r"filters.max_ratio was 9.0, not 8.0"),
+        ({"chunk": 30}, "chunk was 20, not 30"),
+        ({"form": "jsonl"}, "form was tsv, not jsonl"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            again(**changes)
+    assert (tmp_path / "made" / "train.tsv").read_bytes() == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(CheckpointError, match="holds no generated corpus"):
+        generate_corpus(translator, text, output=tmp_path / "mine")
+
+
+def test_what_is_left_out_is_counted(translator, tmp_path):
+    path = tmp_path / "text.en"
+    lines = ["one two", "", "   ", "one " * 2000, "two\tred five", *LINES[:20]]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    plain = generate_corpus(translator, path, output=tmp_path / "plain").report
+    assert plain.skipped == {"empty line": 2, "too long": 1}
+    assert plain.translations == len(lines) - 3
+    found = rows(tmp_path / "plain" / "train.tsv")
+    assert found[1][0] == "two red five"
+    middle = sorted(float(row[2]) for row in found)[len(found) // 2]
+    result = generate_corpus(
+        translator, path, output=tmp_path / "made", filters={"min_score": middle, "max_repetitions": 2}
+    )
+    removed = result.report.removed
+    assert removed["low score"] > 5
+    assert result.report.kept == len(rows(result.path)) == plain.translations - sum(removed.values())
+    assert all(float(row[2]) >= middle - 1e-4 for row in rows(result.path))
+
+
+def test_the_training_text_of_a_run_is_distilled(run, recipe_data, translator, tmp_path, corpus):
+    result = generate_corpus(translator, corpus=run, output=tmp_path / "made", beam=1)
+    trained_on = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    assert [row[0] for row in rows(result.path)] == trained_on
+    for split in ("valid", "test"):
+        sides = [(corpus / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
+        assert rows(tmp_path / "made" / f"{split}.tsv") == [list(pair) for pair in zip(*sides, strict=True)]
+    splits = {split: f"{split}.tsv" for split in ("train", "valid", "test")}
+    data = {"kind": "tsv", "folder": str(tmp_path / "made"), **splits}
+    student = tmp_path / "student"
+    train(Recipe.parse({**recipe_data, "corpus": data, "training": {**recipe_data["training"], "steps": 5}}), student)
+    assert json.loads((student / "data.json").read_text())["test_pairs"] == 30
+    with pytest.raises(ConfigError, match="its source side is to be generated, but the model translates en to de"):
+        generate_corpus(translator, corpus=run, direction="back", output=tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_the_target_side_of_a_corpus_is_translated_back(run, recipe_data, tmp_path, corpus):
+    turned = Translator.from_pretrained(run, device="cpu")
+    turned.source_language, turned.target_language = "de", "en"
+    result = generate_corpus(turned, corpus=run, direction="back", output=tmp_path / "made", beam=1)
+    assert [row[1] for row in rows(result.path)] == (corpus / "train.de").read_text(encoding="utf-8").splitlines()
+
+
+def test_a_full_disk_leaves_what_can_be_gone_on_with(translator, text, tmp_path, monkeypatch):
+    whole = generate_corpus(translator, text, output=tmp_path / "whole", chunk=16).path.read_bytes()
+    flush, count = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal count
+        count += 1
+        if count > 8:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CheckpointError, match="The disk is full"):
+        generate_corpus(translator, text, output=tmp_path / "made", chunk=16)
+    monkeypatch.setattr(os, "fsync", flush)
+    partial = (tmp_path / "made" / "train.tsv.partial").read_bytes()
+    assert whole.startswith(partial)
+    assert partial.endswith(b"\n") or not partial
+    assert generate_corpus(translator, text, output=tmp_path / "made", chunk=16).path.read_bytes() == whole
+
+
+def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
+    output = tmp_path / "made"
+    (tmp_path / "empty.en").write_text("")
+    (tmp_path / "latin.en").write_bytes(b"one\ntwo\nd\xe9j\xe0 vu\n")
+    for files, error, message in (
+        (tmp_path / "missing.en", DataError, "missing.en does not exist"),
+        (tmp_path / "empty.en", DataError, "empty.en is empty; there is nothing to translate"),
+        ([text, tmp_path / "latin.en"], DataError, "latin.en, line 3: byte 2 of the line is not valid UTF-8"),
+        ((), UsageError, "Give either text files to translate, or a run or recipe"),
+    ):
+        with pytest.raises(error, match=message):
+            generate_corpus(translator, files, output=output)
+    for changes, message in (
+        ({"direction": "bak"}, "Unknown direction 'bak'. Did you mean 'back'?"),
+        ({"form": "csv"}, "Unknown form of a corpus 'csv'. Did you mean 'tsv'?"),
+        ({"chunk": 0}, "at least 1 line"),
+        ({"beem": 3}, "Did you mean 'beam'?"),
+        ({"filters": {"min_score": 2}}, "min_score"),
+        ({"corpus": run}, "Give either text files to translate, or a run or recipe"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            generate_corpus(translator, text, output=output, **changes)
+        assert message in str(refused.value)
+    unsaved = Translator(translator.model, translator.tokenizers)
+    with pytest.raises(LocantError, match="not saved yet"):
+        generate_corpus(unsaved, text, output=output)
+    assert not output.exists()
+
+
+def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):
+    for arguments, message in (
+        ([str(run), str(text)], "--output FOLDER"),
+        ([str(run), "--output", "x"], "Say what to translate"),
+        ([str(run), str(text), "--corpus", str(run), "--output", "x"], "Say what to translate"),
+        ([str(run), str(tmp_path / "none.txt"), "--output", "x"], "none.txt does not exist"),
+        ([str(run), str(text), "--temperature", "0.5", "--output", "x"], "go with --sampling"),
+        ([str(run), str(text), "--direction", "bac", "--output", "x"], "Did you mean 'back'?"),
+        ([str(run), str(text), "--target-language", "de", "--output", "x"], "two languages alone"),
+        ([str(run), "--corpus", "bibel-modern-english", "--output", "x"], "Did you mean 'bible-modern-english'?"),
+    ):
+        assert main(["generate", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+
+
+def test_the_command_shows_what_it_made(run, text, tmp_path, capsys):
+    command = ["generate", str(run), str(text), "--output", str(tmp_path / "made"), "--max-ratio", "1.5"]
+    assert main([*command, "--chunk", "16"]) == 0
+    printed = capsys.readouterr()
+    assert "48 of 48 lines" in printed.err
+    report = json.loads((tmp_path / "made" / "generation.json").read_text())["report"]
+    assert f"length ratio {report['removed']['length ratio']}" in " ".join(printed.out.split())
+    assert f"kept {len(rows(tmp_path / 'made' / 'train.tsv'))}" in " ".join(printed.out.split())
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path):
+    path = tmp_path / "long.en"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(60_000):
+            file.write(f"sentence number {number} of a long text that is read line by line\n")
+    tracemalloc.start()
+    text = read_monolingual([path])
+    assert sum(1 for _ in text) == len(text) == 60_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 8
