@@ -1,8 +1,20 @@
+import numpy as np
 import pytest
 
 from locant.errors import ConfigError, DataError
 from locant.settings import Settings
-from locant.text import CleaningSettings, CorpusSettings, TokenizerSettings, load_corpus, prepare
+from locant.text import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    CleaningSettings,
+    CorpusSettings,
+    TokenizerSettings,
+    collate,
+    load_corpus,
+    prepare,
+)
 
 
 class Holder(Settings):
@@ -104,3 +116,53 @@ def test_a_mixture_is_of_one_pair_of_languages_and_of_plain_corpora(texts):
         mixture({"all": {"corpus": {"kind": "mixture", "sources": {"clean": {"corpus": one}}}}})
     with pytest.raises(DataError, match=r"nothing.a does not exist"):
         load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": files(texts, "nothing")}}))
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_tag_stands_before_the_sources_of_its_part_in_training_alone(texts, tmp_path, joint):
+    held = {"source": "held.a", "target": "held.b"}
+    corpus = load_corpus(
+        mixture(
+            {
+                "clean": {"corpus": files(texts, "clean", valid=held)},
+                "web": {"tag": "<bt>", "corpus": files(texts, "web", valid=held)},
+            }
+        )
+    )
+    tokenizer = TokenizerSettings(vocab_size=120, joint=joint, sampling=0.1)
+    data = prepare(corpus, CleaningSettings(), tokenizer, max_tokens=40, folder=tmp_path / "run")
+    tag = data.tokenizers.source.id("<bt>")
+    assert tag not in (PAD, UNK, BOS, EOS)
+    clean = data.sizes[0]
+    for cache in (data.train, data.epochs(seed=1)(0)):
+        rows = [cache.source[index].tolist() for index in range(len(cache))]
+        assert {row[0] == tag for row in rows[clean:]} == {True}
+        assert not any(tag in row for row in rows[:clean])
+        assert sum(row.count(tag) for row in rows) == data.sizes[1]
+        assert max(map(len, rows)) < 40
+    assert data.tokenizers.target.id("<bt>") == (tag if joint else UNK), "a token of the source alone"
+    if joint:
+        assert tag not in data.train.target.tokens
+    assert tag not in data.valid.source.tokens
+    batch = collate(data.train, np.array([0, clean]))
+    assert (batch.source[:, 0] == tag).tolist() == [False, True]
+    assert batch.source_lengths.tolist() == [data.train.source.lengths[row] + 1 for row in (0, clean)]
+
+    # The token stands for no text: none becomes it, and it becomes none.
+    assert tag not in data.tokenizers.source.encode(["<bt> The kalo."])[0]
+    assert data.tokenizers.source.decode([[tag, *data.tokenizers.source.encode(["kalo"])[0]]]) == ["kalo"]
+
+
+def test_tagged_text_is_not_held_out_for_validation(texts):
+    sources = {"clean": {"corpus": files(texts, "clean")}, "web": {"tag": "<bt>", "corpus": files(texts, "web")}}
+    corpus = load_corpus(mixture(sources))
+    assert list(corpus.valids) == ["clean"]
+    assert corpus.tags == ["<bt>"]
+
+
+def test_a_tag_must_be_in_the_vocabulary(texts, tokenizers):
+    with pytest.raises(ConfigError, match="The tag '<bt>' is not in the vocabulary of the source"):
+        tokenizers.tag("<bt>")
+    for tag, message in (("</s>", "</s> is a special token of every vocabulary"), ("a b", "pattern"), ("", "pattern")):
+        with pytest.raises(ConfigError, match=message):
+            mixture({"clean": {"tag": tag, "corpus": files(texts, "clean")}})

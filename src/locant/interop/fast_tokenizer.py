@@ -5,8 +5,8 @@ for a language; this one gives the ids of :meth:`locant.text.tokenizer.Tokenizer
 whose characters Python's edition of Unicode and that of ``tokenizers`` both know.
 
 SentencePiece never finds its control tokens in a text, while ``tokenizers`` would: a text that spells ``</s>`` would
-end there. The control tokens are therefore written with the angle brackets U+2329 and U+232A, which NFC replaces with
-others, so that no normalised text holds them.
+end there. The control tokens, those of languages and tags too, are therefore written with the angle brackets U+2329 and
+U+232A, which NFC replaces with others, so that no normalised text holds them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,14 @@ def fast_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     proto = model_proto(tokenizer.model)
     _require_plain(proto)
     names = [_UNKNOWN if piece.type == piece.UNKNOWN else piece.piece for piece in proto.pieces]
-    for index, key in _SPECIAL_IDS.items():
-        names[index] = SPECIAL_TOKENS[key]
+    special = {index: SPECIAL_TOKENS[key] for index, key in _SPECIAL_IDS.items()}
+    special |= {
+        index: f"\u2329{piece.piece}\u232a"
+        for index, piece in enumerate(proto.pieces)
+        if piece.type == piece.CONTROL and index not in special
+    }
+    for index, name in special.items():
+        names[index] = name
     if proto.trainer_spec.model_type == proto.trainer_spec.BPE:
         model = _bpe(names, proto)
     else:
@@ -69,14 +75,14 @@ def fast_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         "added_tokens": [
             {
                 "id": index,
-                "content": SPECIAL_TOKENS[key],
+                "content": name,
                 "single_word": False,
                 "lstrip": False,
                 "rstrip": False,
                 "normalized": False,
                 "special": True,
             }
-            for index, key in _SPECIAL_IDS.items()
+            for index, name in special.items()
         ],
         "normalizer": _normalizer(lowercase=tokenizer.lowercase),
         "pre_tokenizer": None,

@@ -36,6 +36,7 @@ class CorpusPart:
         valid: Given, or held out of the training text; None when the part is only trained on.
         test: None when the part has none.
         weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
+        tag: The token before each source of the training text, which marks it as one of a kind; or None.
     """
 
     name: str
@@ -45,6 +46,7 @@ class CorpusPart:
     valid: ParallelText | None
     test: ParallelText | None
     weight: float = 1.0
+    tag: str | None = None
 
     @property
     def digest(self) -> str:
@@ -79,6 +81,11 @@ class Corpus:
     def target_language(self) -> str | None:
         """Short code that all parts have in common, or None."""
         return _common(part.target_language for part in self.parts)
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of all parts, each once."""
+        return list(dict.fromkeys(part.tag for part in self.parts if part.tag))
 
     @property
     def train(self) -> ParallelText:
@@ -134,7 +141,10 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
         isinstance(source.corpus, BibleCorpus) or source.corpus.valid is not None
         for source in settings.sources.values()
     )
-    corpora = {name: _load_plain(source.corpus, hold_out_some=not given) for name, source in settings.sources.items()}
+    corpora = {
+        name: _load_plain(source.corpus, hold_out_some=not (given or source.tag))
+        for name, source in settings.sources.items()
+    }
     languages = [_agreed(side, corpora) for side in ("source_language", "target_language")]
     parts = [
         replace(
@@ -143,6 +153,7 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
             source_language=languages[0],
             target_language=languages[1],
             weight=settings.sources[name].weight * part.weight,
+            tag=settings.sources[name].tag,
         )
         for name, corpus in corpora.items()
         for part in corpus.parts

@@ -138,17 +138,30 @@ SourceCorpusSettings = Annotated[
 """The settings of a corpus that may be a source of a mixture."""
 
 
+_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+
+
 class MixtureSource(Settings):
     """One of the texts of a mixture.
 
     Attributes:
-        corpus: Any kind of corpus but a mixture. Where a source of the mixture gives ``valid``, nothing is held out
-            of the others unless they name a ``valid_size``.
+        corpus: Any kind of corpus but a mixture. Nothing is held out of it for validation without a ``valid_size``
+            where it has a tag, or where another source gives ``valid``.
         weight: How often its pairs are drawn, compared with the other sources; 0 draws none.
+        tag: A token of the vocabulary that stands before each of its sources in training, such as ``<bt>`` for
+            back-translated text (Caswell et al. 2019, arXiv:1906.06442). Translation goes without it, and so do
+            validation and test.
     """
 
     corpus: SourceCorpusSettings
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    tag: str | None = Field(default=None, pattern=r"^\S+$")
+
+    @model_validator(mode="after")
+    def _own_tag(self) -> Self:
+        if self.tag in _SPECIAL:
+            raise ValueError(f"the tag {self.tag} is a special token of every vocabulary; choose another, such as <bt>")
+        return self
 
 
 class MixtureCorpus(Settings):

@@ -26,7 +26,10 @@ def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature:
         weights: The weight of each part, not negative, not all zero.
         temperature: Above 0; may be infinite.
     """
-    drawn = [weight * size ** (1 / temperature) if weight else 0.0 for size, weight in zip(sizes, weights, strict=True)]
+    drawn = [
+        weight * size ** (1 / temperature) if weight and size else 0.0
+        for size, weight in zip(sizes, weights, strict=True)
+    ]
     return [one / sum(drawn) for one in drawn]
 
 
@@ -55,7 +58,7 @@ class RowSampler:
         drawn, first, whole = [], 0, True
         for part, (size, quota) in enumerate(zip(self._sizes, self._quotas, strict=True)):
             start, end = round(epoch * quota), round((epoch + 1) * quota)
-            whole = whole and start % size == 0 and end - start == size
+            whole = whole and end - start == size and (not size or start % size == 0)
             drawn.append(first + self._read(part, size, start, end))
             first += size
         return None if whole else np.sort(np.concatenate(drawn))

@@ -124,11 +124,15 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         texts = [clean(part.train, held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
-        tokenizers = train_tokenizers(_Joined(texts), tokenizer)
+        tokenizers = train_tokenizers(_Joined(texts), tokenizer, tags=corpus.tags)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
-        train = write(list(map(TextPart, texts, prefixes)), folder=cache / "train", keep_text=tokenizer.sampling > 0)
+        tagged = [
+            before if part.tag is None else before._replace(source=[*before.source, tokenizers.tag(part.tag)])
+            for part, before in zip(corpus.parts, prefixes, strict=True)
+        ]
+        train = write(list(map(TextPart, texts, tagged)), folder=cache / "train", keep_text=tokenizer.sampling > 0)
         valid = write(
             [TextPart(part.valid or (), before) for part, before in zip(corpus.parts, prefixes, strict=True)],
             folder=cache / "valid",
@@ -201,4 +205,6 @@ def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: Tokenize
         "tokenizer": tokenizer.to_dict(),
         "max_tokens": max_tokens,
     }
+    if corpus.tags:
+        made_from["tags"] = [part.tag for part in corpus.parts]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()

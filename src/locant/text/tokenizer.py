@@ -309,6 +309,20 @@ class TokenizerPair:
             return PLAIN
         return self.languages.prefixes(source if self.languages.takes_source else None, target)
 
+    def tag(self, name: str) -> int:
+        """Return the id of a tag, a token before the source that marks it as one of a kind.
+
+        Raises:
+            ConfigError: The vocabulary of the source lacks it.
+        """
+        index = self.source.id(name)
+        if index == UNK:
+            raise ConfigError(
+                f"The tag '{name}' is not in the vocabulary of the source, which other text has filled. Leave the tag "
+                "out, or train a new model, whose vocabulary will have it."
+            )
+        return index
+
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer.joint.model``, or one model a language, into a folder."""
         models = {"joint": self.source} if self.joint else {"source": self.source, "target": self.target}
@@ -356,6 +370,7 @@ def train_tokenizers(
     *,
     languages: Sequence[str] = (),
     layout: LanguageLayout = "fairseq",
+    tags: Sequence[str] = (),
 ) -> TokenizerPair:
     """Learn the vocabulary from training text; the same text and settings give the same model.
 
@@ -365,6 +380,7 @@ def train_tokenizers(
         languages: Codes of the languages that get a token of their own, which stands for no text; they count in
             ``vocab_size``.
         layout: Where these tokens stand.
+        tags: Tokens of the source that mark some of them; like the tokens of languages they stand for no text.
 
     Raises:
         ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
@@ -380,14 +396,15 @@ def train_tokenizers(
     def both() -> Iterator[str]:
         return (sentence for pair in pairs for sentence in pair)
 
-    reserved = [language_token(layout, code) for code in languages]
+    of_languages = [language_token(layout, code) for code in languages]
+    reserved = list(dict.fromkeys([*of_languages, *tags]))
     if settings.joint:
         source = target = _train(both, 2 * len(pairs), settings, reserved)
     else:
-        # Both vocabularies reserve the same ids.
+        # Both vocabularies reserve the same ids for the languages.
         source = _train(sources, len(pairs), settings, reserved)
-        target = _train(targets, len(pairs), settings, reserved)
-    ids = {code: source.id(name) for code, name in zip(languages, reserved, strict=True)}
+        target = _train(targets, len(pairs), settings, of_languages)
+    ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
     return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
 
 
