@@ -33,6 +33,8 @@ from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
 from locant.text.monolingual import MonolingualText as MonolingualText
 from locant.text.monolingual import read_monolingual as read_monolingual
+from locant.text.noise import NoiseSettings as NoiseSettings
+from locant.text.noise import add_noise as add_noise
 from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData

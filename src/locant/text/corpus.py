@@ -20,6 +20,7 @@ from locant.text.corpus_settings import (
     SourceCorpusSettings,
     TsvCorpus,
 )
+from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey
 from locant.text.readers import dataset_pairs, read_files, read_jsonl, read_tsv
 
@@ -37,6 +38,7 @@ class CorpusPart:
         test: None when the part has none.
         weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
         tag: The token before each source of the training text, which marks it as one of a kind; or None.
+        noise: Of the sources of the training text; or None.
     """
 
     name: str
@@ -47,6 +49,7 @@ class CorpusPart:
     test: ParallelText | None
     weight: float = 1.0
     tag: str | None = None
+    noise: NoiseSettings | None = None
 
     @property
     def digest(self) -> str:
@@ -154,6 +157,7 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
             target_language=languages[1],
             weight=settings.sources[name].weight * part.weight,
             tag=settings.sources[name].tag,
+            noise=noise if (noise := settings.sources[name].noise) and noise.any else None,
         )
         for name, corpus in corpora.items()
         for part in corpus.parts

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from locant.settings import Settings
+from locant.text.noise import NoiseSettings
 
 
 def _as_list(value: Any) -> Any:
@@ -151,10 +152,12 @@ class MixtureSource(Settings):
         tag: A token of the vocabulary that stands before each of its sources in training, such as ``<bt>`` for
             back-translated text (Caswell et al. 2019, arXiv:1906.06442). Translation goes without it, and so do
             validation and test.
+        noise: Changes of the sources in training, so that the model bears with text that is not well written.
     """
 
     corpus: SourceCorpusSettings
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    noise: NoiseSettings | None = None
     tag: str | None = Field(default=None, pattern=r"^\S+$")
 
     @model_validator(mode="after")

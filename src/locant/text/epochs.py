@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
 
-from locant.text.cache import Chunk, Rows, TokenCache, after, chunks, write_chunks
+from locant.text.cache import Chunk, Rows, TokenCache, chunks, write_chunks
+from locant.text.noise import NoiseSettings, add_noise
 from locant.text.tokenizer import TokenizerPair
 
 
@@ -105,23 +106,33 @@ class TrainingEpochs:
 
 
 class SampledEpochs:
-    """Tokenises the training text anew for each epoch, with random segmentations (subword regularisation).
+    """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
 
     The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones. A sentence
-    whose sampled segmentation would exceed the cache's ``max_tokens`` keeps its usual segmentation.
+    that would then exceed the cache's ``max_tokens`` keeps its usual tokens.
 
     Args:
         cache: The usual segmentations, written with ``keep_text``.
         tokenizers: The tokenizers with which it was written.
-        alpha: ``TokenizerSettings.sampling``.
+        alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
         seed: Any non-negative integer.
+        noise: Of the sources of each part, or None; by default none has any.
     """
 
-    def __init__(self, cache: TokenCache, tokenizers: TokenizerPair, *, alpha: float, seed: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        tokenizers: TokenizerPair,
+        *,
+        alpha: float,
+        seed: int,
+        noise: Sequence[NoiseSettings | None] = (),
+    ) -> None:
         self._cache = cache
         self._tokenizers = tokenizers
         self._alpha = alpha
         self._seed = seed
+        self._noise = noise or [None] * len(cache.parts)
         # One folder a process; it vanishes with the object.
         self._folder = tempfile.TemporaryDirectory(prefix="sampled-", dir=cache.folder.parent)
 
@@ -150,24 +161,46 @@ class SampledEpochs:
 
     def _sampled(self, epoch: int, cache: TokenCache) -> Iterator[Chunk]:
         pairs, number, first = cache.pairs(), 0, 0
-        for part, rows in enumerate(cache.parts):
+        for part, (rows, noise) in enumerate(zip(cache.parts, self._noise, strict=True)):
             for chunk in chunks(islice(pairs, rows.pairs)):
+                sources, targets = [source for source, _ in chunk], [target for _, target in chunk]
+                # Of the chunk's seeds, 0 and 1 sample the sides.
+                noisy = add_noise(sources, noise, [self._seed, epoch, number, 2]) if noise else sources
+                changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
                 columns = []
-                for side, before in enumerate((rows.prefixes.source, rows.prefixes.target[1:])):
-                    texts = [pair[side] for pair in chunk]
+                for side, (texts, before) in enumerate(
+                    ((noisy, rows.prefixes.source), (targets, rows.prefixes.target[1:]))
+                ):
                     usual = (cache.source, cache.target)[side]
-                    ids = after(before, self._sample(texts, epoch, number, side=side))
+                    own = self._segmented(texts, epoch, number, changed if side == 0 else None, side=side)
                     columns.append(
                         [
-                            one if len(one) < cache.max_tokens else usual[index].tolist()
-                            for index, one in enumerate(ids, start=first)
+                            before + ids
+                            if ids is not None and len(before) + len(ids) < cache.max_tokens
+                            else usual[index].tolist()
+                            for index, ids in enumerate(own, start=first)
                         ]
                     )
                 yield Chunk(part, chunk, *columns)
                 number, first = number + 1, first + len(chunk)
 
-    def _sample(self, texts: list[str], epoch: int, number: int, *, side: int) -> list[list[int]]:
-        """Sample one side of chunk ``number``."""
+    def _segmented(
+        self, texts: list[str], epoch: int, number: int, changed: list[bool] | None, *, side: int
+    ) -> Sequence[list[int] | None]:
+        """Return the tokens of one side of chunk ``number``; None where they are the usual ones.
+
+        Args:
+            texts: The sentences.
+            epoch: Counted from 0.
+            number: Of the chunk.
+            changed: Which sentences are not those of the cache; None for none.
+            side: 0 for the source, 1 for the target.
+        """
         tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
-        seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
-        return tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed)
+        if self._alpha:
+            seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
+            return tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed)
+        if changed is None:
+            return [None] * len(texts)
+        encoded = iter(tokenizer.encode(list(compress(texts, changed))))
+        return [next(encoded) if one else None for one in changed]

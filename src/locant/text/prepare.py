@@ -17,6 +17,7 @@ from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
+from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
 
@@ -38,6 +39,7 @@ class PreparedData:
         sampling: The subword sampling of the tokenizer settings.
         weights: How often the parts are drawn, see :func:`~locant.text.epochs.sampling_shares`.
         temperature: Likewise.
+        noise: Of the sources of each part in training, or None.
     """
 
     tokenizers: TokenizerPair
@@ -50,6 +52,7 @@ class PreparedData:
     sampling: float
     weights: list[float]
     temperature: float
+    noise: list[NoiseSettings | None]
 
     @property
     def valid_pairs(self) -> list[Pair]:
@@ -72,11 +75,11 @@ class PreparedData:
         return [part.pairs for part in self.train.parts]
 
     def epochs(self, seed: int) -> TrainingEpochs:
-        """Return what gives the training tokens of each epoch, drawn by weight, with subword sampling if so set."""
+        """Return what gives the training tokens of each epoch, drawn by weight, with sampling and noise if so set."""
         sampler = RowSampler(self.sizes, self.weights, self.temperature, seed=seed)
-        if not self.sampling:
+        if not self.sampling and not any(self.noise):
             return TrainingEpochs(self.train, sampler)
-        sampled = SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed)
+        sampled = SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed, noise=self.noise)
         return TrainingEpochs(self.train, sampler, sampled)
 
 
@@ -128,11 +131,12 @@ def prepare(
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
+        keep_text = tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)
         tagged = [
             before if part.tag is None else before._replace(source=[*before.source, tokenizers.tag(part.tag)])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
-        train = write(list(map(TextPart, texts, tagged)), folder=cache / "train", keep_text=tokenizer.sampling > 0)
+        train = write(list(map(TextPart, texts, tagged)), folder=cache / "train", keep_text=keep_text)
         valid = write(
             [TextPart(part.valid or (), before) for part, before in zip(corpus.parts, prefixes, strict=True)],
             folder=cache / "valid",
@@ -159,6 +163,7 @@ def prepare(
         sampling=tokenizer.sampling,
         weights=[part.weight for part in corpus.parts],
         temperature=corpus.temperature,
+        noise=[part.noise for part in corpus.parts],
     )
 
 
@@ -207,4 +212,6 @@ def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: Tokenize
     }
     if corpus.tags:
         made_from["tags"] = [part.tag for part in corpus.parts]
+    if any(part.noise for part in corpus.parts):
+        made_from["keep_text"] = True
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ from locant.models.architectures import ModelConfig, parse_model_config
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.settings import Settings
-from locant.text import BatchSettings, CleaningSettings, CorpusSettings, TokenizerSettings
+from locant.text import BatchSettings, CleaningSettings, CorpusSettings, MixtureCorpus, TokenizerSettings
 from locant.training.settings import TrainingSettings
 
 
@@ -58,6 +58,13 @@ class Recipe(Settings):
                 f"max_tokens is {self.max_tokens}, so one sentence may exceed a whole batch of batches.tokens "
                 f"{self.batches.tokens}; raise the one or lower the other"
             )
+        if self.tokenizer.lowercase and isinstance(self.corpus, MixtureCorpus):
+            for name, source in self.corpus.sources.items():
+                if source.noise and source.noise.changes_case:
+                    raise ConfigError(
+                        f"corpus.sources.{name}.noise changes the case of text, but tokenizer.lowercase writes all "
+                        "text in lower case; leave the one or the other out"
+                    )
         model = self.sized_model(100, 100)
         if self.training.compile and not isinstance(model, TransformerConfig):
             raise ConfigError(
