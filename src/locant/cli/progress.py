@@ -96,12 +96,14 @@ class TrainingProgress(WorkBar, TrainingCallback):
             table.add_row("drawn", *(f"{part.share:.1%}" for part in report.parts), "")
         self.console.print(table)
         vocabulary, waste = report.vocabulary, report.padding_waste
+        frozen = report.trained_parameters < report.parameters
+        trained = f", of which {report.trained_parameters:,} are trained" if frozen else ""
         self.console.print(
             f"validation {report.valid_pairs:,} pairs, test {report.test_pairs:,} pairs\n"
             f"vocabulary {vocabulary['source']:,} source and {vocabulary['target']:,} target subwords\n"
             f"{report.batches_per_epoch:,} batches an epoch, padding {waste['source']:.1%} of source and "
             f"{waste['target']:.1%} of target cells\n"
-            f"model {report.parameters / 1e6:.1f} million parameters"
+            f"model {report.parameters / 1e6:.1f} million parameters{trained}"
         )
 
     def on_start(self, done: float, device: str) -> None:

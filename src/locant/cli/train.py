@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from locant.training import RunSummary
+    from rich.console import Console
+
+    from locant.training import BeforeAfter, RunSummary
 
 _EPILOG = """examples:
   locant train --source train.en --target train.de --output runs/en-de
@@ -19,9 +21,14 @@ _EPILOG = """examples:
   locant train bible-modern-english --output runs/bible
   locant train multi30k-en-de corpus.folder=~/multi30k training.steps=4000 --output runs/multi30k
   locant train --resume runs/bible
+  locant train --from runs/en-de --source news.en --target news.de --minutes 5 --output runs/news
+  locant train --from opus-mt-en-de finetuning.lora.rank=8 --tsv pairs.tsv --output runs/adapted
   torchrun --nproc-per-node 2 -m locant train my-recipe.yaml --output runs/two
 
 `locant recipes` lists the built-in recipes; RUN/recipe.yaml of any run shows every key."""
+
+
+_WHOSE = {"parent": "the parent's test set", "new": "new test set", "both": "test set of both"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what would be chosen for this text, machine and time, with an estimate of time and memory, and stop",
     )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
+    start = parser.add_argument_group("a model to start from (fine-tuning)")
+    start.add_argument(
+        "--from",
+        dest="parent",
+        metavar="MODEL",
+        help="a run, a model folder, a Marian, M2M-100 or NLLB folder, or hf://user/model; keeps tokenizer and shape",
+    )
+    start.add_argument(
+        "--keep-optimizer", action="store_true", help="go on with a run's newest checkpoint, optimiser included"
+    )
     text = parser.add_argument_group("two columns of text")
     text.add_argument("--source", type=Path, metavar="FILE", help="source sentences, one a line (.gz too)")
     text.add_argument("--target", type=Path, metavar="FILE", help="their translations, line by line")
@@ -61,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if len(recipes) > 1:
         raise UsageError(f"Only one recipe can be trained at a time, but {' and '.join(recipes)} were given.")
     if options.resume:
-        if recipes or options.output or options.source or options.tsv:
+        if recipes or options.output or options.source or options.tsv or options.parent:
             raise UsageError("--resume takes the recipe, the corpus and the folder from the run; leave those out.")
         if options.dry_run:
             raise UsageError("A resumed run has nothing left to choose; leave --dry-run out.")
@@ -100,6 +117,12 @@ def _overrides(options: argparse.Namespace) -> list[str]:
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: one file each, with as many lines.")
     found = []
+    if options.parent:
+        found.append(f"finetuning.parent='{options.parent}'")
+    if options.keep_optimizer:
+        if not options.parent:
+            raise UsageError("--keep-optimizer goes with --from RUN.")
+        found.append("finetuning.keep_optimizer=true")
     if options.source:
         found += [
             "corpus.kind=files",
@@ -123,8 +146,26 @@ def _show_summary(summary: RunSummary) -> None:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
+    if summary.before_after:
+        _show_before_after(console, summary.before_after)
     console.print(
         f"Done: {summary.reason} ({summary.steps:,} steps, {summary.seconds / 60:.1f} minutes). Try:\n"
         f'  locant translate {summary.folder} "..."\n'
         f"  locant evaluate {summary.folder}"
     )
+
+
+def _show_before_after(console: Console, found: BeforeAfter) -> None:
+    """Show the test sets before and after fine-tuning."""
+    for test in found.tests:
+        scores = test.scores
+        console.print(
+            f"{test.name} ({_WHOSE[test.of]}, {scores.after.n:,} sentences): "
+            f"BLEU {scores.before.bleu:.1f} before, {scores.after.bleu:.1f} after (p {scores.bleu_p_value:.3f}); "
+            f"chrF {scores.before.chrf:.1f} before, {scores.after.chrf:.1f} after (p {scores.chrf_p_value:.3f})",
+            soft_wrap=True,
+        )
+    if found.tests:
+        console.print("p by sacreBLEU's paired bootstrap; below 0.05 the difference is significant", soft_wrap=True)
+    for note in found.notes:
+        console.print(note, soft_wrap=True)

@@ -14,11 +14,17 @@ from locant.errors import ConfigError, LocantError, MissingExtraError
 _NAME = re.compile(r"hf:/{1,2}(?P<repository>[^/@]+/[^/@]+)(@(?P<revision>[^@]+))?$")
 
 
-def local_folder(name: Path | str) -> Path:
+_LOCANT_FILES = ["config.json", "model.safetensors", "tokenizer.*", "records.json", "README.md"]
+_OTHER_FILES = ["*_config.json", "*.spm", "vocab.json", "target_vocab.json", "sentencepiece.bpe.model"]
+"""Of Marian, M2M-100 and NLLB models in Hugging Face's format."""
+
+
+def local_folder(name: Path | str, *, other_formats: bool = False) -> Path:
     """Return the folder of a model; one on the Hub is downloaded to the cache of ``huggingface_hub`` first.
 
     Args:
         name: A folder, or a name that begins with ``hf://``.
+        other_formats: Whether to fetch the files of models that can be imported, too.
 
     Raises:
         ConfigError: The name begins with ``hf:`` and is no name of a model, or the Hub does not have it.
@@ -31,14 +37,16 @@ def local_folder(name: Path | str) -> Path:
     if not found:
         raise ConfigError(f"'{name}' is no model on the Hub. Write hf://user/model or hf://user/model@revision.")
     hub = _require("Loading a model from the Hugging Face Hub")
+    wanted = _LOCANT_FILES + (_OTHER_FILES if other_formats else [])
+
+    def download(patterns: list[str]) -> Path:
+        return Path(hub.snapshot_download(found["repository"], revision=found["revision"], allow_patterns=patterns))
+
     with _readable(hub, found["repository"]):
-        return Path(
-            hub.snapshot_download(
-                found["repository"],
-                revision=found["revision"],
-                allow_patterns=["config.json", "model.safetensors", "tokenizer.*", "records.json", "README.md"],
-            )
-        )
+        folder = download(wanted)
+        if other_formats and not (folder / "model.safetensors").exists():
+            folder = download([*wanted, "pytorch_model.bin"])
+        return folder
 
 
 def upload(folder: Path, repository: str, *, private: bool, token: str | None, message: str) -> str:

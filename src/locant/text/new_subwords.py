@@ -192,6 +192,7 @@ class _Learner:
         self.scores = known.scores | {new.piece: new.score for new in characters}
         self.replaces = known.replaces | {new.piece: new.replaces for new in characters}
         self.old = frozenset(known.replaces)
+        self.characters = frozenset(new.piece for new in characters)
         self.found = {new.piece: new for new in characters}
         self.words = [list(word) for word in words]
         self.times = list(words.values())
@@ -224,8 +225,12 @@ class _Learner:
         return self._worth()[:count]
 
     def _worth(self) -> list[NewSubword]:
-        """Return what was found, in a unigram model without those that longer ones have replaced."""
-        return [new for new in self.found.values() if self.bpe or self.uses[new.piece] >= _LEAST]
+        """Return what was found, in a unigram model without merges that longer ones have replaced."""
+        return [
+            new
+            for new in self.found.values()
+            if self.bpe or new.piece in self.characters or self.uses[new.piece] >= _LEAST
+        ]
 
     def _better(self, pair: tuple[str, str], piece: str) -> bool:
         """Whether encoding would take the merged subword instead of the two."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -19,7 +19,7 @@ from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text.tokenizer import Pairs, TokenizerPair, TokenizerSettings, train_tokenizers
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
 
@@ -91,6 +91,7 @@ def prepare(
     max_tokens: int,
     folder: Path,
     resume: bool = False,
+    make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None,
 ) -> PreparedData:
     """Clean and tokenise a corpus, or reuse what the folder holds when it was made from the same text and settings.
 
@@ -101,6 +102,8 @@ def prepare(
         max_tokens: The most tokens of a sentence, EOS and language tokens included; longer training pairs are dropped.
         folder: Receives the tokenizers, and ``cache/`` with the tokens.
         resume: Never replace tokenizers that a model may already have been trained with.
+        make_tokenizers: Returns the tokenizers, given the cleaned training text, where they are not learned from it
+            alone: those of another model.
 
     Raises:
         DataError: Nothing is left of the training text; or, with ``resume``, the folder was prepared from another text
@@ -112,7 +115,9 @@ def prepare(
     cache = folder / "cache"
     record = cache / "prepared.json"
     known = read_json(record) if record.exists() else None
-    if known is not None and known["fingerprint"] == fingerprint:
+    # What another model's tokenizers made may be left of another model.
+    reusable = resume or make_tokenizers is None
+    if known is not None and reusable and known["fingerprint"] == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
         # Earlier versions wrote one report.
@@ -127,7 +132,11 @@ def prepare(
             )
         record.unlink(missing_ok=True)
         texts = [clean(part.train, held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
-        tokenizers = train_tokenizers(_Joined(texts), tokenizer, tags=corpus.tags)
+        joined = _Joined(texts)
+        if make_tokenizers:
+            tokenizers = make_tokenizers(joined)
+        else:
+            tokenizers = train_tokenizers(joined, tokenizer, tags=corpus.tags)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)

@@ -8,7 +8,7 @@ from itertools import islice
 
 from locant.text.cleaning import count_words
 from locant.text.pairs import Pair, ParallelText
-from locant.text.tokenizer import TokenizerSettings, VocabularyTooLargeError, train_tokenizers
+from locant.text.tokenizer import TokenizerPair, TokenizerSettings, VocabularyTooLargeError, train_tokenizers
 
 _SAMPLE = 20_000
 """Pairs, evenly spaced, that statistics are taken of."""
@@ -63,17 +63,23 @@ class TokenStatistics:
     longest: int
 
 
-def token_statistics(statistics: TextStatistics, settings: TokenizerSettings) -> TokenStatistics:
-    """Learn a vocabulary of the sample and return what it makes of it.
+def token_statistics(
+    statistics: TextStatistics, settings: TokenizerSettings, tokenizers: TokenizerPair | None = None
+) -> TokenStatistics:
+    """Learn a vocabulary of the sample, or take one that is there, and return what it makes of it.
+
+    Args:
+        statistics: With the sample.
+        settings: What is learned.
+        tokenizers: Those that are there; nothing is learned then.
 
     Raises:
         ConfigError: The vocabulary is smaller than the characters of the text need.
         DataError: The text has no sentence to learn from.
     """
-    while True:
+    while tokenizers is None:
         try:
             tokenizers = train_tokenizers(statistics.sample, settings)
-            break
         except VocabularyTooLargeError as error:  # of one side; the other's limit may be lower still
             settings = settings.model_copy(update={"vocab_size": error.largest})
     lengths = [

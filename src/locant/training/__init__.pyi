@@ -1,3 +1,6 @@
+from locant.training.before_after import BeforeAfter as BeforeAfter
+from locant.training.before_after import TestComparison as TestComparison
+from locant.training.before_after import load_before_after as load_before_after
 from locant.training.budget import Budget as Budget
 from locant.training.callback import PreparedReport as PreparedReport
 from locant.training.callback import StepReport as StepReport
@@ -10,10 +13,12 @@ from locant.training.evaluation import Evaluation as Evaluation
 from locant.training.evaluation import PartScores as PartScores
 from locant.training.evaluation import evaluate as evaluate
 from locant.training.evaluation import load_run_evaluation as load_run_evaluation
+from locant.training.finetuning_settings import FineTuningSettings as FineTuningSettings
 from locant.training.generated_corpus import GenerationReport as GenerationReport
 from locant.training.generation import GeneratedText as GeneratedText
 from locant.training.generation import generate_corpus as generate_corpus
 from locant.training.loop import TrainingLoop as TrainingLoop
+from locant.training.lora import LoraSettings as LoraSettings
 from locant.training.losses import LanguageModelBatch as LanguageModelBatch
 from locant.training.losses import LanguageModelLoss as LanguageModelLoss
 from locant.training.losses import TranslatorLoss as TranslatorLoss

@@ -99,7 +99,8 @@ class PreparedReport:
         vocabulary: Subwords, by side.
         batches_per_epoch: Batches of the first pass over the training data.
         padding_waste: Share of padding in them, 0 to 1, by side.
-        parameters: Trained parameters of the model.
+        parameters: Parameters of the model, adapters included.
+        trained_parameters: Those of them that are not frozen.
         parts: The same of each part of the corpus; one of a plain corpus.
     """
 
@@ -117,6 +118,7 @@ class PreparedReport:
     batches_per_epoch: int
     padding_waste: dict[str, float]
     parameters: int
+    trained_parameters: int
     parts: list[PartReport]
 
 

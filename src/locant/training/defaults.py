@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from locant.models.architectures import ModelConfig
-from locant.text import Corpus, TokenizerSettings
+from locant.text import Corpus, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed
 from locant.training.recipe import Recipe, merged
@@ -127,6 +127,7 @@ def complete_recipe(
     device: torch.device,
     *,
     processes: int = 1,
+    tokenizers: TokenizerPair | None = None,
     measure: MeasureSpeed = measure_speed,
 ) -> TrainingPlan:
     """Complete a recipe and forecast its training.
@@ -136,26 +137,33 @@ def complete_recipe(
         corpus: The text.
         device: Where the training will run.
         processes: How many train together.
+        tokenizers: Those of the model that is fine-tuned.
         measure: Measures how fast a model trains.
 
     Raises:
         ConfigError: What the recipe sets cannot go together.
     """
-    return _Planner(recipe, corpus, device, processes, measure).plan()
+    return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
 
 
 class _Planner:
     """The rules, applied one after the other; later ones read what was given or chosen before."""
 
     def __init__(
-        self, recipe: Recipe, corpus: Corpus, device: torch.device, processes: int, measure: MeasureSpeed
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        device: torch.device,
+        processes: int,
+        tokenizers: TokenizerPair | None,
+        measure: MeasureSpeed,
     ) -> None:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
         self._device, self._processes, self._measure = device, processes, measure
         self._choices: list[Choice] = []
         self._text = text_statistics(corpus.train)
         self._budget()
-        self._tokens = self._vocabulary()
+        self._tokens = self._vocabulary(tokenizers)
         self._speed = self._shape()
         self._rates()
         self._validation()
@@ -182,7 +190,7 @@ class _Planner:
         if self._get("training.steps") is None:
             self._choose("training.minutes", _MINUTES, "neither minutes nor steps were given")
 
-    def _vocabulary(self) -> TokenStatistics:
+    def _vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
         """Choose how text is cut into subwords."""
         text = self._text
         source, target = text.words
@@ -202,7 +210,7 @@ class _Planner:
         settings = TokenizerSettings.parse({**self._data.get("tokenizer", {}), "vocab_size": size}, "tokenizer")
         if "vocab_size" in self._data.get("tokenizer", {}):
             settings = TokenizerSettings.parse(self._data["tokenizer"], "tokenizer")
-        statistics = token_statistics(text, settings)
+        statistics = token_statistics(text, settings, tokenizers)
         found = min(statistics.vocabulary)
         full = "" if found == settings.vocab_size else ", and they cannot fill more"
         self._choose("tokenizer.vocab_size", found, f"the text has {_count(words)} words{full}")

@@ -16,7 +16,7 @@ from locant.files import read_json, write_json
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
-from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, load_corpus, plan_batches
+from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
 from locant.text.readers import read_files
 from locant.training.checkpoint import ValidationScores
 from locant.training.losses import TranslatorLoss
@@ -108,7 +108,7 @@ def evaluate(
             raise UsageError(f"{option} chooses from the run's own corpus; leave it out with --source and --target.")
         return _of_files(folder, Path(source), Path(target), translator, overrides)
     translator = translator or Translator.from_pretrained(folder)
-    corpus = load_corpus(load_run_recipe(folder).corpus)
+    corpus = load_run_recipe(folder).open_corpus()
     split = split or ("test" if corpus.tests else "valid")
     texts = corpus.tests if split == "test" else corpus.valids
     if not texts:

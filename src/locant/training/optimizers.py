@@ -96,18 +96,47 @@ class OptimizerSet:
                 optimizer.train()
 
 
-def build_optimizer(model: EncoderDecoder[Any], settings: TrainingSettings, *, sharded: bool = False) -> OptimizerSet:
+def build_optimizer(
+    model: EncoderDecoder[Any],
+    settings: TrainingSettings,
+    *,
+    sharded: bool = False,
+    lr_scales: Mapping[str, float] | None = None,
+) -> OptimizerSet:
     """Return the optimiser of a model's weights that require gradients.
 
     Args:
         model: On its device.
         settings: Name and constants of the optimiser.
         sharded: Whether each process holds a part of every weight (FSDP).
+        lr_scales: Factor of the learning rate of each parameter by its name; 1 where it is not named.
 
     Raises:
         ConfigError: The optimiser cannot be used with sharded weights.
         MissingExtraError: The package of the optimiser is not installed.
     """
+    found = _optimizers(model, settings, sharded)
+    scales = {id(parameter): (lr_scales or {}).get(name, 1.0) for name, parameter in model.named_parameters()}
+    for optimizer in found.optimizers:
+        _split_by_scale(optimizer, scales)
+    return found
+
+
+def _split_by_scale(optimizer: Optimizer, scales: Mapping[int, float]) -> None:
+    """Divide groups whose parameters have different factors of the learning rate, in place."""
+    groups = []
+    for group in optimizer.param_groups:
+        parts: dict[float, list[Tensor]] = {}
+        for parameter in group["params"]:
+            parts.setdefault(scales[id(parameter)], []).append(parameter)
+        groups += [
+            {**group, "params": params, **({"lr_scale": scale} if scale != 1 else {})}
+            for scale, params in parts.items()
+        ]
+    optimizer.param_groups[:] = groups
+
+
+def _optimizers(model: EncoderDecoder[Any], settings: TrainingSettings, sharded: bool) -> OptimizerSet:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     match settings.optimizer:
         case "adamw":

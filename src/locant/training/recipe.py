@@ -6,6 +6,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
@@ -19,8 +20,26 @@ from locant.models.architectures import ModelConfig, parse_model_config
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.settings import Settings
-from locant.text import BatchSettings, CleaningSettings, CorpusSettings, MixtureCorpus, TokenizerSettings
+from locant.text import (
+    BatchSettings,
+    CleaningSettings,
+    Corpus,
+    CorpusSettings,
+    MixtureCorpus,
+    TokenizerSettings,
+    load_corpus,
+)
+from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.settings import TrainingSettings
+
+_OF_NEW_MODELS = {
+    "model": (),
+    "tokenizer": ("sampling",),
+    "decoding": (),
+}
+"""Sections that a model brings along when training starts from it, and the keys of them that stay."""
+_SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps", "accumulation_warmup")
+"""Keys of ``training`` that suit a new model."""
 
 
 class Recipe(Settings):
@@ -38,6 +57,7 @@ class Recipe(Settings):
             or ``architecture: rnn`` and fields of :class:`~locant.models.RNNConfig`.
         training: Objective, optimiser, schedule and budget.
         decoding: How the trained model translates by default.
+        finetuning: A model to start from; ``model`` and ``tokenizer`` are then its own.
     """
 
     description: str = ""
@@ -50,6 +70,7 @@ class Recipe(Settings):
     model: dict[str, Any] = Field(default_factory=lambda: {"preset": "small"})
     training: TrainingSettings = TrainingSettings()
     decoding: DecodingSettings = DecodingSettings()
+    finetuning: FineTuningSettings | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -78,6 +99,25 @@ class Recipe(Settings):
                 "raise the one or lower the other"
             )
         return self
+
+    def open_corpus(self) -> Corpus:
+        """Open the corpus, with the languages that fine-tuning gives it; errors are those of ``load_corpus``."""
+        return self.with_languages(load_corpus(self.corpus))
+
+    def with_languages(self, corpus: Corpus) -> Corpus:
+        """Return a corpus with the languages that fine-tuning gives it, if it gives any."""
+        finetuning = self.finetuning
+        if finetuning is None or not (finetuning.source_language or finetuning.target_language):
+            return corpus
+        parts = (
+            replace(
+                part,
+                source_language=finetuning.source_language or part.source_language,
+                target_language=finetuning.target_language or part.target_language,
+            )
+            for part in corpus.parts
+        )
+        return replace(corpus, parts=tuple(parts))
 
     def sized_model(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
         """Return the model's configuration, given how large the vocabularies turned out."""
@@ -124,7 +164,26 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
                 f"Built-in: {', '.join(known)}. A recipe of your own is a file whose name ends in .yaml."
             )
         data = yaml.safe_load((resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
-    return Recipe.parse(merged(apply_overrides(data, overrides), changes or {}), f"recipe {name}")
+    return Recipe.parse(with_changes(data, overrides, changes or {}), f"recipe {name}")
+
+
+def with_changes(data: dict[str, Any], overrides: Sequence[str], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's plain data with overrides and changes.
+
+    Where these say what to start from and the recipe does not, it was made for a new model: its model, tokenizer,
+    optimiser and schedule are left out, while those that the overrides and changes name stay.
+    """
+    found = merged(apply_overrides(data, overrides), changes)
+    if found.get("finetuning") and not data.get("finetuning"):
+        kept = {
+            section: {key: data.get(section, {})[key] for key in keys if key in data.get(section, {})}
+            for section, keys in _OF_NEW_MODELS.items()
+        }
+        training = {key: value for key, value in data.get("training", {}).items() if key not in _SCHEDULE}
+        sections = {key: value for key, value in {**kept, "training": training}.items() if value}
+        data = {**{key: value for key, value in data.items() if key not in (*kept, "training")}, **sections}
+        found = merged(apply_overrides(data, overrides), changes)
+    return found
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from locant.errors import CheckpointError
+from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
@@ -32,18 +32,19 @@ from locant.text import (
     BatchStream,
     Corpus,
     PreparedData,
-    load_corpus,
     padding_waste,
     plan_batches,
     prepare,
     sampling_shares,
 )
 from locant.training import parallel
+from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import checkpoint_folders, load_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
-from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, save_recipe
+from locant.training.finetuning import FineTuning
+from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, save_recipe, with_changes
 from locant.training.trainer import Trainer
 
 _PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
@@ -58,27 +59,32 @@ class RunSummary:
         reason: Why training ended.
         steps: Updates done, in all sessions together.
         seconds: Time trained, likewise.
+        before_after: Of a fine-tuning, its test sets before and after.
     """
 
     folder: Path
     reason: str
     steps: int
     seconds: float
+    before_after: BeforeAfter | None = None
 
 
 def train(
     recipe: Recipe | Mapping[str, Any] | str | Path,
     output: Path | str,
     *,
+    start_from: Path | str | None = None,
     callback: TrainingCallback | None = None,
     **changes: Any,
 ) -> RunSummary:
-    """Train a translator from the beginning.
+    """Train a translator from the beginning, or from another one.
 
     Args:
         recipe: What to train, on what and how: a recipe, its sections as plain data, the name of a built-in recipe or
             a YAML file.
         output: A new or empty folder for the run.
+        start_from: A model to start from, short for ``finetuning={"parent": ...}``: a run, a model folder, a Marian,
+            M2M-100 or NLLB folder in Hugging Face's format, or ``hf://user/model``.
         callback: Is told how training goes.
         changes: Sections of the recipe, or keys of them, that differ: ``training={"steps": 8000}``, ``seed=2``.
 
@@ -88,12 +94,16 @@ def train(
         ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
         TrainingError: Training diverged.
     """
+    if start_from is not None:
+        changes = _with_parent(changes, start_from)
     recipe, folder = _changed(recipe, changes), Path(output)
     _require_new(folder)
     return _train(recipe, folder, resume=False, callback=callback)
 
 
-def plan_training(recipe: Recipe | Mapping[str, Any] | str | Path, **changes: Any) -> TrainingPlan:
+def plan_training(
+    recipe: Recipe | Mapping[str, Any] | str | Path, *, start_from: Path | str | None = None, **changes: Any
+) -> TrainingPlan:
     """Return what :func:`train` would do, without doing it: the complete recipe, and a forecast of time and memory.
 
     Nothing is written. The text is read, a vocabulary is learned of a sample of it, and models of a few sizes train
@@ -101,14 +111,26 @@ def plan_training(recipe: Recipe | Mapping[str, Any] | str | Path, **changes: An
 
     Args:
         recipe: As for :func:`train`.
+        start_from: Likewise.
         changes: Likewise.
 
     Raises:
         DataError: The corpus cannot be used.
         ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
     """
-    complete = _changed(recipe, changes)
-    return complete_recipe(complete, load_corpus(complete.corpus), choose_device(complete.training.device))
+    if start_from is not None:
+        changes = _with_parent(changes, start_from)
+    wanted = _changed(recipe, changes)
+    corpus = wanted.open_corpus()
+    tokenizers = None
+    if wanted.finetuning:
+        finetuning = FineTuning(wanted, corpus, Path(), resume=False)
+        wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
+    return complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
+
+
+def _with_parent(changes: Mapping[str, Any], parent: Path | str) -> dict[str, Any]:
+    return {**changes, "finetuning": {**(changes.get("finetuning") or {}), "parent": str(parent)}}
 
 
 def _require_new(folder: Path) -> None:
@@ -147,10 +169,16 @@ def resume_training(
     folder = Path(run)
     if not (folder / "recipe.yaml").exists():
         raise CheckpointError(f"There is no run to resume in {folder}: it holds no recipe.yaml.")
-    recipe = load_run_recipe(folder)
+    saved = recipe = load_run_recipe(folder)
     if overrides:
         recipe = Recipe.parse(apply_overrides(recipe.to_dict(), overrides), "command line")
-    return _train(_changed(recipe, changes), folder, resume=True, callback=callback)
+    recipe = _changed(recipe, changes)
+    if recipe.finetuning != saved.finetuning:
+        raise ConfigError(
+            f"The run {folder} has begun with other settings of finetuning, which its weights and optimiser follow. "
+            "Leave finetuning.* as it was, or start a new run from this one with --from."
+        )
+    return _train(recipe, folder, resume=True, callback=callback)
 
 
 def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[str, Any]) -> Recipe:
@@ -159,8 +187,9 @@ def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[s
         return load_recipe(recipe, changes=changes)
     if isinstance(recipe, Recipe) and not changes:
         return recipe
-    data = recipe.model_dump(mode="json", exclude_unset=True) if isinstance(recipe, Recipe) else recipe
-    return Recipe.parse(merged(data, changes), "recipe")
+    # Unset keys stay unset: what fine-tuning takes from the parent depends on it.
+    data = recipe.model_dump(mode="json", exclude_unset=True) if isinstance(recipe, Recipe) else dict(recipe)
+    return Recipe.parse(with_changes(data, (), changes), "recipe")
 
 
 def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCallback | None) -> RunSummary:
@@ -168,17 +197,22 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
     limit_onednn_cache()
     device = choose_device(recipe.training.device)
     with parallel.process_group(device):
-        corpus = load_corpus(recipe.corpus)
+        corpus = recipe.open_corpus()
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+        finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
+        if finetuning:
+            recipe, corpus = finetuning.recipe, finetuning.corpus
         choices: tuple[Choice, ...] = ()
         if not resume and leaves_open(recipe):
-            plan = _plan_together(recipe, corpus, device)
+            plan = _plan_together(recipe, corpus, device, finetuning)
             recipe, choices = plan.recipe, plan.choices
             callback.on_plan(plan)
-        data = _prepare(recipe, corpus, folder, resume=resume)
+        data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning)
+        checkpoints = checkpoint_folders(folder) if resume else []
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         model = build_model(recipe.sized_model(*sizes))
+        kept = finetuning.prepare_model(model, begins=not checkpoints) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
             data.epochs(recipe.seed),
@@ -203,34 +237,50 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             ),
             callback=callback,
             device=device,
+            lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
+            plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
-        checkpoints = checkpoint_folders(folder)
-        if resume and checkpoints:
+        if checkpoints:
             trainer.resume(load_checkpoint(checkpoints[-1]))
+        elif kept:
+            trainer.resume(kept)
         if parallel.rank() == 0:
             callback.on_prepared(_record(recipe, folder, corpus, data, model, choices))
         reason = trainer.train()
-    return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds)
+        before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
+    return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after)
 
 
-def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device) -> TrainingPlan:
+def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:
     """Complete the recipe on the first process; clocks differ, and the others must train the same."""
-    processes = parallel.world_size()
-    return parallel.from_first_process(lambda: complete_recipe(recipe, corpus, device, processes=processes))
+    processes, tokenizers = parallel.world_size(), finetuning.parent_tokenizers if finetuning else None
+    return parallel.from_first_process(
+        lambda: complete_recipe(recipe, corpus, device, processes=processes, tokenizers=tokenizers)
+    )
 
 
-def _prepare(recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool) -> PreparedData:
+def _prepare(
+    recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool, finetuning: FineTuning | None
+) -> PreparedData:
     """Prepare the data on the first process; the others then read what it wrote."""
 
     def prepared(resume: bool) -> PreparedData:
         return prepare(
-            corpus, recipe.cleaning, recipe.tokenizer, max_tokens=recipe.max_tokens, folder=folder, resume=resume
+            corpus,
+            recipe.cleaning,
+            recipe.tokenizer,
+            max_tokens=recipe.max_tokens,
+            folder=folder,
+            resume=resume,
+            make_tokenizers=finetuning.tokenizers if finetuning else None,
         )
 
     def first() -> None:
         for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
             shutil.rmtree(stale)
         mine.append(prepared(resume))
+        if finetuning and not resume:
+            finetuning.keep_start()
 
     mine: list[PreparedData] = []
     parallel.from_first_process(first)
@@ -266,6 +316,7 @@ def _record(
         batches_per_epoch=len(plan),
         padding_waste={"source": waste[0], "target": waste[1]},
         parameters=count_parameters(model),
+        trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
         parts=parts,
     )
     write_json(folder / "data.json", asdict(report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +50,8 @@ class Trainer:
         publish: Writes the model as the run's usable one.
         callback: Is told how training goes.
         device: Where to train.
+        lr_scales: Factor of each parameter's learning rate, by name; 1 where it is not named.
+        plain_weights: Returns the weights of a plain model from those that are trained, where adapters are.
     """
 
     def __init__(
@@ -63,9 +65,12 @@ class Trainer:
         publish: Callable[[EncoderDecoder[Any]], None],
         callback: TrainingCallback,
         device: torch.device,
+        lr_scales: Mapping[str, float] | None = None,
+        plain_weights: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
     ) -> None:
         self.run, self.settings, self.device = run, settings, device
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
+        self.plain_weights = plain_weights
         self.progress = Progress()
         self.model = model.to(device)
         loss = TranslatorLoss(
@@ -75,7 +80,7 @@ class Trainer:
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
-        self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded)
+        self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
         self.loop: TrainingLoop[Batch] = TrainingLoop(
@@ -185,6 +190,8 @@ class Trainer:
             if self.average:
                 usable = self.distributed.whole(self.average.tensors)
                 states |= {f"{_AVERAGE}{name}": tensor for name, tensor in usable.items()}
+            if self.plain_weights:
+                usable = self.plain_weights(usable)
             self.progress = parallel.from_first_process(lambda: self._validated(usable, weights, states))
         self.loop.progress = self.progress
 
@@ -192,7 +199,7 @@ class Trainer:
         """Do what the first process alone does at a validation, and return the new progress.
 
         Args:
-            usable: The weights that translate: their moving average, where one is kept.
+            usable: The weights that translate: their moving average, where one is kept, without adapters.
             weights: Those that training goes on with.
             states: Everything else of the checkpoint.
         """
@@ -224,7 +231,7 @@ class Trainer:
         return progress
 
     def _measure(self, weights: dict[str, Tensor]) -> ValidationScores:
-        apart = self.distributed.sharded or self.average
+        apart = self.distributed.sharded or self.average or self.plain_weights
         model = self._with_weights(weights) if apart else self.model
         model.eval()
         try:

@@ -1,0 +1,187 @@
+"""Test sets of a fine-tuned model before and after: the parent's own and the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from locant.analysis.scores import Scores, bleu_tokenizer
+from locant.analysis.significance import PairedComparison, paired_bootstrap
+from locant.errors import LocantError
+from locant.files import read_json, write_json
+from locant.text import Corpus, Pair
+from locant.text.readers import read_files
+from locant.training.finetuning_settings import FineTuningSettings
+from locant.training.parent import Parent
+from locant.translation.engines import fastest_engine
+from locant.translation.translator import Translator
+
+_BEFORE, _COMPARISON = Path("cache") / "before.json", "finetuning.json"
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Held-out text.
+
+    Attributes:
+        name: Of the corpus that it belongs to.
+        of: ``parent``, ``new`` or ``both``.
+        pairs: Sentences and their translations.
+        source_language: Code, where it is known.
+        target_language: Likewise.
+    """
+
+    name: str
+    of: str
+    pairs: list[Pair]
+    source_language: str | None
+    target_language: str | None
+
+
+@dataclass(frozen=True)
+class TestComparison:
+    """A test set before and after.
+
+    Attributes:
+        name: Of the corpus that it belongs to.
+        of: Whose test set it is: ``parent``, ``new`` or ``both``.
+        scores: Of the parent and of the fine-tuned model, with the significance of their difference.
+    """
+
+    name: str
+    of: str
+    scores: PairedComparison
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """What fine-tuning changed; the content of a run's ``finetuning.json``.
+
+    Attributes:
+        parent: The model that the run started from.
+        tests: The parent's own test sets, then the new ones.
+        notes: Why something could not be measured.
+    """
+
+    parent: str
+    tests: tuple[TestComparison, ...]
+    notes: tuple[str, ...]
+
+
+def measure_before(folder: Path, parent: Parent, corpus: Corpus, settings: FineTuningSettings) -> None:
+    """Translate the test sets by the parent and keep what it says in the run folder.
+
+    Args:
+        folder: The run folder.
+        parent: The model to start from.
+        corpus: The new text.
+        settings: How many sentences, and the parent's test set where it is given.
+
+    Raises:
+        DataError: The parent's test set that the settings name cannot be read.
+    """
+    if not settings.test_sentences:
+        return
+    found, notes = parent.found, list[str]()
+    translator = Translator(found.model, found.tokenizers, found.decoding, engine=fastest_engine(found.model))
+    translator.source_language, translator.target_language = found.source_language, found.target_language
+    kept = []
+    for test in _test_sets(parent, corpus, settings, notes):
+        kept.append({**asdict(test), "before": _translate(translator, test)})
+    write_json(folder / _BEFORE, {"parent": parent.name, "tests": kept, "notes": notes})
+
+
+def _test_sets(parent: Parent, corpus: Corpus, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
+    """Return the parent's test sets and the new ones, each once."""
+    found: dict[tuple[Pair, ...], TestSet] = {}
+    for test in (*_own_tests(parent, settings, notes), *_tests_of(corpus, "new", settings.test_sentences)):
+        key = tuple(test.pairs)
+        known = found.get(key)
+        of = test.of if known is None or known.of == test.of else "both"
+        found[key] = TestSet(test.name, of, test.pairs, test.source_language, test.target_language)
+    return list(found.values())
+
+
+def _own_tests(parent: Parent, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
+    if settings.parent_test:
+        pairs = list(
+            islice(read_files(settings.parent_test.source, settings.parent_test.target), settings.test_sentences)
+        )
+        name = ", ".join(path.name for path in settings.parent_test.source)
+        return [TestSet(name, "parent", pairs, parent.found.source_language, parent.found.target_language)]
+    if parent.recipe is None:
+        notes.append(
+            "The parent is no run and has no test set of its own; finetuning.parent_test names one (source and target)."
+        )
+        return []
+    try:
+        return list(_tests_of(parent.recipe.open_corpus(), "parent", settings.test_sentences))
+    except LocantError as error:
+        notes.append(f"The parent's own test set cannot be read: {error}")
+        return []
+
+
+def _tests_of(corpus: Corpus, of: str, most: int) -> Iterator[TestSet]:
+    for part in corpus.parts:
+        text = part.test or part.valid
+        if text is not None:
+            yield TestSet(part.name, of, list(islice(text, most)), part.source_language, part.target_language)
+
+
+def _translate(translator: Translator, test: TestSet) -> list[str]:
+    if translator.tokenizers.languages:
+        takes_source = translator.tokenizers.languages.takes_source
+        translator.choose_languages(test.source_language if takes_source else None, test.target_language)
+    return translator.translate([source for source, _ in test.pairs])
+
+
+def compare_after(folder: Path) -> BeforeAfter | None:
+    """Translate the test sets by the run's model, compare with what the parent said, and write ``finetuning.json``.
+
+    Args:
+        folder: The run folder, with the model in it.
+
+    Returns:
+        The comparison, or ``None`` where the run measured nothing before.
+    """
+    if not (folder / _BEFORE).is_file():
+        return None
+    before = read_json(folder / _BEFORE)
+    translator = Translator.from_pretrained(folder, engine="auto")
+    cased = translator.tokenizers.target.cased
+    tests = []
+    for one in before["tests"]:
+        said: Sequence[str] = one.pop("before")
+        test = TestSet(**{**one, "pairs": [(source, target) for source, target in one["pairs"]]})
+        scores = paired_bootstrap(
+            said,
+            _translate(translator, test),
+            [cased(target) for _, target in test.pairs],
+            tokenize=bleu_tokenizer(test.target_language or translator.target_language),
+        )
+        tests.append(TestComparison(test.name, test.of, scores))
+    result = BeforeAfter(before["parent"], tuple(tests), tuple(before["notes"]))
+    write_json(folder / _COMPARISON, asdict(result))
+    return result
+
+
+def load_before_after(folder: Path) -> BeforeAfter | None:
+    """Read what fine-tuning changed in a run; ``None`` where it is no fine-tuning or has not ended."""
+    if not (folder / _COMPARISON).is_file():
+        return None
+    data: dict[str, Any] = read_json(folder / _COMPARISON)
+    tests = []
+    for test in data["tests"]:
+        scores = dict(test["scores"])
+        for side in ("before", "after"):
+            scores[side] = Scores(**scores[side])
+        low, high = scores.pop("bleu_interval")
+        tests.append(
+            TestComparison(
+                test["name"], test["of"], PairedComparison(**scores, bleu_interval=(tuple(low), tuple(high)))
+            )
+        )
+    return BeforeAfter(data["parent"], tuple(tests), tuple(data["notes"]))

@@ -1,0 +1,241 @@
+"""Parents of fine-tuned models: opened, and the recipe that fits them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from locant.errors import CheckpointError, ConfigError
+from locant.interop import import_model
+from locant.models.config import PRESETS
+from locant.models.hub import local_folder
+from locant.models.model_folder import ModelFolder, load_model_folder
+from locant.text import Corpus, TokenizerSettings
+from locant.training.checkpoint import Checkpoint, checkpoint_folders, load_checkpoint
+from locant.training.finetuning_settings import FineTuningSettings
+from locant.training.recipe import Recipe, load_run_recipe
+
+_DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout")
+"""What may differ from the parent: it changes how the model learns, not what it is."""
+_OWN = ("sampling",)
+"""Likewise of the tokenizer."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A model to start from.
+
+    Attributes:
+        name: As the user named it.
+        found: Model (on the CPU, in float32), tokenizers, search settings and languages.
+        recipe: Of its run, or ``None`` where it is no run.
+        checkpoint: The run's newest one, where training goes on with its optimiser.
+    """
+
+    name: str
+    found: ModelFolder
+    recipe: Recipe | None
+    checkpoint: Checkpoint | None = None
+
+
+def open_parent(settings: FineTuningSettings) -> Parent:
+    """Read the model to start from; one in Hugging Face's format is imported.
+
+    Raises:
+        CheckpointError: There is no such folder, it holds no model, or a file of it is damaged.
+        ConfigError: It is a kind of model that cannot be imported, or has no optimiser to keep.
+        LocantError: The Hub cannot be reached.
+        MissingExtraError: A package is not installed.
+    """
+    folder = local_folder(settings.parent, other_formats=True)
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"There is no folder {folder} to start from. Name a run, a model folder, a Marian, M2M-100 or NLLB folder, "
+            "or a model on the Hugging Face Hub as hf://user/model."
+        )
+    run = (folder / "recipe.yaml").is_file()
+    if not (folder / "config.json").is_file():
+        why = "it has not trained long enough to save its model" if run else "it holds no config.json"
+        raise CheckpointError(f"There is no model to start from in {folder}: {why}.")
+    if _is_locant(folder):
+        found = load_model_folder(folder, device="cpu")
+    else:
+        with tempfile.TemporaryDirectory(prefix="locant-") as work:
+            import_model(folder, Path(work) / "model")
+            found = load_model_folder(Path(work) / "model", device="cpu")
+    recipe = load_run_recipe(folder) if run else None
+    checkpoint = _newest_checkpoint(folder, found, recipe) if settings.keep_optimizer else None
+    return Parent(settings.parent, found, recipe, checkpoint)
+
+
+def _is_locant(folder: Path) -> bool:
+    from locant.files import read_json
+
+    data = read_json(folder / "config.json")
+    return isinstance(data, dict) and data.get("format") == "locant"
+
+
+def _newest_checkpoint(folder: Path, found: ModelFolder, recipe: Recipe | None) -> Checkpoint:
+    checkpoints = checkpoint_folders(folder)
+    if recipe is None or not checkpoints:
+        raise ConfigError(
+            f"finetuning.keep_optimizer needs a run with its checkpoints, but {folder} has none. Leave it out, so that "
+            "the optimiser starts anew."
+        )
+    checkpoint = load_checkpoint(checkpoints[-1])
+    names = {name: weight.shape for name, weight in checkpoint.weights.items()}
+    if names != {name: weight.shape for name, weight in found.model.named_parameters()}:
+        raise ConfigError(
+            f"finetuning.keep_optimizer: {folder} trained adapters beside its model, whose optimiser cannot go on with "
+            "the model alone. Leave it out."
+        )
+    return checkpoint
+
+
+def fitted_recipe(recipe: Recipe, parent: Parent, corpus: Corpus) -> Recipe:
+    """Return a recipe that has the parent's model and tokenizer, and a schedule for fine-tuning where it names none.
+
+    Raises:
+        ConfigError: The recipe asks for another model or tokenizer.
+    """
+    assert recipe.finetuning is not None
+    given = recipe.model_dump(mode="json", exclude_unset=True)
+    found = parent.found
+    finetuning = dict(given["finetuning"])
+    for side in ("source_language", "target_language"):
+        if not any(getattr(part, side) for part in corpus.parts):
+            finetuning[side] = getattr(found, side)
+    if parent.recipe and "max_tokens" not in given and "batches" not in given:
+        given["max_tokens"] = min(parent.recipe.max_tokens, recipe.batches.tokens)
+    training = given.get("training", {})
+    data = {
+        **given,
+        "finetuning": finetuning,
+        "model": _model(given.get("model", {}), parent),
+        "tokenizer": _tokenizer(given.get("tokenizer", {}), parent),
+        "training": {**_schedule(recipe, parent, training), **training},
+        "decoding": {**found.decoding.to_dict(), **given.get("decoding", {})},
+    }
+    return Recipe.parse(data, "recipe")
+
+
+def _model(given: Mapping[str, Any], parent: Parent) -> dict[str, Any]:
+    config = parent.found.model.config.to_dict()
+    sizes = ("source_vocab_size", "target_vocab_size")
+    model = {key: value for key, value in config.items() if key not in sizes}
+    wanted = dict(given)
+    name = wanted.pop("preset", None)
+    preset = {key: value for key, value in PRESETS.get(name, {}).items() if key not in _DROPOUTS}
+    for key, value in {**preset, **wanted}.items():
+        if key in _DROPOUTS and key in model:
+            model[key] = value
+        elif model.get(key) != value:
+            said, option = f"model.{key} is {value}", f"model.{key}"
+            if key not in wanted:
+                said, option = f"model.preset={name} has {key} {value}", "model.preset"
+            raise ConfigError(
+                f"{said}, but the parent {parent.name} has {model.get(key, 'no such option')}. A fine-tuned model "
+                f"keeps its parent's shape: leave {option} out (dropout alone may change), or train a new model."
+            )
+    return model
+
+
+def _tokenizer(given: Mapping[str, Any], parent: Parent) -> dict[str, Any]:
+    if parent.recipe is not None:
+        tokenizer = parent.recipe.tokenizer.to_dict() | {"sampling": 0.0}
+    else:
+        tokenizer = _settings_of(parent.found).to_dict()
+    for key, value in given.items():
+        if key in _OWN:
+            tokenizer[key] = value
+        elif tokenizer.get(key) != value:
+            raise ConfigError(
+                f"tokenizer.{key} is {value}, but a fine-tuned model keeps its parent's tokenizer, which has "
+                f"{tokenizer.get(key, 'no such option')}. Leave tokenizer.{key} out; finetuning.extend_vocabulary adds "
+                "subwords."
+            )
+    return tokenizer
+
+
+def _settings_of(found: ModelFolder) -> TokenizerSettings:
+    """Return the settings that describe the tokenizers of an imported model."""
+    tokenizers = found.tokenizers
+    return TokenizerSettings(
+        algorithm=tokenizers.target.algorithm,
+        vocab_size=max(8, tokenizers.target.vocab_size),
+        joint=tokenizers.joint or found.model.config.share_embeddings,
+        lowercase=tokenizers.source.lowercase,
+    )
+
+
+def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fine-tuning defaults of the schedule.
+
+    AdamW's peak is ``0.1 / E`` for a model of width ``E`` (5e-4 for 192, 2e-4 for 512, 1e-4 for 1024), ten times as
+    much for adapters (which begin at zero, and are usually trained so), at most 2e-3. It is reached after 100 updates,
+    or a tenth of fewer than 1,000; an optimiser that goes on needs no warm-up. Then it falls to zero as a cosine.
+
+    Raises:
+        ConfigError: The optimiser that is to go on is another one.
+    """
+    assert recipe.finetuning is not None
+    steps = given.get("steps")
+    peak = (1.0 if recipe.finetuning.lora else 0.1) / parent.found.model.config.d_model
+    found: dict[str, Any] = {
+        "optimizer": "adamw",
+        "learning_rate": min(2e-3, peak),
+        "warmup_steps": min(100, steps // 10) if steps else 100,
+    }
+    if parent.checkpoint and parent.recipe:
+        own = parent.recipe.training.optimizer
+        if given.get("optimizer", own) != own:
+            raise ConfigError(
+                f"training.optimizer is {given['optimizer']}, but finetuning.keep_optimizer goes on with the parent's, "
+                f"which is {own}. Leave one of the two out."
+            )
+        if own == "schedule_free" and recipe.finetuning.layer_decay != 1:
+            raise ConfigError(
+                "A schedule-free optimiser that goes on cannot change finetuning.layer_decay; leave it out."
+            )
+        found |= {"optimizer": own, "warmup_steps": 0}
+    free = given.get("optimizer", found["optimizer"]) == "schedule_free"
+    return {**found, "schedule": "constant" if free else "cosine"}
+
+
+def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings) -> None:
+    """Raise ConfigError where the parent cannot be told the corpus' languages or tags, or has other languages."""
+    found = parent.found
+    for tag in corpus.tags:
+        found.tokenizers.tag(tag)
+    for part in corpus.parts:
+        if found.tokenizers.languages:
+            try:
+                found.tokenizers.prefixes(part.source_language, part.target_language)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"The corpus '{part.name}' does not fit the parent {parent.name}: {error} A corpus says its "
+                    "languages in source_language and target_language; finetuning.source_language and "
+                    "finetuning.target_language say them in the parent's own codes."
+                ) from None
+            continue
+        for side, ours, theirs in (
+            ("source", part.source_language, found.source_language),
+            ("target", part.target_language, found.target_language),
+        ):
+            if _different(ours, theirs) and not settings.other_languages:
+                raise ConfigError(
+                    f"The parent {parent.name} translates {found.source_language} into {found.target_language}, but "
+                    f"the {side} language of the corpus '{part.name}' is {ours}. Start from a model of these "
+                    "languages, or set finetuning.other_languages=true to teach this one others."
+                )
+
+
+def _different(one: str | None, other: str | None) -> bool:
+    """Whether two codes are of different languages, as far as that can be told: ``de`` and ``deu`` cannot."""
+    if not one or not other:
+        return False
+    first, second = (code.replace("_", "-").split("-")[0].lower() for code in (one, other))
+    return len(first) == len(second) and first != second

@@ -1,0 +1,286 @@
+"""Whole runs that start from another model, on a toy corpus."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from toy_language import WORDS, sentences
+
+from locant.cli import main
+from locant.errors import CheckpointError, ConfigError
+from locant.models import load_model_folder
+from locant.text import TokenizerPair
+from locant.training import (
+    Recipe,
+    TrainingCallback,
+    evaluate,
+    load_before_after,
+    load_run_recipe,
+    read_metrics,
+    resume_training,
+    train,
+)
+from locant.training.checkpoint import checkpoint_folders
+from locant.training.recipe import apply_overrides, load_recipe
+
+NEW = {"one": "een", "two": "zwei", "three": "drei", "zebra": "zebra", "seven": "sieben"}
+
+
+@pytest.fixture(scope="module")
+def parent(recipe_data, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("parents") / "parent"
+    train(
+        Recipe.parse(apply_overrides(recipe_data, ["training.validation_sentences=0", "training.validate_every=30"])),
+        run,
+    )
+    return run
+
+
+@pytest.fixture(scope="module")
+def new_data(recipe_data, tmp_path_factory) -> dict:
+    """A recipe for text with other words, of which the parent's vocabulary has not all letters."""
+    folder = tmp_path_factory.mktemp("new")
+    for split, count in (("train", 300), ("valid", 20), ("test", 20)):
+        pairs = [
+            (source, " ".join({**WORDS, **NEW}[word] for word in source.split()))
+            for source, _ in sentences(count, seed=len(split) + 10)
+        ]
+        pairs = [(f"{source} zebra seven", f"{target} zebra sieben") for source, target in pairs]
+        for side, language in enumerate(("en", "de")):
+            (folder / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    training = {"steps": 8, "validate_every": 4, "validation_sentences": 0, "log_every": 1}
+    return {
+        **{key: recipe_data[key] for key in ("cleaning", "batches")},
+        "corpus": {**recipe_data["corpus"], "folder": str(folder)},
+        "training": {**training, "device": "cpu", "precision": "float32"},
+        "finetuning": {"test_sentences": 0},
+    }
+
+
+def fine_tune(data: dict, parent: Path, run: Path, **finetuning: object) -> Path:
+    train(data, run, start_from=parent, finetuning=finetuning)
+    return run
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_tokenizer_and_shape_are_the_parents_and_both_tests_are_measured(parent, new_data, tmp_path):
+    summary = train(new_data, tmp_path / "run", start_from=parent, finetuning={"test_sentences": 10})
+    recipe, own = load_run_recipe(tmp_path / "run"), load_run_recipe(parent)
+    config = load_model_folder(tmp_path / "run").model.config
+    assert config == load_model_folder(parent).model.config
+    assert recipe.sized_model(34, 34) == config
+    assert recipe.tokenizer == own.tokenizer
+    assert recipe.decoding == own.decoding
+    assert TokenizerPair.load(tmp_path / "run").digest == TokenizerPair.load(parent).digest
+    assert recipe.training.learning_rate == 2e-3
+    assert (recipe.training.schedule, recipe.training.warmup_steps) == ("cosine", 0)
+
+    found = load_before_after(tmp_path / "run")
+    assert found == summary.before_after
+    assert [test.of for test in found.tests] == ["parent", "new"]
+    assert found.parent == str(parent)
+    parents, new = found.tests
+    assert parents.scores.before.n == new.scores.after.n == 10
+    # The new model's score is that of `locant evaluate` with the same sentences.
+    folder = Path(new_data["corpus"]["folder"])
+    for side in ("en", "de"):
+        lines = (folder / f"test.{side}").read_text().splitlines(keepends=True)
+        (tmp_path / f"ten.{side}").write_text("".join(lines[:10]))
+    scores = evaluate(tmp_path / "run", source=tmp_path / "ten.en", target=tmp_path / "ten.de").scores
+    assert new.scores.after == scores
+    assert 0 < new.scores.bleu_p_value <= 1
+
+
+@pytest.mark.parametrize(
+    "finetuning",
+    [
+        {"freeze": ["embeddings", "encoder"], "layer_decay": 0.5},
+        {"lora": {"rank": 2, "dropout": 0.1}, "extend_vocabulary": 8},
+        {"keep_optimizer": True},
+    ],
+    ids=str,
+)
+def test_a_stopped_fine_tuning_resumes_exactly(finetuning, parent, new_data, tmp_path):
+    if "lora" in finetuning:
+        pytest.importorskip("peft")
+    whole = fine_tune(new_data, parent, tmp_path / "whole", **finetuning)
+
+    class Stop(TrainingCallback):
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def on_step(self, done, report):
+            if report and report.step == self.at:
+                raise KeyboardInterrupt
+
+    ours = tmp_path / "moved"
+    shutil.copytree(parent, ours)
+    stopped = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        train(new_data, stopped, start_from=ours, finetuning=finetuning, callback=Stop(2))
+    assert not checkpoint_folders(stopped)
+    shutil.rmtree(ours)  # A run needs its parent no more.
+    with pytest.raises(KeyboardInterrupt):
+        resume_training(stopped, callback=Stop(5))
+    resume_training(stopped)
+
+    def rows(run: Path) -> list:
+        return [(row["step"], row["loss"]) for row in read_metrics(run)]
+
+    assert rows(stopped) == rows(whole)
+    first, second = weights(stopped), weights(whole)
+    assert all(torch.equal(first[name], second[name]) for name in second)
+
+
+def test_frozen_parts_stay_and_the_others_change(parent, new_data, tmp_path):
+    run = fine_tune(new_data, parent, tmp_path / "run", freeze=["embeddings", "encoder"])
+    before, after = weights(parent), weights(run)
+    for name, weight in after.items():
+        frozen = "embedding" in name or name.startswith("encoder")
+        assert torch.equal(weight, before[name]) == frozen, name
+    data = json.loads((run / "data.json").read_text())
+    assert data["trained_parameters"] == sum(
+        weight.numel() for name, weight in before.items() if name.startswith("decoder")
+    )
+
+
+def test_adapters_end_in_a_plain_model(parent, new_data, tmp_path):
+    pytest.importorskip("peft")
+    run = fine_tune(new_data, parent, tmp_path / "run", lora={"rank": 2, "target_modules": ["cross_attention.query"]})
+    before, after = weights(parent), weights(run)
+    assert before.keys() == after.keys()
+    for name in after:
+        change = after[name] - before[name]
+        if name.endswith("cross_attention.query.weight"):
+            assert torch.linalg.matrix_rank(change) == 2
+        else:
+            assert not change.any(), name
+
+
+def test_new_subwords_begin_as_the_mean_of_what_they_replace(parent, new_data, tmp_path):
+    data = apply_overrides(new_data, ["training.learning_rate=1e-12", "training.steps=1"])
+    run = fine_tune(data, parent, tmp_path / "run", extend_vocabulary=8)
+    old, new = TokenizerPair.load(parent).target, TokenizerPair.load(run).target
+    assert 34 < new.vocab_size <= 34 + 8
+    assert len(new.encode(["zebra seven"])[0]) < len(old.encode(["zebra seven"])[0])
+    before, after = weights(parent)["target_embedding.weight"], weights(run)["target_embedding.weight"]
+    torch.testing.assert_close(after[:34], before, atol=1e-6, rtol=0)
+    pieces = [new.token(index) for index in range(34, new.vocab_size)]
+    known = [piece for piece in pieces if 1 not in old.encode([piece.removeprefix("▁")])[0] and piece[0] == "▁"]
+    assert known
+    for piece in known:
+        ids = old.encode([piece.removeprefix("▁")])[0]
+        torch.testing.assert_close(after[34 + pieces.index(piece)], before[ids].mean(0), atol=1e-5, rtol=0)
+    unknown = next(piece for piece in pieces if len(piece) == 1)
+    torch.testing.assert_close(after[34 + pieces.index(unknown)], before[1], atol=1e-5, rtol=0)
+    assert load_model_folder(run).model.config.target_vocab_size == new.vocab_size
+
+
+def test_a_kept_optimizer_goes_on_as_if_the_run_had(parent, recipe_data, tmp_path):
+    """The first update from a checkpoint is that of the parent, resumed: same moments, same batch, same rate."""
+    rate = ["training.schedule=constant", "training.learning_rate=0.001", "training.warmup_steps=0", "model.dropout=0"]
+    data = apply_overrides(recipe_data, [*rate, "training.steps=3", "training.validate_every=3"])
+    first = tmp_path / "first"
+    train(Recipe.parse(data), first)
+    resumed = tmp_path / "resumed"
+    shutil.copytree(first, resumed)
+    resume_training(resumed, training={"steps": 4, "validate_every": 1})
+    run = tmp_path / "run"
+    again = {key: value for key, value in data.items() if key not in ("model", "tokenizer")}
+    again = apply_overrides(
+        again, ["training.steps=1", "training.average_checkpoints=1", "finetuning.test_sentences=0"]
+    )
+    fine_tune(again, first, run, keep_optimizer=True)
+    checkpoints = [load_file(checkpoint_folders(one)[-1] / "optimizer.safetensors") for one in (resumed, run)]
+    steps = [{float(value) for name, value in one.items() if name.startswith("step/")} for one in checkpoints]
+    assert steps == [{4.0}, {4.0}]
+
+
+def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
+    recipe = load_recipe("bible-modern-english", ["finetuning.parent=x", "training.minutes=2", "model.dropout=0.2"])
+    assert recipe.model == {"dropout": 0.2}
+    assert recipe.batches.tokens == 1536
+    assert recipe.training.learning_rate is None
+    assert recipe.training.minutes == 2
+    assert recipe.training.validation_sentences == 200
+    assert load_recipe("bible-modern-english").model["d_model"] == 192
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"d_model": 64}}, r"model\.d_model is 64, but the parent .* has 32.*leave model\.d_model out"),
+        ({"model": {"preset": "small"}}, r"model\.preset=small has .*leave model\.preset out"),
+        ({"model": {"position": "rotary"}}, "position is rotary, but the parent .* has sinusoidal"),
+        ({"tokenizer": {"vocab_size": 500}}, "vocab_size is 500.*keeps its parent's tokenizer.*extend_vocabulary adds"),
+        ({"finetuning": {"freeze": ["encoder", "decoder", "embeddings"]}}, "Nothing is left to train"),
+        ({"finetuning": {"freeze": "decodr"}}, "no part 'decodr'.*Did you mean 'decoder'"),
+        ({"finetuning": {"keep_optimizer": True, "extend_vocabulary": 5}}, "keep_optimizer goes on.*extend_vocabulary"),
+        ({"finetuning": {"keep_optimizer": True}, "training": {"optimizer": "muon"}}, "goes on with the parent's"),
+        ({"corpus": {"target_language": "fr"}}, "translates en into de, but the target language .* is fr"),
+        ({"finetuning": {"layer_decay": 2}}, "layer_decay"),
+        ({"finetuning": {"parant": "x"}}, "unknown key.*Did you mean 'parent'|parant"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_an_error_before_any_work(changes, message, parent, new_data, tmp_path):
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
+        train(new_data, tmp_path / "run", start_from=parent, **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
+    with pytest.raises(CheckpointError, match=r"There is no folder .*nowhere to start from"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"no model to start from in .*holds no config\.json"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "empty")
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ConfigError, match="type 'bert', which cannot be imported"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "bert")
+    shutil.copytree(parent, tmp_path / "bare")
+    shutil.rmtree(tmp_path / "bare" / "checkpoints")
+    with pytest.raises(ConfigError, match="needs a run with its checkpoints"):
+        train(new_data, tmp_path / "run", start_from=tmp_path / "bare", finetuning={"keep_optimizer": True})
+
+
+def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):
+    data = json.loads(json.dumps(new_data))
+    data["corpus"]["folder"] = str(tmp_path)
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.en").write_text("one two three\nfour five\nsix red two\n" * 10)
+        (tmp_path / f"{split}.de").write_text("один два три\nчетыре пять\nшесть красный два\n" * 10)
+    with pytest.raises(ConfigError, match=r"does not know \d+% of the tokens of the target text.*о д и.*extend_vocab"):
+        train(data, tmp_path / "run", start_from=parent)
+    fine_tune(data, parent, tmp_path / "more", extend_vocabulary=30)
+    assert TokenizerPair.load(tmp_path / "more").target.encode(["два"])[0] != [4, 1]
+
+
+def test_a_resumed_run_keeps_its_settings_of_finetuning(parent, new_data, tmp_path):
+    run = fine_tune(new_data, parent, tmp_path / "run", freeze="encoder")
+    with pytest.raises(ConfigError, match="begun with other settings of finetuning"):
+        resume_training(run, finetuning={"freeze": []})
+
+
+def test_the_command_line_starts_from_a_model(parent, new_data, tmp_path, capsys):
+    folder = Path(new_data["corpus"]["folder"])
+    options = ["--source", f"{folder}/train.en", "--target", f"{folder}/train.de", "--steps", "2", "--device", "cpu"]
+    changes = ["finetuning.test_sentences=5", "training.validation_sentences=0", "max_tokens=50", "batches.tokens=256"]
+    assert main(["train", "--from", str(parent), *options, *changes, "--output", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().err
+    assert "the parent's test set, 5 sentences): BLEU" in shown
+    assert "(new test set, 5 sentences): BLEU" in shown
+    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert recipe["finetuning"]["parent"] == str(parent)
+    assert main(["train", "--keep-optimizer", *options, "--output", str(tmp_path / "other")]) == 2
+    assert "--keep-optimizer goes with --from RUN" in capsys.readouterr().err
