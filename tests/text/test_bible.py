@@ -118,6 +118,40 @@ def test_test_chapters_are_the_same_for_all_versions():
     assert "public domain" in one.description
 
 
+def test_several_languages_share_their_test_chapters():
+    languages = {"en": ["web", "bbe"], "de": "elberfelder", "fr": "segond"}
+    found = load_corpus(corpus(languages=languages, zero_shot=["de-fr", "fr-de"]))
+    parts = {part.name: part for part in found.parts}
+    assert list(parts) == ["en-de", "en-fr", "de-en", "de-fr", "fr-en", "fr-de"]
+    assert [name for name, part in parts.items() if part.zero_shot] == ["de-fr", "fr-de"]
+    assert (found.layout, found.languages) == ("fairseq", ("en", "de", "fr"))
+    plain = load_corpus(corpus(source=["web", "bbe"], target="elberfelder"))
+    assert list(parts["en-de"].train) == list(plain.train)
+    assert list(parts["en-de"].test) == list(plain.test)
+    assert [source for source, _ in parts["de-en"].test] == [target for _, target in plain.test]
+    assert {target for _, target in parts["fr-en"].train} <= set(read_version(find_version("web")).values())
+    tested = {text for part in parts.values() for pair in part.test for text in pair if len(text) > 60}
+    repeated = tested & {text for part in parts.values() for pair in part.train for text in pair}
+    assert len(repeated) < 20 < len(tested) / 50, "some verses say what another one says; cleaning removes them"
+
+
+def test_languages_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigError, match=r"'segond' is in the language 'fr', so it cannot stand under 'de'"):
+        load_corpus(corpus(languages={"en": "web", "de": "segond"}))
+    with pytest.raises(
+        ConfigError, match=r"'elberfelder' is in the language 'de', so it cannot stand under 'eng_Latn'"
+    ):
+        load_corpus(corpus(languages={"eng_Latn": ["web", "elberfelder"], "fr": "segond"}))
+    for keys, message in (
+        ({"source": "kjv"}, "needs 'source' and 'target', or 'languages'"),
+        ({"source": "kjv", "target": "web", "zero_shot": ["en-de"]}, "go with 'languages'"),
+        ({"source": "kjv", "languages": {"en": "web", "de": "elberfelder"}}, "take the place of 'source'"),
+        ({"languages": {"en": "web"}}, "must be two or more"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            corpus(**keys)
+
+
 def test_wrong_versions_are_refused():
     with pytest.raises(ConfigError, match=r"no Bible version 'kvj'. Did you mean 'kjv'"):
         load_corpus(corpus(source="kvj", target="web"))

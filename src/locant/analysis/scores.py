@@ -61,6 +61,28 @@ def bleu_tokenizer(language: str | None) -> str:
     return "char" if code in _UNSPACED else "13a"
 
 
+def mean_scores(scores: Sequence[Scores]) -> Scores:
+    """Return the mean of scores of different texts, each counting the same, with the signatures that they have.
+
+    Raises:
+        DataError: There are none.
+    """
+    if not scores:
+        raise DataError("There are no scores to take the mean of.")
+
+    def signature(name: str) -> str:
+        found = dict.fromkeys(getattr(one, f"{name}_signature") for one in scores)
+        return f"mean of {len(scores)} texts: {', '.join(found)}"
+
+    return Scores(
+        bleu=sum(one.bleu for one in scores) / len(scores),
+        bleu_signature=signature("bleu"),
+        chrf=sum(one.chrf for one in scores) / len(scores),
+        chrf_signature=signature("chrf"),
+        n=sum(one.n for one in scores),
+    )
+
+
 def score_translations(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
 ) -> Scores:

@@ -125,7 +125,8 @@ def _facts(
 
 def _scores(evaluation: Evaluation) -> Block:
     rows = []
-    texts: list[tuple[str, Evaluation | PartScores]] = [("", evaluation), *evaluation.parts.items()]
+    texts: list[tuple[str, Evaluation | PartScores]] = [("", evaluation)]
+    texts += [(f"{name}, zero-shot" if part.zero_shot else name, part) for name, part in evaluation.parts.items()]
     for part, found in texts:
         scores, copied, of = found.scores, found.copy_scores, f", {part}" if part else ""
         rows += [
@@ -133,11 +134,10 @@ def _scores(evaluation: Evaluation) -> Block:
             [f"chrF{of}", f"{scores.chrf:.2f}", f"{copied.chrf:.2f}", scores.chrf_signature],
         ]
     scores = evaluation.scores
-    return Table(
-        ["metric", "this model", "copying the source", "sacreBLEU signature"],
-        rows,
-        caption=f"{evaluation.name}: {scores.n:,} sentences, beam {evaluation.beam}, {evaluation.seconds:.0f} seconds.",
-    )
+    caption = f"{evaluation.name}: {scores.n:,} sentences, beam {evaluation.beam}, {evaluation.seconds:.0f} seconds."
+    if any(part.zero_shot for part in evaluation.parts.values()):
+        caption += " A zero-shot direction is one that the model was never trained on; it does not count in the mean."
+    return Table(["metric", "this model", "copying the source", "sacreBLEU signature"], rows, caption=caption)
 
 
 def _translations(data: dict[str, Any], evaluation: Evaluation, examples: int) -> Block:
@@ -174,18 +174,24 @@ def _training(rows: Sequence[dict[str, Any]], training: Sequence[dict[str, Any]]
         caption="Validation while training; scores are of greedy translations.",
     )
     note: list[Block] = []
+    parts = list(dict.fromkeys(name for row in validation for name in row.get("parts") or {}))
+    if parts:
+        scores = [
+            [f"{row['step']:,}", *(_score((row.get("parts") or {}).get(name)) for name in parts)] for row in validation
+        ]
+        note.append(Table(["step", *parts], scores, caption="BLEU of greedy translations by part, while training."))
     if average := [row for row in rows if row["kind"] == "average"]:
         last = average[-1]
         steps = ", ".join(f"{step:,}" for step in last["steps"])
         verdict = "is published" if last["published"] else "is not published, because the best single one is better"
-        note = [
+        note.append(
             Text(
                 [
                     f"The average of the checkpoints of steps {steps} has validation loss {last['loss']:.3f} "
                     f"and {verdict}."
                 ]
             )
-        ]
+        )
     return [Figure(curves), table, *note]
 
 

@@ -11,7 +11,8 @@ from locant.errors import UsageError
 _EPILOG = """examples:
   locant evaluate runs/bible
   locant evaluate runs/en-de --source test.en --target test.de --save hypotheses.de
-  locant evaluate runs/en-de --split valid --compute-type int8"""
+  locant evaluate runs/en-de --split valid --compute-type int8
+  locant evaluate runs/several --source-language de --target-language fr"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", choices=("test", "valid"), help="of the run's corpus; default test where there is one"
     )
-    parser.add_argument("--part", metavar="NAME", help="one part of a mixed corpus alone, by its name")
+    parser.add_argument("--part", metavar="NAME", help="one part of the run's corpus alone, or one direction: en-de")
     parser.add_argument("--source", type=Path, metavar="FILE", help="source sentences instead of the run's corpus")
     parser.add_argument("--target", type=Path, metavar="FILE", help="their reference translations")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the hypotheses here, one a line")
@@ -39,17 +40,24 @@ def run(options: argparse.Namespace) -> int:
         if options.source and getattr(options, option):
             raise UsageError(f"--{option} chooses from the run's own corpus; leave it out with --source and --target.")
 
+    named = options.source_language, options.target_language
+    several = not options.source and any(named)
+    if several and not all(named):
+        raise UsageError("--source-language and --target-language go together: they name one direction of the corpus.")
+    if several and options.part:
+        raise UsageError("--part names the text already; leave --source-language and --target-language out.")
+
     from rich.console import Console
     from rich.table import Table
 
     from locant.files import write_text
     from locant.training import evaluate
 
-    translator, overrides = load(options), search_overrides(options)
+    translator, overrides = load(options, choose=bool(options.source)), search_overrides(options)
     result = evaluate(
         options.model,
         options.split,
-        part=options.part,
+        part="-".join(named) if several else options.part,
         source=options.source,
         target=options.target,
         translator=translator,
@@ -62,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     table.add_row("this model", f"{result.scores.bleu:.1f}", f"{result.scores.chrf:.1f}")
     table.add_row("copying the source", f"{result.copy_scores.bleu:.1f}", f"{result.copy_scores.chrf:.1f}")
     for name, part in result.parts.items():
-        table.add_row(f"this model, {name}", f"{part.scores.bleu:.1f}", f"{part.scores.chrf:.1f}")
+        shown = f"this model, {name}{', zero-shot' if part.zero_shot else ''}"
+        table.add_row(shown, f"{part.scores.bleu:.1f}", f"{part.scores.chrf:.1f}")
     console = Console(highlight=False)
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)

@@ -125,6 +125,9 @@ class TrainingProgress(WorkBar, TrainingCallback):
         scores = "" if report.bleu is None else f"   BLEU {report.bleu:.1f}   chrF {report.chrf:.1f} (greedy)"
         best = "   best so far" if report.best else ""
         self.console.print(f"validation at step {report.step}: loss {report.loss:.3f}{scores}{best}", soft_wrap=True)
+        if report.parts:
+            parts = "   ".join(f"{name} {bleu:.1f}" for name, bleu in report.parts.items())
+            self.console.print(f"    BLEU by part: {parts}", soft_wrap=True)
 
 
 class ExtensionProgress(WorkBar):

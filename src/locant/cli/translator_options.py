@@ -40,8 +40,10 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, metavar="N", help="decides what is drawn; 1 by default")
 
 
-def load(options: argparse.Namespace) -> Translator:
+def load(options: argparse.Namespace, *, choose: bool = True) -> Translator:
     """Return the translator that the options ask for.
+
+    A model for several languages is told its languages unless ``choose`` is false.
 
     Standard error says which engine was chosen where it is not the first choice, or a type of numbers was asked for.
     """
@@ -57,7 +59,7 @@ def load(options: argparse.Namespace) -> Translator:
     translator, engine = load_translator(
         options.model, engine=options.engine, device=options.device, compute_type=options.compute_type
     )
-    if options.source_language or options.target_language or translator.tokenizers.languages:
+    if choose and (options.source_language or options.target_language or translator.tokenizers.languages):
         translator.choose_languages(options.source_language, options.target_language)
     if options.engine == "auto" and (options.compute_type or "because" in engine):
         print(f"Engine: {engine}", file=sys.stderr)

@@ -26,6 +26,7 @@ Translator.from_pretrained("FOLDER").translate("...")"""
 
 _PUBLIC_CORPORA = ("bible", "huggingface")
 _NOT_RECORDED = "not recorded"
+_NAMED = 12  # languages of a model for many
 
 
 def weights_digest(folder: Path) -> str:
@@ -62,7 +63,7 @@ def read_records(folder: Path) -> dict[str, Any]:
             records["training"]["processor"] = environment.get("cuda") or environment.get("processor")
     for path in sorted(folder.glob("evaluation.*.json")):
         evaluation = read_json(path)
-        kept = ("name", "beam", "scores", "copy_scores", "weights")
+        kept = ("name", "beam", "scores", "copy_scores", "weights", "parts")
         records["evaluations"].append({key: evaluation.get(key) for key in kept})
     return records
 
@@ -100,14 +101,17 @@ def model_card(folder: Path, use: str = LOCANT_USE) -> str:
     records = read_records(folder)
     data = records.get("data", {})
     languages = [config.get("source_language"), config.get("target_language")]
+    several = list((read_json(folder / "tokenizer.json").get("languages") or {}).get("ids", {}))
     named = " to ".join(language or "unknown language" for language in languages)
+    if several:
+        named = f"{len(several)} languages ({', '.join(several[:_NAMED])}{', ...' if len(several) > _NAMED else ''})"
     name = data.get("corpus") or "Translator"
     parts = [
-        _metadata([language for language in languages if language]),
+        _metadata(several or [language for language in languages if language]),
         f"# {name}: {named}",
         f"{_kind(config['model'])}, made with Locant {config['version']}.",
         f"## Use\n\n```\n{use}\n```",
-        "## Intended use\n\n" + _intended(languages, config),
+        "## Intended use\n\n" + _intended(f"between {named}" if several else _pair(languages), config),
         "## Training data\n\n" + _training_data(records),
         "## Scores\n\n" + _scores(records, weights_digest(folder)),
         "## Model\n\n" + _model(config["model"], data, records.get("training")),
@@ -144,11 +148,13 @@ def _metadata(languages: list[str]) -> str:
     return f"---\n{yaml.safe_dump(about, sort_keys=False)}---"
 
 
-def _intended(languages: list[str | None], config: dict[str, Any]) -> str:
-    source, target = (language or "the source language" for language in languages)
-    target = target if languages[1] else "the target language"
+def _pair(languages: list[str | None]) -> str:
+    return f"of {languages[0] or 'the source language'} into {languages[1] or 'the target language'}"
+
+
+def _intended(what: str, config: dict[str, Any]) -> str:
     return (
-        f"Translates single sentences of {source} into {target}, of at most "
+        f"Translates single sentences {what}, of at most "
         f"{config['decoding']['max_source_length']} tokens, of the kind it was trained on (below). Of other kinds of "
         "text nothing was measured. Translations may be wrong, leave something out or add something; names and numbers "
         "should be checked."
@@ -184,13 +190,16 @@ def _scores(records: dict[str, Any], digest: str) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for evaluation in current:
-        scores, copied = evaluation["scores"], evaluation["copy_scores"]
-        for metric, key in (("BLEU", "bleu"), ("chrF", "chrf")):
-            signature = scores[f"{key}_signature"].replace("|", "\\|")
-            lines.append(
-                f"| {evaluation['name']} | {scores['n']:,} | {metric} | {scores[key]:.2f} | {copied[key]:.2f} | "
-                f"`{signature}` |"
-            )
+        texts = {evaluation["name"]: evaluation}
+        for name, part in (evaluation.get("parts") or {}).items():
+            texts[f"{evaluation['name']}: {name}{' (zero-shot)' if part.get('zero_shot') else ''}"] = part
+        for name, text in texts.items():
+            scores, copied = text["scores"], text["copy_scores"]
+            for metric, key in (("BLEU", "bleu"), ("chrF", "chrf")):
+                signature = scores[f"{key}_signature"].replace("|", "\\|")
+                lines.append(
+                    f"| {name} | {scores['n']:,} | {metric} | {scores[key]:.2f} | {copied[key]:.2f} | `{signature}` |"
+                )
     beams = ", ".join(sorted({str(evaluation["beam"]) for evaluation in current}))
     return "\n".join(
         [*lines, "", f"Beam {beams}; sacreBLEU (Post 2018). *Source copied* is what doing nothing scores."]

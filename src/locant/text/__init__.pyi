@@ -24,6 +24,7 @@ from locant.text.corpus_settings import FilePair as FilePair
 from locant.text.corpus_settings import FilesCorpus as FilesCorpus
 from locant.text.corpus_settings import HuggingFaceCorpus as HuggingFaceCorpus
 from locant.text.corpus_settings import JsonlCorpus as JsonlCorpus
+from locant.text.corpus_settings import LanguagesCorpus as LanguagesCorpus
 from locant.text.corpus_settings import MixtureCorpus as MixtureCorpus
 from locant.text.corpus_settings import MixtureSource as MixtureSource
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus

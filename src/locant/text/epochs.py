@@ -58,6 +58,8 @@ class RowSampler:
         """Return the rows of an epoch, counted from 0, in ascending order; None for all rows once."""
         drawn, first, whole = [], 0, True
         for part, (size, quota) in enumerate(zip(self._sizes, self._quotas, strict=True)):
+            if not size:  # a zero-shot direction
+                continue
             start, end = round(epoch * quota), round((epoch + 1) * quota)
             whole = whole and end - start == size and (not size or start % size == 0)
             drawn.append(first + self._read(part, size, start, end))

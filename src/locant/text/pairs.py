@@ -95,6 +95,11 @@ def concatenated(texts: Sequence[ParallelText]) -> ParallelText:
     return ParallelText(lambda: chain.from_iterable(texts), sum(map(len, texts)), digest)
 
 
+def turned(text: ParallelText) -> ParallelText:
+    """Return a stream of the same pairs with source and target exchanged."""
+    return ParallelText(lambda: ((target, source) for source, target in text), text.count, f"{text.digest}-turned")
+
+
 def _smallest(values: Iterable[int], size: int) -> set[int]:
     """Return the ``size`` smallest distinct values, holding no more than that many at a time."""
     heap: list[int] = []  # negated, so that the root is the largest value held

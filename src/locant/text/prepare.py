@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from locant.errors import DataError
 from locant.files import read_json, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
@@ -31,7 +33,8 @@ class PreparedData:
     Attributes:
         tokenizers: Saved in the folder.
         train: Tokens of the cleaned training text.
-        valid: Tokens of the validation text, of the same parts; pairs with too many tokens are left out.
+        valid: Tokens of the validation text, of the same parts but for zero-shot directions, whose loss shall decide
+            nothing; pairs with too many tokens are left out.
         valids: The text of validation, complete, by the name of the part; parts without any are missing.
         tests: The text of the tests, likewise.
         reports: What cleaning removed, by the name of the part.
@@ -131,12 +134,9 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
-        texts = [clean(part.train, held_out(corpus, part), cleaning, of=_name(corpus, part)) for part in corpus.parts]
+        texts = [_cleaned(corpus, part, cleaning) for part in corpus.parts]
         joined = _Joined(texts)
-        if make_tokenizers:
-            tokenizers = make_tokenizers(joined)
-        else:
-            tokenizers = train_tokenizers(joined, tokenizer, tags=corpus.tags)
+        tokenizers = make_tokenizers(joined) if make_tokenizers else _trained_tokenizers(corpus, texts, tokenizer)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
@@ -147,7 +147,10 @@ def prepare(
         ]
         train = write(list(map(TextPart, texts, tagged)), folder=cache / "train", keep_text=keep_text)
         valid = write(
-            [TextPart(part.valid or (), before) for part, before in zip(corpus.parts, prefixes, strict=True)],
+            [
+                TextPart(() if part.zero_shot else part.valid or (), before)
+                for part, before in zip(corpus.parts, prefixes, strict=True)
+            ],
             folder=cache / "valid",
         )
         reports = [
@@ -155,7 +158,7 @@ def prepare(
             for text, rows in zip(texts, train.parts, strict=True)
         ]
         for part, rows in zip(corpus.parts, train.parts, strict=True):
-            if not rows.pairs:
+            if not rows.pairs and not part.zero_shot:
                 raise DataError(
                     f"All {rows.dropped} pairs of '{part.name}' have {max_tokens} tokens or more on a side, so "
                     "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
@@ -189,8 +192,25 @@ class _Joined:
         return sum(map(len, self.texts))
 
 
-def _name(corpus: Corpus, part: CorpusPart) -> str:
-    return part.name if len(corpus.parts) > 1 else ""
+def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
+    if part.zero_shot:
+        return CleanText(part.train, np.zeros(0, dtype=bool), CleaningReport(0, {}))
+    name = part.name if len(corpus.parts) > 1 else ""
+    return clean(part.train, held_out(corpus, part), cleaning, of=name)
+
+
+def _trained_tokenizers(corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings) -> TokenizerPair:
+    if corpus.layout is None:
+        return train_tokenizers(_Joined(texts), settings, tags=corpus.tags)
+    seen: set[tuple[str | None, str | None]] = set()
+    used = []
+    for part, text in zip(corpus.parts, texts, strict=True):
+        # A joint vocabulary learns nothing from the other direction of the same text.
+        if not (settings.joint and (part.target_language, part.source_language) in seen):
+            used.append(text)
+        if len(text):
+            seen.add((part.source_language, part.target_language))
+    return train_tokenizers(_Joined(used), settings, tags=corpus.tags, languages=corpus.languages, layout=corpus.layout)
 
 
 def held_out(corpus: Corpus, part: CorpusPart) -> Iterator[Pair]:
@@ -223,4 +243,7 @@ def _fingerprint(corpus: Corpus, cleaning: CleaningSettings, tokenizer: Tokenize
         made_from["tags"] = [part.tag for part in corpus.parts]
     if any(part.noise for part in corpus.parts):
         made_from["keep_text"] = True
+    if corpus.layout is not None:
+        made_from["layout"] = corpus.layout
+        made_from["directions"] = [(part.source_language, part.target_language) for part in corpus.parts]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()

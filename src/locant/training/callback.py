@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,7 @@ class ValidationReport:
         chrf: Likewise.
         seconds: Time trained.
         best: Whether this is the best so far.
+        parts: BLEU of each part of a corpus that has several, by name.
     """
 
     step: int
@@ -58,6 +59,7 @@ class ValidationReport:
     chrf: float | None
     seconds: float
     best: bool
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class PreparedReport:
         parameters: Parameters of the model, adapters included.
         trained_parameters: Those of them that are not frozen.
         parts: The same of each part of the corpus; one of a plain corpus.
+        languages: The languages that have a token, in a model for several.
+        zero_shot: Directions that are only measured.
     """
 
     corpus: str
@@ -120,6 +124,8 @@ class PreparedReport:
     parameters: int
     trained_parameters: int
     parts: list[PartReport]
+    languages: tuple[str, ...] = ()
+    zero_shot: tuple[str, ...] = ()
 
 
 class TrainingCallback:
@@ -165,8 +171,9 @@ class MetricsLog:
         append_line(self.path, json.dumps({"kind": kind, **row}))
         if self._writer:
             for name, value in row.items():
-                if isinstance(value, float):
-                    self._writer.add_scalar(f"{kind}/{name}", value, row["step"])
+                for part, number in value.items() if isinstance(value, dict) else [(None, value)]:
+                    if isinstance(number, float):
+                        self._writer.add_scalar("/".join(filter(None, (kind, name, part))), number, row["step"])
 
     def close(self) -> None:
         """Flush and close."""

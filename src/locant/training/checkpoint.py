@@ -34,13 +34,16 @@ class ValidationScores:
 
     Attributes:
         loss: Negative log-likelihood, in nats a token.
-        bleu: Of greedy translations, or ``None`` when none were made.
+        bleu: Of greedy translations, or ``None`` when none were made; of several languages the mean over the directions
+            that are trained.
         chrf: Likewise.
+        parts: BLEU of each part of a corpus that has several, by name.
     """
 
     loss: float
     bleu: float | None = None
     chrf: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Snapshot:
     loss: float
     bleu: float | None = None
     chrf: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from locant.analysis.scores import Scores, bleu_tokenizer, score_translations
+from locant.analysis.scores import Scores, bleu_tokenizer, mean_scores, score_translations
 from locant.errors import CheckpointError, ConfigError, DataError, UsageError, nearest
 from locant.files import read_json, write_json
 from locant.models.decoding_settings import DecodingSettings
@@ -33,10 +33,12 @@ class PartScores:
     Attributes:
         scores: Of the model's translations.
         copy_scores: Of the source itself, taken as a translation.
+        zero_shot: Whether the model was never trained on this direction.
     """
 
     scores: Scores
     copy_scores: Scores
+    zero_shot: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Evaluation:
 
     Attributes:
         name: What was translated.
-        scores: Of the model's translations.
+        scores: Of the model's translations; of several languages, the mean over the directions that were trained.
         copy_scores: Of the source itself, taken as a translation: what doing nothing would score.
         beam: Beam size.
         seconds: Time of translating.
@@ -125,14 +127,15 @@ def evaluate(
                 translator.choose_languages(one.source_language if takes_source else None, one.target_language)
             name = f"{one.name if part else corpus.name}, {split} split"
             results[one.name] = _evaluate(translator, list(texts[one.name]), name, overrides)
-    result = _pooled(results, translator, corpus.target_language)
+    zero_shot = {one.name for one in corpus.parts if one.zero_shot}
+    result = _pooled(results, translator, corpus, zero_shot)
     if not part:
         # Scores belong to weights, which may be trained on.
         write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights_digest(folder)})
     return result
 
 
-def _pooled(results: dict[str, Evaluation], translator: Translator, target_language: str | None) -> Evaluation:
+def _pooled(results: dict[str, Evaluation], translator: Translator, corpus: Corpus, zero_shot: set[str]) -> Evaluation:
     """Return the evaluation of all parts together."""
     first, *others = results.values()
     if not others:
@@ -141,17 +144,26 @@ def _pooled(results: dict[str, Evaluation], translator: Translator, target_langu
         [text for result in results.values() for text in getattr(result, name)]
         for name in ("sources", "references", "hypotheses")
     )
-    tokenize = bleu_tokenizer(target_language)
-    copied = [translator.tokenizers.target.cased(source) for source in sources]
+    if corpus.layout is None:
+        tokenize = bleu_tokenizer(corpus.target_language)
+        copied = [translator.tokenizers.target.cased(source) for source in sources]
+        scores = score_translations(hypotheses, references, tokenize=tokenize)
+        copy_scores = score_translations(copied, references, tokenize=tokenize)
+    else:
+        trained = [result for name, result in results.items() if name not in zero_shot] or list(results.values())
+        scores = mean_scores([result.scores for result in trained])
+        copy_scores = mean_scores([result.copy_scores for result in trained])
     return replace(
         first,
-        scores=score_translations(hypotheses, references, tokenize=tokenize),
-        copy_scores=score_translations(copied, references, tokenize=tokenize),
+        scores=scores,
+        copy_scores=copy_scores,
         seconds=sum(result.seconds for result in results.values()),
         sources=sources,
         references=references,
         hypotheses=hypotheses,
-        parts={name: PartScores(result.scores, result.copy_scores) for name, result in results.items()},
+        parts={
+            name: PartScores(result.scores, result.copy_scores, name in zero_shot) for name, result in results.items()
+        },
     )
 
 
@@ -175,7 +187,7 @@ def load_run_evaluation(folder: Path) -> Evaluation:
         if path.exists():
             data = read_json(path)
             data.pop("weights", None)
-            parts = {name: PartScores(**_scores(part)) for name, part in data.pop("parts", {}).items()}
+            parts = {name: PartScores(**{**part, **_scores(part)}) for name, part in data.pop("parts", {}).items()}
             return Evaluation(**{**data, **_scores(data)}, parts=parts)
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
@@ -215,7 +227,6 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
     """Return the function that measures a model on the validation set while it is trained."""
     plan = plan_batches(data.valid.source.lengths, data.valid.target.lengths, recipe.batches, seed=0, epoch=0)
     texts = _validation_texts(recipe, corpus, data)
-    references = [data.tokenizers.target.cased(target) for _, pairs in texts for _, target in pairs]
     greedy = DecodingSettings(beam=1)
 
     @torch.inference_mode()
@@ -229,7 +240,9 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
             tokens += batch.target_tokens
         if not texts or not math.isfinite(total):
             return ValidationScores(total / tokens)
+        found: dict[str, Scores] = {}
         hypotheses: list[str] = []
+        references: list[str] = []
         for part, pairs in texts:
             translator = Translator(
                 model,
@@ -239,9 +252,18 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
                 source_language=part.source_language,
                 target_language=part.target_language,
             )
-            hypotheses += translator.translate([source for source, _ in pairs])
-        scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
-        return ValidationScores(total / tokens, scores.bleu, scores.chrf)
+            translated = translator.translate([source for source, _ in pairs])
+            right = [data.tokenizers.target.cased(target) for _, target in pairs]
+            tokenize = bleu_tokenizer(part.target_language)
+            found[part.name] = score_translations(translated, right, tokenize=tokenize)
+            hypotheses += translated
+            references += right
+        if corpus.layout is None:
+            scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
+        else:
+            scores = mean_scores([found[part.name] for part, _ in texts if not part.zero_shot])
+        parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}
+        return ValidationScores(total / tokens, scores.bleu, scores.chrf, parts)
 
     return measure
 

@@ -318,6 +318,8 @@ def _record(
         parameters=count_parameters(model),
         trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
         parts=parts,
+        languages=corpus.languages,
+        zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
     )
     write_json(folder / "data.json", asdict(report))
     if choices:

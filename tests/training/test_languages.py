@@ -1,0 +1,211 @@
+"""Runs on toy corpora of several languages: one token in each language stands for one in every other."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from locant.app import write_run_report
+from locant.cli import main
+from locant.errors import ConfigError
+from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
+from locant.training import Recipe, evaluate, load_run_evaluation, read_metrics, resume_training, train
+from locant.training.checkpoint import checkpoint_folders
+from locant.training.recipe import apply_overrides
+from locant.translation import Translator
+
+WORDS = {
+    "en": ["one", "two", "red", "sea"],
+    "de": ["eins", "zwei", "rot", "meer"],
+    "fr": ["un", "deux", "rouge", "mer"],
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """Parallel files of three languages, another text for each pair."""
+    folder, rng = tmp_path_factory.mktemp("texts"), random.Random(0)
+    for pair in ("en-de", "en-fr", "de-fr"):
+        for split, count in (("train", 300), ("valid", 30), ("test", 20)):
+            numbers = [rng.choices(range(4), k=rng.randint(2, 5)) for _ in range(count)]
+            for code in pair.split("-"):
+                lines = [" ".join(WORDS[code][number] for number in line) + "\n" for line in numbers]
+                (folder / f"{split}.{pair}.{code}").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def languages_corpus(texts: Path, *pairs: str, **more: object) -> dict:
+    def files(pair: str) -> dict:
+        source, target = pair.split("-")
+        return {
+            "kind": "files",
+            "folder": str(texts),
+            "source_language": source,
+            "target_language": target,
+            **{
+                split: {"source": f"{split}.{pair}.{source}", "target": f"{split}.{pair}.{target}"}
+                for split in ("train", "valid", "test")
+            },
+        }
+
+    return {"kind": "languages", "pairs": [files(pair) for pair in pairs], **more}
+
+
+@pytest.fixture(scope="module")
+def data(texts, recipe_data) -> dict:
+    """Trains between English and the others; German to French and back are zero-shot."""
+    corpus = languages_corpus(texts, "en-de", "en-fr", "de-fr", zero_shot=["de-fr", "fr-de"])
+    return apply_overrides({**recipe_data, "corpus": corpus, "tokenizer": {"vocab_size": 35}}, [])
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "several"
+    steps = ["training.steps=200", "training.validate_every=200", "training.schedule=linear", "training.log_every=50"]
+    model = ["model.norm=pre", "model.dropout=0", "training.validation_sentences=30", "batches.tokens=512"]
+    train(Recipe.parse(apply_overrides(data, [*steps, *model])), run)
+    return run
+
+
+DIRECTIONS = ["en-de", "de-en", "en-fr", "fr-en", "de-fr", "fr-de"]
+
+
+def test_rows_name_their_languages(finished):
+    tokenizers = Translator.from_pretrained(finished, device="cpu").tokenizers
+    ids = tokenizers.languages.ids
+    assert ids == {"en": 4, "de": 5, "fr": 6}
+    cache = TokenCache(finished / "cache" / "train")
+    assert [part.prefixes for part in cache.parts[:2]] == [
+        ([ids["en"]], [EOS, ids["de"]]),
+        ([ids["de"]], [EOS, ids["en"]]),
+    ]
+    assert [part.pairs > 0 for part in cache.parts] == [True] * 4 + [False] * 2
+    batch = collate(cache, torch.arange(len(cache)).numpy())
+    told = {tuple(row) for row in torch.stack((batch.source[:, 0], batch.target_input[:, 1]), dim=1).tolist()}
+    assert told == {(4, 5), (5, 4), (4, 6), (6, 4)}
+    assert (batch.target_input[:, 0] == EOS).all()
+    assert (batch.target_output[:, 0] == batch.target_input[:, 1]).all()
+    assert not (batch.source == BOS).any()
+    assert [part.pairs > 0 for part in TokenCache(finished / "cache" / "valid").parts] == [True] * 4 + [False] * 2
+
+
+def test_every_direction_is_measured_and_zero_shot_is_marked(finished, capsys):
+    rows = [row for row in read_metrics(finished) if row["kind"] == "validation"]
+    assert list(rows[-1]["parts"]) == DIRECTIONS
+    trained = [rows[-1]["parts"][name] for name in DIRECTIONS[:4]]
+    assert rows[-1]["bleu"] == pytest.approx(sum(trained) / 4)
+    assert main(["evaluate", str(finished), "--engine", "pytorch"]) == 0
+    shown = capsys.readouterr().out
+    assert "this model, de-fr, zero-shot" in shown
+    assert "this model, en-de, zero-shot" not in shown
+    result = load_run_evaluation(finished)
+    assert {name: part.zero_shot for name, part in result.parts.items()} == {
+        name: name in ("de-fr", "fr-de") for name in DIRECTIONS
+    }
+    assert result.scores.bleu == pytest.approx(sum(result.parts[name].scores.bleu for name in DIRECTIONS[:4]) / 4)
+    assert result.scores.bleu > 60
+    assert result.copy_scores.bleu < 30
+    page = write_run_report(finished).read_text(encoding="utf-8")
+    assert "de-fr, zero-shot" in page
+
+
+def test_one_direction_is_evaluated_and_translated_by_its_languages(finished, capsys):
+    languages = ["--source-language", "en", "--target-language", "fr", "--engine", "pytorch"]
+    assert main(["evaluate", str(finished), *languages]) == 0
+    assert "en-fr, test split: 20 sentences" in capsys.readouterr().out
+    assert main(["translate", str(finished), *languages, "one two red"]) == 0
+    assert capsys.readouterr().out == "un deux rouge\n"
+    assert main(["translate", str(finished), "--source-language", "de", "--target-language", "en", "zwei rot"]) == 0
+    assert capsys.readouterr().out == "two red\n"
+    assert main(["evaluate", str(finished), "--source-language", "en"]) == 2
+    assert "go together" in capsys.readouterr().err
+    assert main(["translate", str(finished), "one"]) == 2
+    assert "must be told the source language" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changes", [["tokenizer.sampling=0.2"], ["corpus.layout=marian"]], ids=str)
+def test_a_resumed_run_is_exact(data, changes, tmp_path):
+    changes = [*changes, "training.validate_every=5", "training.validation_sentences=6"]
+    recipe = Recipe.parse(apply_overrides(data, [*changes, "training.steps=10"]))
+    short = Recipe.parse(apply_overrides(data, [*changes, "training.steps=5"]))
+    train(recipe, tmp_path / "whole")
+    train(short, tmp_path / "parts")
+    resume_training(tmp_path / "parts", ["training.steps=10"])
+    assert read_without_times(tmp_path / "parts") == read_without_times(tmp_path / "whole")
+    weights = [
+        load_file(checkpoint_folders(tmp_path / name)[-1] / "weights.safetensors") for name in ("whole", "parts")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def read_without_times(run: Path) -> list[dict]:
+    kinds = ("training", "validation")
+    clock = ("seconds", "tokens_per_second")
+    rows = [row for row in read_metrics(run) if row["kind"] in kinds]
+    return [{key: value for key, value in row.items() if key not in clock} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("directions", "languages"), [(["en-de", "en-fr"], ["en", "de", "fr"]), (["de-en", "fr-en"], ["de", "en", "fr"])]
+)
+def test_one_to_many_and_many_to_one(texts, directions, languages):
+    settings = languages_corpus(texts, "en-de", "en-fr", directions=directions)
+    corpus = load_corpus(LanguagesCorpus.parse(settings))
+    assert [part.name for part in corpus.parts] == directions
+    assert sorted(corpus.languages) == sorted(languages)
+    marian = load_corpus(LanguagesCorpus.parse({**settings, "layout": "marian"}))
+    assert marian.languages == tuple(dict.fromkeys(name.split("-")[1] for name in directions))
+
+
+def test_both_directions_have_the_same_text(texts):
+    corpus = load_corpus(LanguagesCorpus.parse(languages_corpus(texts, "en-de")))
+    there, back = corpus.parts
+    assert list(back.train) == [(target, source) for source, target in there.train]
+    assert there.digest != back.digest
+    assert corpus.layout == "fairseq"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "more", "message"),
+    [
+        (["en-de"], {"directions": ["en-fr"]}, "no direction 'en-fr'"),
+        (
+            ["en-de", "en-fr"],
+            {"directions": ["de-fr"]},
+            "no text for the direction de-fr. It has text for en-de, de-en",
+        ),
+        (["en-de", "en-fr"], {"zero_shot": ["fr-de"]}, "no text for the direction fr-de"),
+        (["en-de"], {"zero_shot": ["en-de", "de-en"]}, "No direction is left to train on"),
+        (["en-de"], {"directions": ["en-de"], "zero_shot": ["en-de"]}, "in both 'directions' and 'zero_shot'"),
+        (["en-de"], {"directions": ["de-en"], "zero_shot": ["en-de"]}, "translates from 'en', which no trained"),
+        (
+            ["en-de", "en-fr"],
+            {"directions": ["en-de"], "zero_shot": ["en-fr"]},
+            "translates into 'fr', which no trained direction does",
+        ),
+    ],
+)
+def test_directions_that_cannot_be_are_named(texts, pairs, more, message):
+    with pytest.raises(ConfigError, match=message):
+        load_corpus(LanguagesCorpus.parse(languages_corpus(texts, *pairs, **more)))
+
+
+def test_languages_that_are_missing_or_the_same_are_named(texts):
+    settings = languages_corpus(texts, "en-de")
+    del settings["pairs"][0]["target_language"]
+    with pytest.raises(ConfigError, match=r"Pair 1 of the corpus .* lacks source_language, target_language or both"):
+        load_corpus(LanguagesCorpus.parse(settings))
+    settings["pairs"][0]["target_language"] = "en"
+    with pytest.raises(ConfigError, match="is of one language, 'en'"):
+        load_corpus(LanguagesCorpus.parse(settings))
+
+
+def test_the_evaluation_of_one_part_is_not_saved(finished, tmp_path):
+    before = (finished / "evaluation.valid.json").exists()
+    result = evaluate(finished, "valid", part="fr-en", beam=1)
+    assert result.name == "fr-en, valid split"
+    assert (finished / "evaluation.valid.json").exists() == before
