@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locant.text import (
+    EOS,
+    PAD,
     BatchSettings,
     BatchStream,
     RowSampler,
     SampledEpochs,
+    StagePlace,
     TextPart,
     TrainingEpochs,
     sampling_shares,
@@ -88,7 +91,7 @@ def test_selected_rows_are_rows_of_the_cache(cache, pairs):
 def test_drawn_epochs_feed_the_stream_and_resume(cache, tokenizers, alpha):
     def stream():
         sampled = None if alpha is None else SampledEpochs(cache, tokenizers, alpha=alpha, seed=1)
-        epochs = TrainingEpochs(cache, RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1), sampled)
+        epochs = TrainingEpochs(cache, [RowSampler([100, 20, 80], [1, 5, 0], 1, seed=1)], sampled)
         return BatchStream(epochs, BatchSettings(tokens=300), seed=1)
 
     seen = []
@@ -120,3 +123,23 @@ def test_each_drawing_of_a_sentence_is_sampled_anew(cache, tokenizers):
     segmentations = ids(sampled.source)
     assert tokenizers.source.decode(segmentations) == [source for source, _ in drawn.pairs()]
     assert len({tuple(one) for one in segmentations[:20]}) > 1
+
+
+def test_a_stage_reads_its_parts_from_their_beginnings():
+    sampler = RowSampler([40, 10], [1, 2], 1, seed=1)
+    assert sampler(0, 0).tolist() != sampler(7, 7).tolist(), "in another order"
+    seen = Counter(np.concatenate([sampler(epoch, 7) for epoch in range(7, 13)]).tolist())
+    assert max(seen[row] for row in range(40)) - min(seen[row] for row in range(40)) <= 1
+    everything = RowSampler([40, 10], [1, 1], 1, seed=1)
+    assert everything(7, 7) is None
+
+
+def test_the_stream_draws_from_the_stage_it_is_told(cache):
+    samplers = [RowSampler([100, 20, 80], weights, 1, seed=1) for weights in ([1, 1, 1], [0, 1, 0])]
+    stream = BatchStream(TrainingEpochs(cache, samplers), BatchSettings(tokens=300), seed=1)
+    rows = []
+    for epoch, _, batch in stream.start(4, 0, StagePlace(1, 4)):
+        if epoch == 5:
+            break
+        rows += [[token for token in row if token not in (PAD, EOS)] for row in batch.source.tolist()]
+    assert sorted(rows) == sorted(ids(cache.source)[100:120])

@@ -14,6 +14,7 @@ from locant.text import (
     collate,
     load_corpus,
     prepare,
+    train_tokenizers,
 )
 
 
@@ -160,9 +161,63 @@ def test_tagged_text_is_not_held_out_for_validation(texts):
     assert corpus.tags == ["<bt>"]
 
 
+def test_pairs_of_several_languages_may_be_mixtures_drawn_together(texts):
+    one = files(texts, "clean", source_language="en", target_language="de")
+    sources = {"clean": {"corpus": one}, "web": {"tag": "<bt>", "weight": 2, "corpus": files(texts, "web")}}
+
+    def load(**more):
+        pairs = [{"kind": "mixture", "sources": sources, **more}]
+        return load_corpus(Holder.parse({"corpus": {"kind": "languages", "pairs": pairs}}).corpus)
+
+    parts = [(part.name, part.tag, part.weight) for part in load().parts]
+    assert parts == [("en-de", None, 1), ("en-de 2", "<bt>", 2), ("de-en", None, 1)]
+    for more in ({"stages": [{"until": 0.5}, {}]}, {"temperature": 5}):
+        with pytest.raises(ConfigError, match=r"Pair 1 of the corpus .* has stages or a temperature of its own"):
+            load(**more)
+
+
 def test_a_tag_must_be_in_the_vocabulary(texts, tokenizers):
     with pytest.raises(ConfigError, match="The tag '<bt>' is not in the vocabulary of the source"):
         tokenizers.tag("<bt>")
+    with pytest.raises(ConfigError, match="The tag '__de__' is the token of a language"):
+        train_tokenizers([("a", "b")], TokenizerSettings(), languages=["de"], tags=["__de__"])
     for tag, message in (("</s>", "</s> is a special token of every vocabulary"), ("a b", "pattern"), ("", "pattern")):
         with pytest.raises(ConfigError, match=message):
             mixture({"clean": {"tag": tag, "corpus": files(texts, "clean")}})
+
+
+def test_stages_have_weights_of_their_own(texts):
+    held = {"source": "held.a", "target": "held.b"}
+    sources = {
+        "clean": {"weight": 2, "corpus": files(texts, "clean", valid=held)},
+        "web": {"weight": 0, "corpus": files(texts, "web")},
+    }
+    stages = [{"until": 0.5}, {"until": 0.7, "sources": {"web": 3, "clean": None}}, {"sources": "clean"}]
+    corpus = load_corpus(mixture(sources, stages=stages))
+    assert [stage.weights for stage in corpus.stages] == [(2, 0), (2, 3), (2, 0)]
+    assert corpus.weights == [(2, 0), (2, 3), (2, 0)]
+    assert [stage.settings.ends(0.6, 1000) for stage in corpus.stages] == [True, False, False]
+    (by_updates, _) = load_corpus(mixture(sources, stages=[{"until": 500}, {}])).stages
+    assert [by_updates.settings.ends(0.9, 499), by_updates.settings.ends(0.1, 500)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([{"until": 0.5}, {"sources": ["cleen"]}], r"stage 2 names the source 'cleen'.* Did you mean 'clean'\?"),
+        ([{"until": 0.5}, {"sources": []}], "stage 2 has no text"),
+        ([{"until": 0.5}, {"sources": "off"}], "stage 2 has no text"),
+        ([{"until": 0.5}, {"sources": {"clean": 0}}], "stage 2 has no text"),
+        ([{"until": 0.5}, {"sources": ["clean", "clean"]}], "'clean' is named twice"),
+        ([{"until": 0.5}], r"the last stage lasts to the end of training, so leave out its until \(0.5\)"),
+        ([{}, {}], "every stage but the last needs 'until'"),
+        ([{"until": 0.5}, {"until": 0.5}, {}], "stages end at 0.5, 0.5, but each must end after the one before"),
+        ([{"until": 0.5}, {"until": 800}, {}], "stages end at 0.5, 800; give shares"),
+        ([{"until": 1.0}, {}], "stages end at 1; give shares of the budget, all below 1, or whole"),
+        ([{"until": 0}, {}], "stages.0.until.*greater than 0"),
+    ],
+)
+def test_wrong_stages_are_errors(texts, stages, message):
+    sources = {"clean": {"corpus": files(texts, "clean")}, "off": {"weight": 0, "corpus": files(texts, "web")}}
+    with pytest.raises(ConfigError, match=message):
+        mixture(sources, stages=stages)

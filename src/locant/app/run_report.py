@@ -246,7 +246,7 @@ def _parts(parts: Sequence[dict[str, Any]]) -> list[Block]:
                     part["name"],
                     part["cleaning"]["total"],
                     part["cleaning"]["kept"],
-                    f"{100 * part['share']:.1f} %",
+                    ", then ".join(f"{100 * share:.1f} %" for share in part["shares"]),
                     part["valid_pairs"],
                     part["test_pairs"],
                 ]

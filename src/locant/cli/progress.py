@@ -93,7 +93,9 @@ class TrainingProgress(WorkBar, TrainingCallback):
             counts = [column[label] if label in column else column["removed"][label] for column in columns.values()]
             table.add_row(label, *(f"{count:,}" for count in counts))
         if len(report.parts) > 1:
-            table.add_row("drawn", *(f"{part.share:.1%}" for part in report.parts), "")
+            for stage in range(len(report.parts[0].shares)):
+                label = f"drawn, stage {stage + 1}" if len(report.parts[0].shares) > 1 else "drawn"
+                table.add_row(label, *(f"{part.shares[stage]:.1%}" for part in report.parts), "")
         self.console.print(table)
         vocabulary, waste = report.vocabulary, report.padding_waste
         frozen = report.trained_parameters < report.parameters
@@ -119,6 +121,10 @@ class TrainingProgress(WorkBar, TrainingCallback):
             if not self.console.is_terminal:
                 self.console.print(f"step {report.step:>6}  {100 * done:>3.0f}%  {self._numbers}", soft_wrap=True)
         self.show(done, step=self._step, numbers=self._numbers)
+
+    def on_stage(self, number: int, count: int) -> None:
+        """Write a line that stays."""
+        self.console.print(f"stage {number} of {count} of the corpus", soft_wrap=True)
 
     def on_validation(self, report: ValidationReport) -> None:
         """Write a line that stays."""

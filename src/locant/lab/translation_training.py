@@ -162,6 +162,7 @@ def train_translator(
             model,
             recipe.training,
             batches=stream,
+            stages=corpus.stages,
             validate=validation(recipe, corpus, data),
             publish=publish,
             callback=callback,

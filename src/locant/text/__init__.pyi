@@ -17,6 +17,7 @@ from locant.text.cleaning import CleanText as CleanText
 from locant.text.cleaning import clean as clean
 from locant.text.corpus import Corpus as Corpus
 from locant.text.corpus import CorpusPart as CorpusPart
+from locant.text.corpus import CorpusStage as CorpusStage
 from locant.text.corpus import load_corpus as load_corpus
 from locant.text.corpus_settings import BibleCorpus as BibleCorpus
 from locant.text.corpus_settings import CorpusSettings as CorpusSettings
@@ -27,9 +28,11 @@ from locant.text.corpus_settings import JsonlCorpus as JsonlCorpus
 from locant.text.corpus_settings import LanguagesCorpus as LanguagesCorpus
 from locant.text.corpus_settings import MixtureCorpus as MixtureCorpus
 from locant.text.corpus_settings import MixtureSource as MixtureSource
+from locant.text.corpus_settings import MixtureStage as MixtureStage
 from locant.text.corpus_settings import TsvCorpus as TsvCorpus
 from locant.text.epochs import RowSampler as RowSampler
 from locant.text.epochs import SampledEpochs as SampledEpochs
+from locant.text.epochs import StagePlace as StagePlace
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
 from locant.text.monolingual import MonolingualText as MonolingualText

@@ -16,6 +16,7 @@ from pydantic import Field
 from locant.errors import ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
+from locant.text.epochs import StagePlace
 from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
@@ -239,7 +240,7 @@ class BatchStream:
 
     Args:
         epochs: Returns the tokens of an epoch, counted from 0: ``lambda epoch: cache``, or
-            :class:`~locant.text.epochs.TrainingEpochs`.
+            :class:`~locant.text.epochs.TrainingEpochs`, which takes the stage as well.
         settings: The size of the batches (of all processes together).
         seed: Any non-negative integer.
         rank: The number of this process, from 0.
@@ -248,7 +249,7 @@ class BatchStream:
 
     def __init__(
         self,
-        epochs: Callable[[int], TokenCache],
+        epochs: Callable[..., TokenCache],
         settings: BatchSettings,
         *,
         seed: int,
@@ -261,14 +262,21 @@ class BatchStream:
         self._rank = rank
         self._world_size = world_size
 
-    def start(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+    def start(
+        self, epoch: int = 0, index: int = 0, stage: StagePlace | None = None
+    ) -> Iterator[tuple[int, int, Batch]]:
         """Yield (epoch, index in the epoch, batch) from a place on, without end.
 
         After the batch (epoch, index) a run resumes with ``start(epoch, index + 1)``, also where that is the end of
         the epoch.
+
+        Args:
+            epoch: Counted from 0, over all stages.
+            index: Of the first batch in that epoch.
+            stage: Of the corpus, where it has several; all epochs from here on are of it.
         """
         while True:
-            cache = self._epochs(epoch)
+            cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)
             plan = plan_batches(
                 cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
             )

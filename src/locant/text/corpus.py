@@ -19,6 +19,7 @@ from locant.text.corpus_settings import (
     JsonlCorpus,
     LanguagesCorpus,
     MixtureCorpus,
+    MixtureStage,
     SourceCorpusSettings,
     TsvCorpus,
 )
@@ -67,6 +68,19 @@ class CorpusPart:
 
 
 @dataclass(frozen=True)
+class CorpusStage:
+    """A stretch of training.
+
+    Attributes:
+        settings: Say when it ends.
+        weights: Of each part, in the order of the parts.
+    """
+
+    settings: MixtureStage
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Parallel text in three splits, of one part or more.
 
@@ -77,6 +91,7 @@ class Corpus:
         licence: None when not known.
         temperature: How much the sizes of the parts count when they are drawn.
         layout: Where the tokens of the languages stand in a corpus of several; None without such tokens.
+        stages: Stretches of training with weights of their own; none where the weights of the parts hold throughout.
     """
 
     name: str
@@ -85,6 +100,7 @@ class Corpus:
     licence: str | None = None
     temperature: float = 1.0
     layout: LanguageLayout | None = None
+    stages: tuple[CorpusStage, ...] = ()
 
     @property
     def source_language(self) -> str | None:
@@ -109,6 +125,11 @@ class Corpus:
         sources = [] if self.layout == "marian" else [part.source_language for part in self.parts]
         codes = (*sources, *(part.target_language for part in self.parts))
         return tuple(dict.fromkeys(code for code in codes if code is not None))
+
+    @property
+    def weights(self) -> list[tuple[float, ...]]:
+        """The weights of the parts in each stage; there is at least one."""
+        return [stage.weights for stage in self.stages] or [tuple(part.weight for part in self.parts)]
 
     @property
     def train(self) -> ParallelText:
@@ -190,6 +211,10 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
         for name, corpus in corpora.items()
         for part in corpus.parts
     ]
+
+    def weights(of_sources: Mapping[str, float]) -> tuple[float, ...]:
+        return tuple(of_sources[name] * part.weight for name, corpus in corpora.items() for part in corpus.parts)
+
     if not any(part.valid for part in parts):
         raise ConfigError("No source of the mixture has validation text: give one of them 'valid' or 'valid_size'.")
     licences = {name: corpus.licence for name, corpus in corpora.items() if corpus.licence}
@@ -199,6 +224,7 @@ def _load_mixture(settings: MixtureCorpus) -> Corpus:
         parts=tuple(parts),
         licence="; ".join(f"{licence} ({name})" for name, licence in licences.items()) or None,
         temperature=settings.temperature,
+        stages=tuple(CorpusStage(stage, weights(settings.stage_weights(stage))) for stage in settings.stages),
     )
 
 
@@ -255,6 +281,11 @@ def _load_languages(settings: LanguagesCorpus) -> Corpus:
     for number, corpus in enumerate(corpora, start=1):
         if corpus.layout is not None:
             raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
+        if corpus.stages or corpus.temperature != 1:
+            raise ConfigError(
+                f"Pair {number} of the corpus ({corpus.name}) has stages or a temperature of its own, but text of all "
+                "pairs is drawn together. Leave them out, and give the temperature to the corpus of all languages."
+            )
         for part in corpus.parts:
             if part.source_language is None or part.target_language is None:
                 raise ConfigError(

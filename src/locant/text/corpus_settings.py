@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from locant.errors import nearest
 from locant.settings import Settings
 from locant.text.directions import DirectionSettings
 from locant.text.noise import NoiseSettings
@@ -158,6 +160,9 @@ SourceCorpusSettings = Annotated[
 """The settings of a corpus that may be a source of a mixture."""
 
 
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""How often text is drawn; 0 draws none."""
+
 _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
@@ -175,7 +180,7 @@ class MixtureSource(Settings):
     """
 
     corpus: SourceCorpusSettings
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: Weight = 1.0
     noise: NoiseSettings | None = None
     tag: str | None = Field(default=None, pattern=r"^\S+$")
 
@@ -186,6 +191,40 @@ class MixtureSource(Settings):
         return self
 
 
+def _by_name(value: Any) -> Any:
+    """Return names as a mapping to no weight of their own."""
+    names = _as_list(value)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return value
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the source '{twice[0]}' is named twice; name it once, with a weight if it shall count more")
+    return dict.fromkeys(names)
+
+
+class MixtureStage(Settings):
+    """A stretch of training with sources and weights of its own.
+
+    Attributes:
+        until: Where it ends: below 1 the share of the budget that is then used, above 1 the number of updates. The
+            last stage has none.
+        sources: Names of the sources that are drawn from, or weights by name; by default all. Those named without a
+            weight have that of the source.
+    """
+
+    until: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    sources: Annotated[dict[str, Weight | None], BeforeValidator(_by_name)] | None = None
+
+    def ends(self, used: float, updates: int) -> bool:
+        """Whether the stage is over.
+
+        Args:
+            used: The share of the budget that is used, 0 to 1.
+            updates: How many are done.
+        """
+        return self.until is not None and (used if self.until < 1 else updates) >= self.until
+
+
 class MixtureCorpus(Settings):
     """Several corpora of one pair of languages, drawn by weight (see :func:`~locant.text.epochs.sampling_shares`).
 
@@ -194,18 +233,54 @@ class MixtureCorpus(Settings):
         sources: The texts by name.
         temperature: How much the sizes of the sources count: 1 for all, more for less, ``.inf`` for nothing at all,
             so that weights alone decide.
+        stages: Stretches of training, one after the other, with sources of their own; by default there is one, with
+            all.
     """
 
     kind: Literal["mixture"]
     name: str | None = None
     sources: dict[str, MixtureSource] = Field(min_length=1)
     temperature: float = Field(default=1.0, gt=0)
+    stages: tuple[MixtureStage, ...] = ()
 
     @model_validator(mode="after")
-    def _some_weight(self) -> Self:
+    def _some_text(self) -> Self:
         if not any(source.weight for source in self.sources.values()):
             raise ValueError("the weights of all sources are 0, so there is no text to train on; raise one of them")
+        for number, stage in enumerate(self.stages, start=1):
+            for name in stage.sources or ():
+                if name not in self.sources:
+                    hint = nearest(name, self.sources) or f" Known: {', '.join(self.sources)}."
+                    raise ValueError(f"stage {number} names the source '{name}', which there is not.{hint}")
+            if not any(self.stage_weights(stage).values()):
+                raise ValueError(
+                    f"stage {number} has no text: the weights of its sources are 0; name a source that has a weight"
+                )
         return self
+
+    @model_validator(mode="after")
+    def _stages_follow(self) -> Self:
+        limits = [stage.until for stage in self.stages]
+        if limits and limits[-1] is not None:
+            raise ValueError(f"the last stage lasts to the end of training, so leave out its until ({limits[-1]:g})")
+        ends = [limit for limit in limits[:-1] if limit is not None]
+        if len(ends) < len(limits[:-1]):
+            raise ValueError("every stage but the last needs 'until', the share of the budget at which it ends")
+        listed = ", ".join(f"{end:g}" for end in ends)
+        if len({end < 1 for end in ends}) > 1 or any(end == 1 or (end > 1 and end % 1) for end in ends):
+            raise ValueError(
+                f"stages end at {listed}; give shares of the budget, all below 1, or whole numbers of updates, above 1"
+            )
+        if any(end >= later for end, later in pairwise(ends)):
+            raise ValueError(f"stages end at {listed}, but each must end after the one before")
+        return self
+
+    def stage_weights(self, stage: MixtureStage) -> dict[str, float]:
+        """Return the weight of each source in a stage; 0 of those that it does not name."""
+        if stage.sources is None:
+            return {name: source.weight for name, source in self.sources.items()}
+        own = {name: stage.sources.get(name, 0.0) for name in self.sources}
+        return {name: self.sources[name].weight if weight is None else weight for name, weight in own.items()}
 
 
 PairCorpusSettings = Annotated[

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,19 +55,25 @@ class RowSampler:
         total = sum(size for size, weight in zip(sizes, weights, strict=True) if weight)
         self._quotas = [share * total for share in self.shares]
 
-    def __call__(self, epoch: int) -> Rows | None:
-        """Return the rows of an epoch, counted from 0, in ascending order; None for all rows once."""
+    def __call__(self, epoch: int, since: int = 0) -> Rows | None:
+        """Return the rows of an epoch in ascending order; None for all rows once.
+
+        Args:
+            epoch: Counted from 0.
+            since: The epoch with which these weights came to hold; the parts are read from their beginnings then.
+        """
         drawn, first, whole = [], 0, True
+        number = epoch - since
         for part, (size, quota) in enumerate(zip(self._sizes, self._quotas, strict=True)):
             if not size:  # a zero-shot direction
                 continue
-            start, end = round(epoch * quota), round((epoch + 1) * quota)
-            whole = whole and end - start == size and (not size or start % size == 0)
-            drawn.append(first + self._read(part, size, start, end))
+            start, end = round(number * quota), round((number + 1) * quota)
+            whole = whole and end - start == size and start % size == 0
+            drawn.append(first + self._read(part, size, start, end, since))
             first += size
         return None if whole else np.sort(np.concatenate(drawn))
 
-    def _read(self, part: int, size: int, start: int, end: int) -> Rows:
+    def _read(self, part: int, size: int, start: int, end: int, since: int) -> Rows:
         """Return the rows of one part that are read from one place to another."""
         found = [np.zeros(0, dtype=np.int64)]
         while start < end:
@@ -76,10 +83,25 @@ class RowSampler:
                 found.append(np.arange(size))
             else:
                 # Five words: a seed is filled up with zeros to four, where it could equal that of another draw.
-                order = np.random.default_rng([self._seed, number, part, 0, 1]).permutation(size)
+                order = np.random.default_rng([self._seed, number, part, since, 1]).permutation(size)
                 found.append(order[place:stop])
             start += stop - place
         return np.concatenate(found)
+
+
+class StagePlace(NamedTuple):
+    """A stage of the corpus, and where it began.
+
+    Attributes:
+        number: From 0.
+        first_epoch: The first epoch drawn with its weights.
+    """
+
+    number: int = 0
+    first_epoch: int = 0
+
+
+_FIRST_STAGE = StagePlace()
 
 
 class TrainingEpochs:
@@ -87,23 +109,23 @@ class TrainingEpochs:
 
     Args:
         cache: All training text.
-        sampler: Draws the rows of an epoch.
+        samplers: Draw the rows of an epoch, one for each stage.
         sampled: Tokenises them anew; None where the cache's tokens serve for every epoch.
     """
 
-    def __init__(self, cache: TokenCache, sampler: RowSampler, sampled: SampledEpochs | None = None) -> None:
+    def __init__(self, cache: TokenCache, samplers: Sequence[RowSampler], sampled: SampledEpochs | None = None) -> None:
         self._cache = cache
-        self._sampler = sampler
+        self._samplers = samplers
         self._sampled = sampled
 
-    def drawn(self, epoch: int) -> TokenCache:
-        """Return the rows of an epoch, counted from 0, in their usual segmentation."""
-        rows = self._sampler(epoch)
+    def drawn(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
+        """Return the rows of an epoch, counted from 0 over all stages, in their usual segmentation."""
+        rows = self._samplers[stage.number](epoch, stage.first_epoch)
         return self._cache if rows is None else self._cache.select(rows)
 
-    def __call__(self, epoch: int) -> TokenCache:
+    def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
-        drawn = self.drawn(epoch)
+        drawn = self.drawn(epoch, stage)
         return drawn if self._sampled is None else self._sampled(epoch, drawn)
 
 

@@ -40,7 +40,7 @@ class PreparedData:
         reports: What cleaning removed, by the name of the part.
         fingerprint: Identifies the text and the settings from which all this was made.
         sampling: The subword sampling of the tokenizer settings.
-        weights: How often the parts are drawn, see :func:`~locant.text.epochs.sampling_shares`.
+        weights: How often the parts are drawn in each stage, see :func:`~locant.text.epochs.sampling_shares`.
         temperature: Likewise.
         noise: Of the sources of each part in training, or None.
     """
@@ -53,7 +53,7 @@ class PreparedData:
     reports: dict[str, CleaningReport]
     fingerprint: str
     sampling: float
-    weights: list[float]
+    weights: list[tuple[float, ...]]
     temperature: float
     noise: list[NoiseSettings | None]
 
@@ -79,11 +79,11 @@ class PreparedData:
 
     def epochs(self, seed: int) -> TrainingEpochs:
         """Return what gives the training tokens of each epoch, drawn by weight, with sampling and noise if so set."""
-        sampler = RowSampler(self.sizes, self.weights, self.temperature, seed=seed)
+        samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
         if not self.sampling and not any(self.noise):
-            return TrainingEpochs(self.train, sampler)
+            return TrainingEpochs(self.train, samplers)
         sampled = SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed, noise=self.noise)
-        return TrainingEpochs(self.train, sampler, sampled)
+        return TrainingEpochs(self.train, samplers, sampled)
 
 
 def prepare(
@@ -173,7 +173,7 @@ def prepare(
         reports={part.name: report for part, report in zip(corpus.parts, reports, strict=True)},
         fingerprint=fingerprint,
         sampling=tokenizer.sampling,
-        weights=[part.weight for part in corpus.parts],
+        weights=corpus.weights,
         temperature=corpus.temperature,
         noise=[part.noise for part in corpus.parts],
     )

@@ -318,8 +318,8 @@ class TokenizerPair:
         index = self.source.id(name)
         if index == UNK:
             raise ConfigError(
-                f"The tag '{name}' is not in the vocabulary of the source, which other text has filled. Leave the tag "
-                "out, or train a new model, whose vocabulary will have it."
+                f"The tag '{name}' is not in the vocabulary of the source. Leave the tag out, or train a new model, "
+                "whose vocabulary will have it; tags cannot be added to a vocabulary that another text has filled."
             )
         return index
 
@@ -397,7 +397,10 @@ def train_tokenizers(
         return (sentence for pair in pairs for sentence in pair)
 
     of_languages = [language_token(layout, code) for code in languages]
-    reserved = list(dict.fromkeys([*of_languages, *tags]))
+    for tag in tags:
+        if tag in of_languages:
+            raise ConfigError(f"The tag '{tag}' is the token of a language; choose another.")
+    reserved = [*of_languages, *dict.fromkeys(tags)]
     if settings.joint:
         source = target = _train(both, 2 * len(pairs), settings, reserved)
     else:

@@ -72,7 +72,7 @@ class PartReport:
         valid_pairs: Pairs of the validation set.
         test_pairs: Pairs of the test set.
         train_tokens: Tokens of the training pairs, by side.
-        share: How much of the text trained on is drawn from this part, 0 to 1.
+        shares: How much of the text trained on is drawn from this part, 0 to 1, in each stage of the corpus.
     """
 
     name: str
@@ -80,7 +80,7 @@ class PartReport:
     valid_pairs: int
     test_pairs: int
     train_tokens: dict[str, int]
-    share: float
+    shares: list[float]
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,9 @@ class TrainingCallback:
 
     def on_step(self, done: float, report: StepReport | None) -> None:
         """An update is done; a report comes every ``log_every`` updates."""
+
+    def on_stage(self, number: int, count: int) -> None:
+        """Training goes on with another stage of the corpus, counted from 1."""
 
     def on_validation(self, report: ValidationReport) -> None:
         """A validation is done."""

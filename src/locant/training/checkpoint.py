@@ -69,6 +69,8 @@ class Progress(LoopProgress):
         best: The best snapshot so far.
         validations: Validations done.
         since_best: Validations since the best one.
+        stage: The stage of the corpus, from 0.
+        stage_epoch: The epoch with which it began.
     """
 
     epoch: int = 0
@@ -78,6 +80,8 @@ class Progress(LoopProgress):
     best: Snapshot | None = None
     validations: int = 0
     since_best: int = 0
+    stage: int = 0
+    stage_epoch: int = 0
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:

@@ -86,6 +86,13 @@ class Recipe(Settings):
                         f"corpus.sources.{name}.noise changes the case of text, but tokenizer.lowercase writes all "
                         "text in lower case; leave the one or the other out"
                     )
+        if isinstance(self.corpus, MixtureCorpus) and self.corpus.stages and self.training.steps:
+            ends = [stage.until for stage in self.corpus.stages if stage.until]
+            if ends and ends[-1] >= self.training.steps:
+                raise ConfigError(
+                    f"the last of corpus.stages begins after {ends[-1]:g} updates, but training.steps is "
+                    f"{self.training.steps}; let it begin earlier, or leave it out"
+                )
         model = self.sized_model(100, 100)
         if self.training.compile and not isinstance(model, TransformerConfig):
             raise ConfigError(

@@ -226,6 +226,7 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             model,
             recipe.training,
             batches=stream,
+            stages=corpus.stages,
             validate=validation(recipe, corpus, data),
             publish=lambda trained: save_model_folder(
                 folder,
@@ -333,8 +334,8 @@ def _record(
 def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
     """Return what is trained on in each part of the corpus."""
     reports, end = [], 0
-    shares = sampling_shares(data.sizes, data.weights, data.temperature)
-    for number, (part, rows, share) in enumerate(zip(corpus.parts, data.train.parts, shares, strict=True)):
+    shares = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
+    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
         start, end = end, end + rows.pairs
         lengths = {"source": data.train.source.lengths, "target": data.train.target.lengths}
         reports.append(
@@ -344,7 +345,7 @@ def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
                 valid_pairs=data.valid.parts[number].pairs,
                 test_pairs=len(data.tests.get(part.name, ())),
                 train_tokens={side: int(column[start:end].sum()) for side, column in lengths.items()},
-                share=share,
+                shares=[stage[number] for stage in shares],
             )
         )
     return reports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from locant.errors import ConfigError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.text import PAD, Batch, BatchStream, prefetch
+from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
 from locant.training import checkpoint as saved
 from locant.training import parallel
 from locant.training.budget import Clock
@@ -46,6 +46,7 @@ class Trainer:
         model: The model, on CPU; moved to ``device``.
         settings: How to train.
         batches: The training batches of this process.
+        stages: The stages of the corpus; none where it has only one.
         validate: Measures the model; runs on the first process alone.
         publish: Writes the model as the run's usable one.
         callback: Is told how training goes.
@@ -61,6 +62,7 @@ class Trainer:
         settings: TrainingSettings,
         *,
         batches: BatchStream,
+        stages: Sequence[CorpusStage] = (),
         validate: Validate,
         publish: Callable[[EncoderDecoder[Any]], None],
         callback: TrainingCallback,
@@ -71,6 +73,7 @@ class Trainer:
         self.run, self.settings, self.device = run, settings, device
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
         self.plain_weights = plain_weights
+        self.stages = stages
         self.progress = Progress()
         self.model = model.to(device)
         loss = TranslatorLoss(
@@ -102,6 +105,11 @@ class Trainer:
             ConfigError: The model is not the one that the checkpoint was written of.
         """
         _require_same_model(self.model, checkpoint.weights)
+        if checkpoint.progress.stage and checkpoint.progress.stage >= len(self.stages):
+            raise ConfigError(
+                f"The run is in stage {checkpoint.progress.stage + 1} of its corpus, but corpus.stages has "
+                f"{len(self.stages)} now. Leave the stages that are begun in the recipe."
+            )
         self.progress = checkpoint.progress
         states = dict(checkpoint.optimizer)
         generators = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
@@ -128,11 +136,10 @@ class Trainer:
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
             self._log = MetricsLog(self.run, self.progress.step)
-        stream = prefetch(self.batches.start(self.progress.epoch, self.progress.batch), _PREFETCH)
         self.callback.on_start(self.loop.used(), str(self.device))
-        with closing(stream):
+        with closing(self._in_place()) as batches:
             try:
-                reason = self.loop.run(self._in_place(stream), self._after_update, self._patience_over)
+                reason = self.loop.run(batches, self._after_update, self._patience_over)
             except DivergedError as error:
                 raise TrainingError(self._not_finite(error.step, error.found)) from None
         self._publish_average()
@@ -140,11 +147,33 @@ class Trainer:
             self._log.close()
         return reason
 
-    def _in_place(self, stream: Iterator[tuple[int, int, Batch]]) -> Iterator[Batch]:
-        """Yield batches and keep the place in the data."""
-        for epoch, index, batch in stream:
-            self.progress.epoch, self.progress.batch = epoch, index + 1
-            yield _at_least_one_row(batch)
+    def _in_place(self) -> Generator[Batch, None, None]:
+        """Yield batches, stage by stage of the corpus, and keep the place in the data."""
+        while True:
+            place = StagePlace(self.progress.stage, self.progress.stage_epoch) if self.stages else None
+            stream = self.batches.start(self.progress.epoch, self.progress.batch, place)
+            with closing(prefetch(stream, _PREFETCH)) as ahead:
+                while (stage := self._stage_due()) == self.progress.stage:
+                    self.progress.epoch, index, batch = next(ahead)
+                    self.progress.batch = index + 1
+                    yield _at_least_one_row(batch)
+            self._begin_stage(stage)
+
+    def _stage_due(self) -> int:
+        """Return the stage of the corpus that the next batch is of; none is gone back to."""
+        used, step = self.loop.used(), self.progress.step
+        over = [stage.settings.ends(used, step) for stage in self.stages]
+        return max(self.progress.stage, over.index(False) if over else 0)
+
+    def _begin_stage(self, stage: int) -> None:
+        """Go on with another stage, in an epoch of its own."""
+        progress = self.progress
+        progress.stage, progress.stage_epoch = stage, progress.epoch + 1
+        progress.epoch, progress.batch = progress.stage_epoch, 0
+        if self._log:
+            # Of the update that comes next: a run resumed before it begins the stage again.
+            self._log.write("stage", {"step": progress.step + 1, "stage": stage + 1, "epoch": progress.epoch})
+        self.callback.on_stage(stage + 1, len(self.stages))
 
     def _after_update(self, update: Update) -> None:
         """Report an update, then validate where it is time."""
