@@ -84,10 +84,8 @@ def run(options: argparse.Namespace) -> int:
         def show(report: GenerationReport) -> None:
             nonlocal shown
             done = report.done / report.lines
-            numbers = (
-                f"{report.done:,} of {report.lines:,} lines   {report.done / report.seconds:,.0f} a second   "
-                f"score {report.score:.2f}"
-            )
+            speed = report.done / max(report.seconds, 1e-3)
+            numbers = f"{report.done:,} of {report.lines:,} lines   {speed:,.0f} a second   score {report.score:.2f}"
             bar.show(done, numbers=numbers)
             if not bar.console.is_terminal and int(20 * done) > shown:
                 shown = int(20 * done)

@@ -20,8 +20,22 @@
 
 namespace {
 
-constexpr int64_t kColumns = 32;  // columns of a packed panel of weights
+// As wide as a register: compilers divide wider vectors badly.
+#if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
+#elif defined(__AVX__)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
+constexpr int64_t kColumns = 2 * kLanes;  // columns of a packed panel of weights
+
+// Whether there are 32 registers, not 16.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr bool kManyRegisters = true;
+#else
+constexpr bool kManyRegisters = false;
+#endif
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
 
@@ -310,6 +324,20 @@ class Linear {
 
   int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
     // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
+    if constexpr (!kManyRegisters) {
+      switch (left) {
+        case 1: return run<1, 4>(x, row, panel, out);
+        case 2: return run<2, 2>(x, row, panel, out);
+        case 3: return run<3, 2>(x, row, panel, out);
+        case 4:
+        case 7:
+        case 8: return run<4, 1>(x, row, panel, out);
+        case 5:
+        case 9:
+        case 10: return run<5, 1>(x, row, panel, out);
+        default: return run<6, 1>(x, row, panel, out);
+      }
+    }
     if (left >= 17 || left == 12) return run<12, 1>(x, row, panel, out);
     switch (left) {
       case 1: return run<1, 4>(x, row, panel, out);

@@ -84,7 +84,7 @@ def generate_corpus(
         filters: Which translations to remove.
         form: How the pairs are written.
         chunk: Lines that are translated together, in batches of similar length, and then written.
-        callback: Is told after each chunk how far the generation has come.
+        callback: Is told at the beginning and after each chunk how far the generation has come.
         overrides: Decoding settings that differ from the model's: ``beam=1``, or ``sampling={"top_k": 10}``.
 
     Raises:
@@ -117,6 +117,8 @@ def generate_corpus(
     }
     result = GeneratedCorpus(Path(output), form, made_from, lines=len(text), others=others)
     report, started = result.report, time.perf_counter()
+    if callback:
+        callback(report)
     lines = islice(text, report.done, None)
     while part := list(islice(lines, chunk)):
         pairs, report = _translated(part, translator, settings.continued(report.done), wanted, report)
