@@ -1,0 +1,131 @@
+"""Quality for time: variants of a recipe, each trained alone with the same seed, and scored on both halves of validation.
+
+    python run.py multi30k.yaml --output multi30k.jsonl --threads 2
+    python run.py multi30k.yaml --only muon r-drop --seeds 1 2 3 --output multi30k.jsonl
+    python run.py multi30k.yaml --show multi30k.jsonl
+
+The YAML file names the recipe, changes common to all variants and the changes of each. Every variant runs in a process
+of its own and adds a line of JSON to the output; a variant that is there already is not run again. The lines of the
+validation set take turns: those with an even number choose between variants, those with an odd number report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from measure import machine, warn_when_busy
+
+Record = dict[str, Any]
+
+
+def train_and_score(name: str, recipe: str, changes: list[str], seed: int, decoding: dict[str, Any]) -> Record:
+    """Train a variant and return what it took and how it scores."""
+    import sacrebleu
+
+    from locant.training import evaluate, load_recipe, read_metrics, train
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        started = time.perf_counter()
+        summary = train(load_recipe(recipe, [*changes, f"seed={seed}"]), run)
+        result = evaluate(run, "valid", **decoding)
+        losses = [[row["step"], round(row["loss"], 4)] for row in read_metrics(run) if row["kind"] == "validation"]
+    halves = [
+        sacrebleu.corpus_bleu(result.hypotheses[half::2], [result.references[half::2]], force=True).score
+        for half in (0, 1)
+    ]
+    return {
+        "variant": name,
+        "recipe": recipe,
+        "changes": changes,
+        "seed": seed,
+        "decoding": decoding,
+        "steps": summary.steps,
+        "seconds": round(summary.seconds, 1),
+        "losses": losses,
+        "bleu": round(result.scores.bleu, 2),
+        "bleu_chosen_by": round(halves[0], 2),
+        "bleu_reported": round(halves[1], 2),
+        "chrf": round(result.scores.chrf, 2),
+        "whole_seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def show(records: list[Record]) -> None:
+    """Print a Markdown table, the best loss first."""
+    print("| variant | seed | updates | seconds | best loss | BLEU, even lines | BLEU, odd lines | chrF |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for record in sorted(records, key=lambda record: min(loss for _, loss in record["losses"])):
+        print(
+            f"| {record['variant']} | {record['seed']} | {record['steps']:,} | {record['seconds']:,.0f} | "
+            f"{min(loss for _, loss in record['losses']):.3f} | {record['bleu_chosen_by']:.1f} | "
+            f"{record['bleu_reported']:.1f} | {record['chrf']:.1f} |"
+        )
+
+
+def read(path: Path) -> list[Record]:
+    """Return the records of a file, none where it does not exist."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> int:
+    """Run what is missing of the variants."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan", type=Path, help="YAML file of variants")
+    parser.add_argument("--output", type=Path, help="file of records, a line of JSON each")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="variants to run; by default all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes of all, a corpus.folder say")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of a file of records")
+    parser.add_argument("--variant", help=argparse.SUPPRESS)  # in the process of its own
+    options = parser.parse_args()
+    if options.show:
+        show(read(options.show))
+        return 0
+    plan = yaml.safe_load(options.plan.read_text())
+    if options.variant:
+        changes = [*plan.get("common", []), *options.set, *plan["variants"][options.variant]]
+        record = train_and_score(options.variant, plan["recipe"], changes, options.seeds[0], plan.get("decoding", {}))
+        print(json.dumps(record))
+        return 0
+    if not options.output:
+        parser.error("say where the records go: --output FILE")
+    warn_when_busy()
+    for seed in options.seeds:
+        for name in options.only or plan["variants"]:
+            done = {(record["variant"], record["seed"]) for record in read(options.output)}
+            if (name, seed) not in done:
+                run_alone(name, seed, options)
+    show(read(options.output))
+    return 0
+
+
+def run_alone(name: str, seed: int, options: argparse.Namespace) -> None:
+    """Run a variant in a process of its own and write its record."""
+    command = [sys.executable, __file__, str(options.plan), "--variant", name, "--seeds", str(seed)]
+    command += ["--set", *options.set] if options.set else []
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(f"{name}, seed {seed}, failed", file=sys.stderr)
+        return
+    record = {**json.loads(done.stdout.splitlines()[-1]), "threads": options.threads, "machine": machine()}
+    with options.output.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    print(f"{name}, seed {seed}: BLEU {record['bleu']}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
