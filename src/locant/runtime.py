@@ -91,7 +91,9 @@ def choose_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise ConfigError(f"The device '{name}' cannot be used ({first}). Use 'auto', 'cpu' or 'cuda'.") from None
+        known = name.partition(":")[0] in ("cpu", "cuda")
+        why = f" ({first})" if known else ""  # what PyTorch says of other names is a list of twenty
+        raise ConfigError(f"The device '{name}' cannot be used{why}. Use 'auto', 'cpu' or 'cuda'.") from None
     return device
 
 

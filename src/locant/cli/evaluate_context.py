@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.cli.arguments import parse_length, parse_lengths, parse_names
+from locant.cli.arguments import length_of, parse_lengths, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--question", metavar="TEXT", help="what is asked about it")
     add("--expect", action="append", default=[], metavar="TEXT", help="what the answer must contain; may be repeated")
     add("--method", default="none", metavar="M,M", help="evaluate as extended by these, without saving; none: as it is")
-    add("--to", metavar="L", help="length in tokens that --method extends to")
+    add("--to", type=length_of("--to"), metavar="L", help="length in tokens that --method extends to")
     add("--output", "-o", type=Path, metavar="FOLDER", help="results (default context-NAME); what is there is kept")
     add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
     add("--json", action="store_true", help="print the results as JSON")
@@ -64,9 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
     device = choose_device(options.device)
     lengths = parse_lengths(options.lengths) if options.lengths else ()
-    target = parse_length(options.to) if options.to else None
     path = resolve_model(options.model)
-    settings = _settings(options, lengths or default_lengths(load_config(path), target), target)
+    settings = _settings(options, lengths or default_lengths(load_config(path), options.to), options.to)
     configurations(path, settings)  # complains before anything long begins
     texts = read_texts(options.text)
     folder = options.output or Path(f"context-{Path(options.model).stem}")
