@@ -290,6 +290,7 @@ def _build(
             "position_options": marian.position_options,
             "share_embeddings": torch.equal(source, target),
             "tie_output": not has_bias and torch.equal(target, output),
+            "start_is_padding": target_rows[PAD] == target_rows[BOS],
         },
         "config.json",
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.language_model import LanguageModel
-from locant.text import PAD, Batch
+from locant.text import BOS, PAD, Batch
 from locant.training.objective import projected_cross_entropy
 from locant.training.r_drop import projected_r_drop
 
@@ -45,6 +45,8 @@ class TranslatorLoss(nn.Module):
             hidden = self.model.hidden(source, lengths, target)
         # A norm may have ended in float32, which would make the largest product of all the slowest.
         hidden, weight, labels = hidden.to(self.precision), self.model.output.weight, batch.target_output
+        if getattr(self.model.config, "start_is_padding", False):  # else the softmax would count padding twice
+            weight, labels = torch.cat((weight[:BOS], weight[BOS + 1 :])), labels - (labels > BOS).long()
         if twice:
             one, other = hidden.chunk(2)
             return projected_r_drop(
