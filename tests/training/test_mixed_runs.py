@@ -136,8 +136,8 @@ def test_a_stage_may_end_with_the_time(recipe_data, tmp_path):
         train(Recipe.parse(data), tmp_path / "run", callback=StopInTheSecondStage())
     (began,) = rows_of(tmp_path / "run", "stage")
     assert began["step"] == steps[1] > 1
-    (before,) = [row for row in read_metrics(tmp_path / "run") if row["step"] == steps[1] - 1]
-    assert before["seconds"] >= 0.3
+    before = [row for row in read_metrics(tmp_path / "run") if row["step"] == steps[1] - 1]
+    assert before[-1]["seconds"] >= 0.3
 
 
 def test_what_cannot_be_is_said_before_work_starts(recipe_data, tmp_path):

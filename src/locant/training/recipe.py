@@ -5,7 +5,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -40,6 +40,21 @@ _OF_NEW_MODELS = {
 """Sections that a model brings along when training starts from it, and the keys of them that stay."""
 _SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps", "accumulation_warmup")
 """Keys of ``training`` that suit a new model."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Reads YAML in which no mapping has a key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Return a mapping, or raise where a key stands in it twice, of which YAML would take the last."""
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' stands twice", key.start_mark
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return super().construct_mapping(node, deep)
 
 
 class Recipe(Settings):
@@ -195,7 +210,7 @@ def with_changes(data: dict[str, Any], overrides: Sequence[str], changes: Mappin
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        data = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader) or {}
     except OSError as error:
         raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
     except yaml.YAMLError as error:
@@ -228,9 +243,12 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
         if not equals or not all(parts):
             raise ConfigError(f"'{override}' is not of the form section.key=value, as in training.steps=8000.")
         try:
-            parsed = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise ConfigError(f"The value of '{override}' is not valid YAML; put it in quotation marks.") from None
+            parsed = yaml.load(value, _StrictLoader)
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"The value of '{override}' is not valid YAML ({getattr(error, 'problem', error)}); text with signs of "
+                "YAML belongs in quotation marks."
+            ) from None
         section = merged
         for part in parts[:-1]:
             if not isinstance(section.get(part), dict):
