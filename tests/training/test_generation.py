@@ -145,9 +145,10 @@ def test_it_goes_on_from_a_stop_before_any_step_on_disk(translator, text, tmp_pa
 
 def test_a_finished_corpus_is_left_as_it_is(translator, text, tmp_path, monkeypatch):
     first = generate_corpus(translator, text, output=tmp_path / "made")
-    monkeypatch.setattr(translator, "engine", type(translator.engine)(translator.model))
-    monkeypatch.setattr(translator.engine, "translate", None)
+    asked = []
+    monkeypatch.setattr(translator.engine, "translate", lambda sources, *_: asked.extend(sources) or iter([]))
     assert generate_corpus(translator, text, output=tmp_path / "made") == first
+    assert not asked
 
 
 def test_other_text_model_or_settings_are_refused(translator, recipe_data, run, text, tmp_path):
@@ -217,11 +218,29 @@ def test_the_training_text_of_a_run_is_distilled(run, recipe_data, translator, t
     assert not (tmp_path / "back").exists()
 
 
-def test_the_target_side_of_a_corpus_is_translated_back(run, recipe_data, tmp_path, corpus):
-    turned = Translator.from_pretrained(run, device="cpu")
-    turned.source_language, turned.target_language = "de", "en"
+@pytest.fixture
+def turned(run) -> Translator:
+    """A model that says that it translates in the opposite direction."""
+    found = Translator.from_pretrained(run, device="cpu")
+    found.source_language, found.target_language = "de", "en"
+    return found
+
+
+def test_the_target_side_of_a_corpus_is_translated_back(turned, tmp_path, run, corpus):
     result = generate_corpus(turned, corpus=run, direction="back", output=tmp_path / "made", beam=1)
     assert [row[1] for row in rows(result.path)] == (corpus / "train.de").read_text(encoding="utf-8").splitlines()
+
+
+def test_back_translations_are_trained_on_with_a_tag(turned, recipe_data, text, tmp_path):
+    made = generate_corpus(turned, text, output=tmp_path / "made", direction="back", sampling={"seed": 2})
+    sources = {
+        "real": {"corpus": recipe_data["corpus"]},
+        "back": {"corpus": {"kind": "tsv", "train": str(made.path)}, "weight": 0.5, "tag": "<bt>"},
+    }
+    data = {**recipe_data, "corpus": {"kind": "mixture", "sources": sources}, "tokenizer": {"vocab_size": 40}}
+    train(Recipe.parse({**data, "training": {**recipe_data["training"], "steps": 5}}), tmp_path / "run")
+    student = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    assert "<bt>" in {student.tokenizers.source.token(index) for index in range(student.tokenizers.source.vocab_size)}
 
 
 def test_a_full_disk_leaves_what_can_be_gone_on_with(translator, text, tmp_path, monkeypatch):
@@ -272,6 +291,17 @@ def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
     with pytest.raises(LocantError, match="not saved yet"):
         generate_corpus(unsaved, text, output=output)
     assert not output.exists()
+
+
+def test_ctranslate2_searches_and_does_not_sample(run, text, tmp_path):
+    pytest.importorskip("ctranslate2")
+    theirs = Translator.from_pretrained(run, engine="ctranslate2", device="cpu")
+    with pytest.raises(ConfigError, match="no seed repeats"):
+        generate_corpus(theirs, text, output=tmp_path / "made", sampling={})
+    assert not (tmp_path / "made").exists()
+    result = generate_corpus(theirs, text, output=tmp_path / "made", beam=1)
+    ours = generate_corpus(Translator.from_pretrained(run, device="cpu"), text, output=tmp_path / "ours", beam=1)
+    assert [row[:2] for row in rows(result.path)] == [row[:2] for row in rows(ours.path)]
 
 
 def test_wrong_usage_of_the_command(run, text, tmp_path, capsys):

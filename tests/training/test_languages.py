@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from locant import generate_corpus
 from locant.app import write_run_report
 from locant.cli import main
 from locant.errors import ConfigError
@@ -209,3 +210,28 @@ def test_the_evaluation_of_one_part_is_not_saved(finished, tmp_path):
     result = evaluate(finished, "valid", part="fr-en", beam=1)
     assert result.name == "fr-en, valid split"
     assert (finished / "evaluation.valid.json").exists() == before
+
+
+def test_text_is_generated_in_one_direction_of_a_model_for_several(finished, texts, tmp_path, capsys):
+    generate = ["generate", str(finished), "--corpus", str(finished), "--engine", "pytorch", "--beam", "1", "--output"]
+    made = tmp_path / "made"
+    for languages, message in (
+        ([], "must be told the"),
+        (["--source-language", "en", "--target-language", "dee"], "Did you mean 'de'?"),
+        (
+            ["--source-language", "de", "--target-language", "fr"],
+            "the model translates de to fr. Take a model for that",
+        ),
+    ):
+        assert main([*generate, str(made), *languages]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="must be told the"):
+        generate_corpus(finished, texts / "test.en-de.en", output=made)
+    assert not made.exists()
+    assert main([*generate, str(made), "--source-language", "de", "--target-language", "en"]) == 0
+    written = [line.split("\t") for line in (made / "train.tsv").read_text(encoding="utf-8").splitlines()]
+    known = set((texts / "train.en-de.de").read_text(encoding="utf-8").splitlines())
+    assert {row[0] for row in written} <= known
+    assert {word for row in written for word in row[1].split()} <= {*WORDS["en"]}
+    test = [line.split("\t") for line in (made / "test.tsv").read_text(encoding="utf-8").splitlines()]
+    assert [row[0] for row in test] == (texts / "test.en-de.de").read_text(encoding="utf-8").splitlines()

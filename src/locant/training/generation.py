@@ -98,6 +98,7 @@ def generate_corpus(
     wanted = filters if isinstance(filters, TranslationFilters) else TranslationFilters.parse(filters or {}, "filters")
     translator = model if isinstance(model, Translator) else load_translator(model, engine="auto")[0]
     settings = translator.settings_with(**overrides)
+    translator.translate_n_best([], **settings.to_dict())  # what the model or its engine cannot do is refused here
     others: dict[str, ParallelText] = {}
     if corpus:
         text, others = _corpus_text(Path(corpus), translator, direction)
@@ -156,7 +157,7 @@ def _corpus_text(
     side, made = (1, "source") if direction == "back" else (0, "target")
     source, target = translator.source_language, translator.target_language
     ours = (target, source) if direction == "back" else (source, target)
-    parts = [part for part in corpus.parts if _fits(ours, part)]
+    parts = [part for part in corpus.parts if _fits(ours, part) and not part.zero_shot]
     if not parts:
         pairs = ", ".join(sorted({f"{part.source_language} to {part.target_language}" for part in corpus.parts}))
         raise ConfigError(
