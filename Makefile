@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test lint lab-smoke multi30k distillation bench bench-positions clean
+.PHONY: demo test lint lab-smoke multi30k distillation bench bench-positions adaptation clean
 
 # The pin of torch comes first, so that nothing pulls another build of it.
 $(BIN)/locant: pyproject.toml constraints.txt
@@ -46,6 +46,10 @@ distillation: $(BIN)/locant
 	$(BIN)/locant train bible-modern-english-student corpus.folder=$(DISTILLATION)/distilled --output $(DISTILLATION)/student
 	$(BIN)/locant train bible-modern-english model.decoder_layers=1 --output $(DISTILLATION)/undistilled
 	$(BIN)/python benchmarks/distillation.py $(DISTILLATION)
+
+# Slow: 23 minutes, of which 9 are the demonstration's. Nothing else should run meanwhile.
+adaptation: $(BIN)/locant
+	$(BIN)/python benchmarks/adaptation.py runs/adaptation
 
 # An environment of its own, with the peers. Nothing else should run meanwhile; takes about half an hour.
 .venv-bench/bin/locant: pyproject.toml constraints.txt benchmarks/requirements.txt

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import yaml
 from safetensors.torch import load_file
 from toy_language import WORDS, sentences
 
+from locant.app import write_run_report
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
 from locant.models import load_model_folder
@@ -284,3 +287,49 @@ def test_the_command_line_starts_from_a_model(parent, new_data, tmp_path, capsys
     assert recipe["finetuning"]["parent"] == str(parent)
     assert main(["train", "--keep-optimizer", *options, "--output", str(tmp_path / "other")]) == 2
     assert "--keep-optimizer goes with --from RUN" in capsys.readouterr().err
+
+
+def test_old_and_new_text_are_mixed_and_reported(parent, new_data, recipe_data, tmp_path):
+    sources = {
+        "new": {"corpus": new_data["corpus"]},
+        "old": {"weight": 2, "corpus": recipe_data["corpus"]},
+    }
+    data = {**new_data, "corpus": {"kind": "mixture", "sources": sources}}
+    found = train(data, tmp_path / "run", start_from=parent, finetuning={"test_sentences": 5}).before_after
+    assert [(test.name, test.of) for test in found.tests] == [("old", "both"), ("new", "new")]
+
+    evaluate(tmp_path / "run")
+    page = write_run_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "Before and after fine-tuning" in page
+    assert "old (of both, 5 sentences)" in page
+    assert f"{found.tests[1].scores.bleu_p_value:.3f}" in page
+
+
+def test_a_tag_that_the_parent_lacks_is_an_error(parent, new_data, tmp_path):
+    data = {
+        **new_data,
+        "corpus": {"kind": "mixture", "sources": {"new": {"tag": "<bt>", "corpus": new_data["corpus"]}}},
+    }
+    with pytest.raises(ConfigError, match="tag '<bt>' is not in the vocabulary"):
+        train(data, tmp_path / "run", start_from=parent)
+
+
+def test_several_processes_fine_tune_like_one(parent, new_data, tmp_path):
+    pytest.importorskip("peft")
+    finetuning = {"parent": str(parent), "lora": {"rank": 2}, "extend_vocabulary": 8, "test_sentences": 5}
+    changes = ["training.steps=3", "training.validate_every=3", "model.dropout=0"]
+    data = apply_overrides({**new_data, "finetuning": finetuning}, changes)
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
+    train(data, tmp_path / "one")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "locant"]
+    arguments = ["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "two")]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, two = (
+        [(row["step"], row["loss"]) for row in read_metrics(tmp_path / name) if row["kind"] == "training"]
+        for name in ("one", "two")
+    )
+    assert [step for step, _ in one] == [step for step, _ in two] == [1, 2, 3]
+    for (_, left), (_, right) in zip(one, two, strict=True):
+        assert left == pytest.approx(right, rel=2e-5)
+    assert len(load_before_after(tmp_path / "two").tests) == 2

@@ -26,7 +26,16 @@ from locant.figures import svg, training_curves
 from locant.files import read_json
 from locant.models.architectures import ModelConfig
 from locant.models.rnn import RNNConfig
-from locant.training import Evaluation, PartScores, Recipe, load_run_evaluation, load_run_recipe, read_metrics
+from locant.training import (
+    BeforeAfter,
+    Evaluation,
+    PartScores,
+    Recipe,
+    load_before_after,
+    load_run_evaluation,
+    load_run_recipe,
+    read_metrics,
+)
 
 
 def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Report:
@@ -52,6 +61,7 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
         summary=_summary(recipe, data, training, evaluation, environment),
         sections=[
             Section("Result", [_facts(data, rows, training, evaluation), _scores(evaluation)]),
+            *_before_after(load_before_after(run)),
             Section("Translations", [_translations(data, evaluation, examples)]),
             Section("Training", _training(rows, training)),
             Section("Data", _data(recipe, data)),
@@ -138,6 +148,29 @@ def _scores(evaluation: Evaluation) -> Block:
     if any(part.zero_shot for part in evaluation.parts.values()):
         caption += " A zero-shot direction is one that the model was never trained on; it does not count in the mean."
     return Table(["metric", "this model", "copying the source", "sacreBLEU signature"], rows, caption=caption)
+
+
+def _before_after(found: BeforeAfter | None) -> list[Section]:
+    """Return the section about what fine-tuning changed, if the run is one."""
+    if found is None:
+        return []
+    whose = {"parent": "the parent's", "new": "new", "both": "of both"}
+    rows: list[list[str | int | float | None]] = []
+    for test in found.tests:
+        scores = test.scores
+        for metric, before, after, p in (
+            ("BLEU", scores.before.bleu, scores.after.bleu, scores.bleu_p_value),
+            ("chrF", scores.before.chrf, scores.after.chrf, scores.chrf_p_value),
+        ):
+            name = f"{test.name} ({whose[test.of]}, {scores.after.n:,} sentences)"
+            rows.append([name, metric, before, after, f"{after - before:+.2f}", f"{p:.3f}"])
+    caption = (
+        f"The model started from {found.parent}. p: paired bootstrap resampling by sacreBLEU; below 0.05 the "
+        "difference is usually called significant."
+    )
+    table = Table(["test set", "metric", "before", "after", "difference", "p"], rows, caption=caption)
+    blocks: list[Block] = [table] if rows else []
+    return [Section("Before and after fine-tuning", [*blocks, *([Text(found.notes)] if found.notes else [])])]
 
 
 def _translations(data: dict[str, Any], evaluation: Evaluation, examples: int) -> Block:
