@@ -1,6 +1,9 @@
 from locant.analysis.geometry import Geometry as Geometry
 from locant.analysis.geometry import measure_geometry as measure_geometry
 from locant.analysis.geometry import shift_matrix as shift_matrix
+from locant.analysis.gradients import gradient_by_distance as gradient_by_distance
+from locant.analysis.gradients import gradient_by_layer as gradient_by_layer
+from locant.analysis.gradients import operations_in_a_row as operations_in_a_row
 from locant.analysis.introspection import Introspection as Introspection
 from locant.analysis.introspection import StackStates as StackStates
 from locant.analysis.introspection import TokenPair as TokenPair

@@ -20,6 +20,8 @@ from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
 from locant.figures.heatmap import heatmap as heatmap
 from locant.figures.heatmaps import heatmaps as heatmaps
+from locant.figures.layer_norm import NormedBatch as NormedBatch
+from locant.figures.layer_norm import layer_norm as layer_norm
 from locant.figures.probe import ProbeCurve as ProbeCurve
 from locant.figures.probe import probe as probe
 from locant.figures.quality_by_length import LengthCurve as LengthCurve
@@ -30,9 +32,14 @@ from locant.figures.registry import RegisteredFigure as RegisteredFigure
 from locant.figures.registry import draw_figure as draw_figure
 from locant.figures.registry import get_figure as get_figure
 from locant.figures.registry import register_figure as register_figure
+from locant.figures.shift_derivation import DerivationStep as DerivationStep
+from locant.figures.shift_derivation import shift_derivation as shift_derivation
+from locant.figures.sine_alone import sine_alone as sine_alone
+from locant.figures.sinusoid_forms import sinusoid_forms as sinusoid_forms
 from locant.figures.spectrum import Spectrum as Spectrum
 from locant.figures.spectrum import spectrum as spectrum
 from locant.figures.training_curves import training_curves as training_curves
+from locant.figures.turning_pairs import turning_pairs as turning_pairs
 from locant.figures.tutorial_errors import Curve as Curve
 from locant.figures.tutorial_errors import Refutation as Refutation
 from locant.figures.tutorial_errors import tutorial_errors as tutorial_errors

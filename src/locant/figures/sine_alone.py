@@ -1,0 +1,137 @@
+"""Sine alone: no linear map leads to the shifted position; with the cosine one does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, VERMILION, FigureData, Numbers, drawing, new_figure, settle
+from locant.figures.numbers import wavelengths_of
+from locant.figures.registry import Caption, register_figure
+
+_OFFSETS, _SHOWN, _STEP = 65, 120, 2
+_LINES = ((VERMILION, "-"), (GREEN, "--"), (BLUE, "-"))
+
+
+def linear_residuals(table: Numbers, length: int) -> Numbers:
+    """Return what the best linear map from codes to the codes farther on leaves: norm of the rest over the whole.
+
+    Args:
+        table: Codes of positions 0, 1, 2 ..., ``[length + K, E]``.
+        length: Positions from which the map is fitted.
+
+    Returns:
+        For offsets 0 to ``K - 1``, ``[K]``.
+    """
+    left, sizes, _ = np.linalg.svd(table[:length], full_matrices=False)
+    basis = left[:, sizes > 1e-12 * sizes[0]]
+    found = []
+    for k in range(len(table) - length):
+        later = table[k : k + length]
+        found.append(np.linalg.norm(later - basis @ (basis.T @ later)) / np.linalg.norm(later))
+    return np.array(found)
+
+
+def sine_alone_numbers(*, d_model: int = 64, length: int = 1000, base: float = 10000.0) -> dict[str, Any]:
+    """Return the residual of the best linear map to the shifted code by offset, with and without cosines.
+
+    Raises:
+        ConfigError: The width is odd.
+    """
+    positions = np.arange(length + _OFFSETS)[:, None]
+    angles = positions * (2 * np.pi / wavelengths_of(d_model, base=base))
+    finer = positions * (2 * np.pi / wavelengths_of(2 * d_model, base=base))
+    pairs = d_model // 2
+    tables = {
+        f"{pairs} sines": np.sin(angles),
+        f"{d_model} sines, of twice as many waves": np.sin(finer),
+        f"{pairs} sines and {pairs} cosines": np.hstack((np.sin(angles), np.cos(angles))),
+    }
+    fastest = angles[: _SHOWN + _STEP, 0]
+    before, after = np.sin(fastest[:_SHOWN]), np.sin(fastest[_STEP:])
+    gap = np.abs(np.subtract.outer(before, before))
+    apart = np.abs(np.subtract.outer(after, after)) > 1
+    alike = np.unravel_index(np.where(apart, gap, np.inf).argmin(), gap.shape)
+    return {
+        "before": before,
+        "after": after,
+        "step": _STEP,
+        "alike": (int(min(alike)), int(max(alike))),
+        "offsets": np.arange(float(_OFFSETS)),
+        "residuals": {name: linear_residuals(table, length) for name, table in tables.items()},
+    }
+
+
+def sine_alone(
+    before: Numbers,
+    after: Numbers,
+    *,
+    step: int,
+    alike: tuple[int, int],
+    offsets: Numbers,
+    residuals: Mapping[str, Numbers],
+) -> FigureData:
+    """Draw the sine of a later position against that of a position, and residuals of linear maps by offset.
+
+    Args:
+        before: Sine of positions 0 to ``L - 1``, ``[L]``.
+        after: Sine of the positions ``step`` tokens later, ``[L]``.
+        step: The offset.
+        alike: Two positions of nearly the same sine whose later sines differ.
+        offsets: Offsets ``[K]``.
+        residuals: Share that the best linear map leaves, ``[K]`` each, by name of the code.
+
+    Returns:
+        The figure and the arrays.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    with drawing():
+        figure = new_figure(11.5, 5)
+        left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
+        left.plot(before, after, "o", color=BLUE, markersize=3)
+        for position in alike:
+            x, y = before[position], after[position]
+            left.plot(x, y, "o", color=VERMILION, markersize=9, markeredgecolor=INK, zorder=4)
+            left.annotate(
+                f"p = {position}: {x:.3f} → {y:.3f}".replace("-", "\N{MINUS SIGN}"),
+                (x, y),
+                (10, -12),
+                textcoords="offset points",
+                va="center",
+                fontsize=9.5,
+            )
+        left.set_xlim(-1.3, 1.3)
+        left.set_ylim(-1.3, 1.3)
+        left.set_aspect("equal")
+        left.set_xlabel("sin p")
+        left.set_ylabel(f"sin(p + {step})")
+        left.set_title("One sine, two ways on", pad=10)
+        for (name, values), (colour, style) in zip(residuals.items(), _LINES, strict=False):
+            right.plot(offsets, values, style, color=colour, label=name)
+        right.set_ylim(-0.03, 1)
+        right.set_xlabel("offset k in tokens")
+        right.set_ylabel("left over by the best linear map")
+        right.set_title("From the code of p to that of p + k", pad=10)
+        right.legend(loc="upper left", fontsize=9.5, labelcolor=FAINT)
+        settle(figure)
+    return FigureData(figure, {"before": before, "after": after, "offsets": offsets, **residuals})
+
+
+register_figure(
+    "sine-alone",
+    numbers=sine_alone_numbers,
+    draw=sine_alone,
+    caption=Caption(
+        "Why sine and cosine: sine alone cannot be shifted",
+        "A sine does not say whether it is rising or falling, so that two positions with the same sine go on to "
+        "different ones (left). With the cosine beside it the next value is a fixed mixture of the two. No linear map "
+        "turns sines alone into those k tokens farther on, however many waves there are; with cosines nothing is left "
+        "over (right).",
+        "sin(ω(p + k))&nbsp;= cos(ωk)&thinsp;sin(ωp) + sin(ωk)&thinsp;<b>cos(ωp)</b>",
+    ),
+    limits={"d_model": (2, 256), "length": (200, 4000)},
+)

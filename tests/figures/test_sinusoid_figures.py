@@ -1,0 +1,116 @@
+"""Figures that explain the sinusoids: two listings, sine alone, turning pairs, the matrix of a shift."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from locant.errors import UsageError
+from locant.figures import draw_figure
+
+
+def exact(position: int, width: int) -> np.ndarray:
+    with mpmath.workdps(40):
+        angles = [position / mpmath.mpf(10000) ** (mpmath.mpf(2 * pair) / width) for pair in range(width // 2)]
+        return np.array([float(f(angle)) for angle in angles for f in (mpmath.sin, mpmath.cos)])
+
+
+def test_the_listings_are_what_was_run() -> None:
+    drawn = draw_figure("sinusoid-forms", d_model=8, length=64)
+    listings = [text.get_text() for text in drawn.figure.axes[0].texts if "return" in text.get_text()]
+    positions = torch.arange(0, 512, 8, dtype=torch.float64)
+    tables = []
+    for listing, given in zip(listings, (positions.int().tolist(), positions), strict=True):
+        scope: dict[str, object] = {"math": math, "torch": torch, "positions": given, "d": 8, "base": 10000.0}
+        exec(listing.replace("return table", "result = table").replace("return torch", "result = torch"), scope)
+        tables.append(np.asarray(scope["result"]))
+    for table in tables:
+        np.testing.assert_allclose(table[13], exact(104, 8), atol=1e-13)
+    assert drawn.data["difference"] == np.abs(tables[0] - tables[1]).max() < 1e-12
+
+
+def test_errors_of_the_forms_by_position() -> None:
+    drawn = draw_figure("sinusoid-forms", d_model=32)
+    assert drawn.data["positions"][[0, -1]].tolist() == [1, 2**20]
+    place = drawn.data["positions"].tolist().index(2**15)
+    right = exact(2**15, 32)
+    # Every operation in float32, as NumPy does it.
+    rates = np.exp(np.arange(0, 32, 2, dtype=np.float32) * np.float32(-math.log(10000) / 32))
+    angles = (np.float32(2**15) * rates).astype(float)
+    rounded = np.stack((np.sin(angles), np.cos(angles)), axis=1).ravel()
+    errors = {name: values[place] for name, values in drawn.data.items() if "float" in name}
+    # Another exp rounds another way, but as far.
+    assert 0.25 < errors["exp/log on arrays, float32"] / np.abs(rounded - right).max() < 4
+    assert errors["loop, float64"] < 1e-10
+    assert errors["exp/log on arrays, float64"] < 1e-10
+    assert drawn.data["sinusoid_table of Locant, float32"].max() < 3.1e-8
+    assert drawn.data["exp/log on arrays, float32"][-1] > 1e-3
+
+
+def test_sine_alone_has_no_linear_map() -> None:
+    drawn = draw_figure("sine-alone", d_model=16, length=400)
+    rates = 10000.0 ** (-np.arange(8) / 8)
+    angles = np.outer(np.arange(465), rates)
+    both = np.hstack((np.sin(angles), np.cos(angles)))
+    for k in (1, 7, 64):
+        for name, table in (("8 sines", np.sin(angles)), ("8 sines and 8 cosines", both)):
+            now, later = table[:400], table[k : k + 400]
+            solved = np.linalg.lstsq(now, later, rcond=None)[0]
+            left = np.linalg.norm(later - now @ solved) / np.linalg.norm(later)
+            assert drawn.data[name][k] == pytest.approx(left, abs=1e-7)
+    assert drawn.data["8 sines and 8 cosines"].max() < 1e-9
+    assert drawn.data["8 sines"][1:].min() > 0.2
+    assert drawn.data["16 sines, of twice as many waves"][1:].min() > 0.15
+
+
+def test_one_sine_leaves_the_sine_of_the_offset() -> None:
+    drawn = draw_figure("sine-alone", d_model=2, length=4000)
+    np.testing.assert_allclose(drawn.data["1 sines"], np.abs(np.sin(np.arange(65.0))), atol=2e-3)
+    marks = [line for line in drawn.figure.axes[0].lines if line.get_markersize() == 9]
+    (x, y), (other, far) = (line.get_xydata()[0] for line in marks)
+    assert abs(x - other) < 0.02
+    assert abs(y - far) > 1
+    first = int(drawn.figure.axes[0].texts[0].get_text().split(":")[0].removeprefix("p = "))
+    assert (x, y) == pytest.approx((math.sin(first), math.sin(first + 2)))
+
+
+def test_turning_pairs_at_the_width_of_the_paper() -> None:
+    drawn = draw_figure("turning-pairs")
+    turned = [float(49 * mpmath.mpf(10000) ** (mpmath.mpf(-pair) / 256)) for pair in range(256)]
+    np.testing.assert_allclose(drawn.data["angles"], turned, rtol=1e-12)
+    counts = [sum(angle > threshold for angle in turned) for threshold in (0.1, 1)]
+    said = [text.get_text() for text in drawn.figure.axes[0].texts]
+    assert counts == [173, 109]
+    assert said == ["173 of 256 pairs", "109 of 256 pairs"]
+    waves = np.outer(np.arange(50), np.array(turned) / 49)
+    np.testing.assert_allclose(drawn.data["spreads"], [np.sin(waves).std(0), np.cos(waves).std(0)], atol=1e-7)
+    for row, threshold in zip(drawn.data["shares"], (0.1, 1), strict=True):
+        length = drawn.data["lengths"][90]
+        share = np.mean([(length - 1) * angle / 49 > threshold for angle in turned])
+        assert row[90] == pytest.approx(share)
+
+
+def test_the_derivation_holds_in_every_line() -> None:
+    drawn = draw_figure("shift-derivation", token=5)
+    written = [text.get_text().replace("\N{MINUS SIGN}", "-") for text in drawn.figure.axes[0].texts]
+    lines = [line for line in written if re.search(r"\d = |\* |· [+-]\d", line) and "ω" not in line]
+    assert len(lines) == 3
+    for line, value in zip(lines, (math.sin(0.7), math.cos(0.7), math.cos(0.2)), strict=True):
+        left, right = line.split(" = ")
+        numbers = [float(number) for number in re.findall(r"[+-]\d\.\d+", left)]
+        assert numbers[0] * numbers[1] + numbers[2] * numbers[3] == pytest.approx(value, abs=2e-3)
+        assert float(right) == pytest.approx(value, abs=5e-4)
+    assert any("(+0.479, +0.878)" in line for line in written)  # sine and cosine of 5 * 0.1
+    codes = np.stack([exact(position, 8) for position in (5, 7)])
+    np.testing.assert_allclose(drawn.data["codes"], codes, atol=4e-8)
+    np.testing.assert_allclose(drawn.data["matrix"] @ codes[0], codes[1], atol=1e-14)
+
+
+def test_a_code_without_a_second_pair() -> None:
+    with pytest.raises(UsageError, match="must be 4 to 1,024; got 2"):
+        draw_figure("shift-derivation", d_model=2)
