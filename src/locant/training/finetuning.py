@@ -72,8 +72,6 @@ class FineTuning:
         self._parent = open_parent(self.settings)
         fitted = fitted_recipe(recipe, self._parent, corpus)
         require_fitting(fitted.with_languages(corpus), self._parent, self.settings)
-        for tag in corpus.tags:
-            self._parent.found.tokenizers.tag(tag)
         # Parts that do not exist are found now, before the text is prepared.
         config = self._parent.found.model.config
         with torch.device("meta"):
