@@ -260,10 +260,20 @@ def test_a_source_language_that_the_folder_names_is_not_told(several, tmp_path):
     assert (translator.source_language, translator.target_language) == ("eng", "cmn_Hans")
 
 
-def test_it_is_not_exported_to_marian(several, tmp_path):
+def test_a_group_leaves_as_marian_again(several, tmp_path):
+    other, tokenizer = several
     import_marian(tmp_path / "marian", tmp_path / "run")
-    with pytest.raises(ConfigError, match="several languages cannot be exported"):
-        export_huggingface(tmp_path / "run", tmp_path / "back")
+    export_huggingface(tmp_path / "run", tmp_path / "back")
+    model, ours = (kind.from_pretrained(tmp_path / "back") for kind in (MarianMTModel, MarianTokenizer))
+    texts = [">>fra<< kalo mir", ">>cmn_Hans<< ka"]
+    found, expected = (one(texts, return_tensors="pt", padding=True) for one in (ours, tokenizer))
+    search = {"num_beams": 1, "max_new_tokens": 9}
+    theirs = other.generate(**expected, **search, bad_words_ids=[[other.config.pad_token_id]], forced_eos_token_id=None)
+    written = model.eval().generate(**found, **search)
+    decoded = [
+        one.batch_decode(rows[:, 1:], skip_special_tokens=True) for one, rows in ((ours, written), (tokenizer, theirs))
+    ]
+    assert decoded[0] == decoded[1]
 
 
 def test_missing_and_damaged_files_are_named(tokenizer_files, tmp_path):
@@ -330,10 +340,3 @@ def test_weights_that_do_not_fit_are_refused(tokenizer_files, tmp_path):
     torch.save({name: value for name, value in state.items() if not name.endswith("layers.0.fc2.bias")}, path)
     with pytest.raises(CheckpointError, match=r"lack the tensor 'model\.encoder\.layers\.0\.fc2\.bias'"):
         import_marian(tmp_path / "marian", tmp_path / "run")
-
-
-def test_an_imported_tokenizer_is_not_exported_to_hugging_face(tokenizer_files, tmp_path):
-    marian_folder(tmp_path / "marian", tokenizer_files)
-    import_marian(tmp_path / "marian", tmp_path / "run")
-    with pytest.raises(ConfigError, match="normalises text by itself"):
-        export_huggingface(tmp_path / "run", tmp_path / "again")

@@ -109,6 +109,13 @@ def fast_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def is_marian(tokenizer: Tokenizer) -> bool:
+    """Whether only SentencePiece itself can cut text as this tokenizer does, as of an imported Marian model."""
+    proto = model_proto(tokenizer.model)
+    unused = any(piece.type == piece.UNUSED for piece in proto.pieces)
+    return not tokenizer.lowercase and bool(unused or proto.normalizer_spec.precompiled_charsmap)
+
+
 def takes_spelled_bytes(tokenizer: Tokenizer) -> bool:
     """Whether a text that spells out the name of a byte token, ``<0x41>``, becomes that token, unlike in Locant."""
     settings = model_proto(tokenizer.model).trainer_spec

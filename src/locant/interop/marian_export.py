@@ -14,7 +14,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
-from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, takes_spelled_bytes
+from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, is_marian, takes_spelled_bytes
 from locant.interop.marian_weights import concatenated_order, to_marian
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
@@ -23,7 +23,7 @@ from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.positions import PositionScheme
 from locant.positions.embeddings.sinusoidal import SinusoidDialect, sinusoid_table
-from locant.text.tokenizer import BOS, EOS, PAD
+from locant.text.tokenizer import BOS, EOS, PAD, UNK
 from locant.version import __version__
 
 _TARGET_TOKENIZER = "target_tokenizer"
@@ -56,8 +56,10 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
+    pair = found.tokenizers
+    own_files = is_marian(pair.source) or is_marian(pair.target)
     model = require_transformer(found.model, "Export to Hugging Face's Marian")
-    if found.tokenizers.languages:
+    if pair.languages and not (own_files and pair.languages.layout == "marian"):
         raise ConfigError(
             "Models for several languages cannot be exported to Hugging Face's Marian. Export it to ctranslate2 or to "
             "onnx."
@@ -65,9 +67,9 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     config = model.config
     reorder = _require_marian(config, model.encoder.scheme(0)) == "paper"
     order = concatenated_order(config.d_model) if reorder else None
-    tokenizers = {".": fast_tokenizer(found.tokenizers.source)}
-    if not found.tokenizers.joint:
-        tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(found.tokenizers.target)
+    tokenizers = {} if own_files else {".": fast_tokenizer(pair.source)}
+    if not own_files and not pair.joint:
+        tokenizers[_TARGET_TOKENIZER] = fast_tokenizer(pair.target)
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", _config(found, config, reorder=reorder))
         write_json(temporary / "generation_config.json", _generation_config(found.decoding))
@@ -75,8 +77,35 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         for place, content in tokenizers.items():
             write_json(temporary / place / "tokenizer.json", content)
             write_json(temporary / place / "tokenizer_config.json", _tokenizer_config(found.decoding))
+        if own_files:
+            _write_marian_tokenizer(temporary, found)
         write_text(temporary / CARD, model_card(run, _USE))
-    return _notes(found, reorder=reorder)
+    return _notes(found, reorder=reorder, own_files=own_files)
+
+
+def _write_marian_tokenizer(folder: Path, found: ModelFolder) -> None:
+    """Write the files of Marian's own tokenizer: a model that came as Marian leaves as Marian."""
+    found.tokenizers.save_sentencepiece(folder)
+    source, target = (
+        {one.token(index): index for index in range(one.vocab_size)}
+        for one in (found.tokenizers.source, found.tokenizers.target)
+    )
+    write_json(folder / "vocab.json", source)
+    if source != target:
+        write_json(folder / "target_vocab.json", target)
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": found.source_language,
+        "target_lang": found.target_language,
+        "separate_vocabs": source != target,
+        "model_max_length": found.decoding.max_source_length + 1,
+    }
+    names = {"pad_token": PAD, "unk_token": UNK, "eos_token": EOS}
+    tokens = {key: found.tokenizers.source.token(index) for key, index in names.items()}
+    write_json(
+        folder / "tokenizer_config.json",
+        {**{key: value for key, value in about.items() if value is not None}, **tokens},
+    )
 
 
 def _require_marian(config: TransformerConfig, scheme: PositionScheme) -> SinusoidDialect:
@@ -174,11 +203,16 @@ def _tokenizer_config(decoding: DecodingSettings) -> dict[str, Any]:
     }
 
 
-def _notes(found: ModelFolder, *, reorder: bool) -> list[str]:
+def _notes(found: ModelFolder, *, reorder: bool, own_files: bool) -> list[str]:
     notes = []
     if reorder:
         notes.append("The features were put in the order of Marian's sinusoid (the paper's was interleaved).")
-    if not found.tokenizers.joint:
+    if own_files:
+        notes.append(
+            "The tokenizer is Marian's own (source.spm, target.spm, vocab.json), as that of the model it came from; it "
+            "does not bring text to Unicode NFC."
+        )
+    elif not found.tokenizers.joint:
         notes.append(
             "The languages have a vocabulary each: the folder's tokenizer is for the source, "
             f"{_TARGET_TOKENIZER}/ decodes translations."
@@ -191,6 +225,6 @@ def _notes(found: ModelFolder, *, reorder: bool) -> list[str]:
         f"Translations may have {found.decoding.longest_sequence()} tokens; Locant's limit grows with the source "
         f"({found.decoding.max_length_ratio:g} per token and {found.decoding.max_length_extra} more)."
     )
-    if takes_spelled_bytes(found.tokenizers.source):
+    if not own_files and takes_spelled_bytes(found.tokenizers.source):
         notes.append("A text that spells out the name of a byte token, such as <0x41>, is tokenised in another way.")
     return notes

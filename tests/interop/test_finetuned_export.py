@@ -1,0 +1,88 @@
+"""Models that came from transformers, fine-tuned here, in plain transformers and CTranslate2 again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from test_import_marian import SENTENCES, files_of, group_folder, marian_folder
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from locant.interop import export_ctranslate2, export_huggingface
+from locant.training import train
+from locant.translation import Translator, load_translator
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+
+
+def fine_tuned(folder: Path, pairs: list[tuple[str, str]], run: Path, **more: object) -> Translator:
+    for side, name in enumerate(("source", "target")):
+        (run.parent / name).write_text("".join(f"{pair[side]} xylo\n" for pair in pairs[:60]), encoding="utf-8")
+    text = {"source": str(run.parent / "source"), "target": str(run.parent / "target")}
+    recipe = {
+        "corpus": {"kind": "files", "train": text, "valid": text, **more},
+        "cleaning": {"duplicates": False, "overlap": False},
+        "batches": {"tokens": 512},
+        "max_tokens": 60,
+        "training": {
+            "steps": 3,
+            "learning_rate": 0.01,
+            "validate_every": 3,
+            "validation_sentences": 0,
+            "average_checkpoints": 1,
+            "precision": "float32",
+            "device": "cpu",
+        },
+        "finetuning": {"test_sentences": 0, "extend_vocabulary": 12},
+    }
+    train(recipe, run, start_from=folder)
+    return Translator.from_pretrained(run, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("unigram", {}),
+        ("bpe", {"bias": True}),
+        ("unigram", {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False}),
+    ],
+    ids=str,
+)
+def test_a_fine_tuned_marian_model_leaves_as_one(algorithm, changes, pairs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    other = marian_folder(tmp_path / "marian", files_of(pairs, algorithm), **changes)
+    translator = fine_tuned(tmp_path / "marian", pairs, tmp_path / "run")
+    assert translator.tokenizers.source.vocab_size > other.config.vocab_size
+    assert len(translator.tokenizers.source.encode(["xylo"])[0]) == 1
+
+    notes = export_huggingface(tmp_path / "run", tmp_path / "exported")
+    assert any("Marian's own" in note for note in notes)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "exported").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    texts = [text for text in SENTENCES if "☃" not in text] + ["xylo ka xylo"]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    ids = [[*one, 3] for one in translator.tokenizers.source.encode(texts)]
+    assert [row[: len(one)] for row, one in zip(batch["input_ids"].tolist(), ids, strict=True)] == ids
+    with torch.no_grad():
+        start = torch.full((len(texts), 1), model.config.decoder_start_token_id)
+        expected = model(**batch, decoder_input_ids=start).logits
+        found = translator.model(batch["input_ids"], batch["attention_mask"].sum(1), start)
+    assert (found - expected).abs().max() < 1e-4
+    # Locant reads it again, and CTranslate2 takes the run as it is.
+    again = fine_tuned(tmp_path / "exported", pairs, tmp_path / "again")
+    assert len(again.tokenizers.source.encode(["xylo"])[0]) == 1
+    export_ctranslate2(tmp_path / "run", tmp_path / "ct2")
+    fast, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": 9}
+    assert fast.translate(texts, **search) == translator.translate(texts, **search)
+
+
+def test_a_group_of_languages_keeps_its_tokens(pairs, tmp_path):
+    group_folder(tmp_path / "marian", files_of(pairs, "unigram"))
+    fine_tuned(tmp_path / "marian", pairs, tmp_path / "run", target_language="fra")
+    export_huggingface(tmp_path / "run", tmp_path / "exported")
+    vocab = json.loads((tmp_path / "exported" / "vocab.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    assert tokenizer([">>fra<< kalo"])["input_ids"][0][0] == vocab[">>fra<<"]
