@@ -75,7 +75,7 @@ def test_one_sine_leaves_the_sine_of_the_offset() -> None:
     (x, y), (other, far) = (line.get_xydata()[0] for line in marks)
     assert abs(x - other) < 0.02
     assert abs(y - far) > 1
-    first = int(drawn.figure.axes[0].texts[0].get_text().split(":")[0].removeprefix("p = "))
+    first = int(drawn.figure.axes[0].texts[0].get_text().split(":")[0].removeprefix("p = "))  # the upper one
     assert (x, y) == pytest.approx((math.sin(first), math.sin(first + 2)))
 
 

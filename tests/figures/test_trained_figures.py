@@ -170,6 +170,36 @@ def test_words_of_other_codes(make_run: RunMaker, dialect: str) -> None:
         np.testing.assert_allclose(positions, [(math.sin(p), math.cos(p)) for p in range(16)], atol=1e-6)
 
 
+def test_the_sum_is_what_the_model_computes(run: Path, tokenizers: TokenizerPair) -> None:
+    drawn = draw_figure("embedding-sum", run=run, text="alpha beta", token=2)
+    ids = [*tokenizers.source.encode(["alpha beta"])[0], 3]  # closed by EOS
+    words = load_file(run / "model.safetensors")["target_embedding.weight"][ids].astype(float) * math.sqrt(WIDTH)
+    np.testing.assert_allclose(drawn.data["words"], words, rtol=1e-6)
+    angles = np.arange(len(ids))[:, None] * 10000.0 ** (-np.arange(8) / 8)
+    codes = np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(len(ids), WIDTH)
+    np.testing.assert_allclose(drawn.data["codes"], codes, atol=1e-7)
+    np.testing.assert_allclose(drawn.data["sums"], words + codes, atol=1e-6)
+    written = [text.get_text().replace("\N{MINUS SIGN}", "-") for text in drawn.figure.axes[3].texts]
+    sums = written[written.index("= sum") + 1 :]
+    np.testing.assert_allclose([float(number) for number in sums[:6]], (words + codes)[2, :6], atol=6e-4)
+
+
+def test_energy_of_words_by_pair(run: Path, make_run: RunMaker) -> None:
+    drawn = draw_figure("word-energy", run=run)
+    words = load_file(run / "model.safetensors")["target_embedding.weight"][4:].astype(float) * math.sqrt(WIDTH)
+    energy = words.var(0)[::2] + words.var(0)[1::2]
+    np.testing.assert_allclose(drawn.data["words"], energy, rtol=1e-5)
+    turned = 49 * 10000.0 ** (-np.arange(8) / 8)
+    inside = np.stack((turned > 1, (turned > 0.1) & (turned <= 1), turned <= 0.1))
+    np.testing.assert_allclose(drawn.data["groups"][:, 0], inside.mean(1))
+    np.testing.assert_allclose(drawn.data["groups"][:, 1], inside @ energy / energy.sum(), rtol=1e-5)
+    folder = make_run(position_options={"dialect": "concatenated"})
+    same = draw_figure("word-energy", run=folder).data["positions"]
+    np.testing.assert_allclose(same, drawn.data["positions"], atol=1e-6)
+    with pytest.raises(ConfigError, match="'learned', which adds no sinusoids"):
+        draw_figure("word-energy", run=make_run(position="learned", position_options={"max_positions": 12}))
+
+
 def test_probe(run: Path) -> None:
     drawn = draw_figure("probe", run=run)
     figure: Any = drawn.figure
@@ -223,7 +253,7 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     folder = make_run(position="rotary", evaluated=False, metrics=False)
     reasons: dict[str, LocantError] = {}
     write_gallery(tmp_path, run=folder, left_out=reasons.__setitem__)
-    assert set(reasons) == {"training", "word-plus-position", "attention", "probe"}
+    assert set(reasons) == {"training", "embedding-sum", "word-plus-position", "word-energy", "attention", "probe"}
     assert "holds no metrics" in str(reasons["training"])
     assert "'rotary', which adds nothing to its word vectors" in str(reasons["word-plus-position"])
     assert "locant evaluate" in str(reasons["probe"])

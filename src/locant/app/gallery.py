@@ -17,6 +17,8 @@ from locant.files import write_text
 
 PAGE = "index.html"
 
+_OF_A_SENTENCE = ("attention", "embedding-sum")
+
 
 def write_gallery(
     folder: Path,
@@ -34,7 +36,7 @@ def write_gallery(
     Args:
         folder: Where to write; made if it is not there.
         run: Run folder of a trained model, whose figures are added.
-        text: Sentence whose attention is drawn.
+        text: Sentence that is drawn where a figure shows one.
         image_format: Of the separate files.
         wrote: Called with each file when it is complete.
         left_out: Called with the name of a figure that the run cannot have, and the reason.
@@ -57,7 +59,7 @@ def write_gallery(
         if figure.needs_run and run is None:
             continue
         options: dict[str, Any] = {"run": run} if figure.needs_run else {}
-        if text is not None and name == "attention":
+        if text is not None and name in _OF_A_SENTENCE:
             options["text"] = text
         try:
             figures[name] = figure(**options)

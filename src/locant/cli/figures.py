@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d-model", type=int, metavar="N", help="width of the code")
     parser.add_argument("--length", type=int, metavar="N", help="number of positions")
     parser.add_argument("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
-    parser.add_argument("--token", type=int, metavar="N", help="position whose values are marked in the waves")
+    parser.add_argument("--token", type=int, metavar="N", help="position whose values are marked or written out")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run folder, for the figures of a trained model")
-    parser.add_argument("--text", metavar="TEXT", help="sentence (attention) or words (word-plus-position) to show")
+    parser.add_argument("--text", metavar="TEXT", help="sentence (attention, embedding-sum) or words to show")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from locant.figures.dot_products import Products as Products
 from locant.figures.dot_products import dot_products as dot_products
 from locant.figures.drawing import FigureData as FigureData
 from locant.figures.drawing import svg as svg
+from locant.figures.embedding_sum import embedding_sum as embedding_sum
 from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
@@ -26,6 +27,7 @@ from locant.figures.probe import ProbeCurve as ProbeCurve
 from locant.figures.probe import probe as probe
 from locant.figures.quality_by_length import LengthCurve as LengthCurve
 from locant.figures.quality_by_length import quality_by_length as quality_by_length
+from locant.figures.recurrence import recurrence as recurrence
 from locant.figures.registry import FIGURES as FIGURES
 from locant.figures.registry import Caption as Caption
 from locant.figures.registry import RegisteredFigure as RegisteredFigure
@@ -44,5 +46,7 @@ from locant.figures.tutorial_errors import Curve as Curve
 from locant.figures.tutorial_errors import Refutation as Refutation
 from locant.figures.tutorial_errors import tutorial_errors as tutorial_errors
 from locant.figures.waves import waves as waves
+from locant.figures.word_energy import PairGroup as PairGroup
+from locant.figures.word_energy import word_energy as word_energy
 from locant.figures.word_plus_position import WordPlane as WordPlane
 from locant.figures.word_plus_position import word_plus_position as word_plus_position

@@ -14,8 +14,7 @@ from locant.analysis.introspection import introspect, token_pair
 from locant.errors import DataError
 from locant.figures.drawing import FAINT, FigureData, Numbers, colours, drawing
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained, readable
-from locant.training import load_run_evaluation
+from locant.figures.trained import load_trained, readable, short_sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +44,6 @@ class HeadWeights:
 
 
 _MOST_TOKENS = 40  # of a sentence whose attention can still be read
-_SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given
 
 
 def _stacked(layers: Sequence[torch.Tensor]) -> Numbers:
@@ -66,10 +64,7 @@ def attention_numbers(*, run: Path, text: str | None = None) -> dict[str, Any]:
     """
     translator, model = load_trained(run, "The figure 'attention'")
     if text is None:
-        sources = load_run_evaluation(run).sources
-        lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        short = [source for source, length in zip(sources, lengths, strict=True) if length in _SENTENCE]
-        text = short[0] if short else sources[int(np.argmin(lengths))]
+        text = short_sentence(run, translator)
     if not text.strip():
         raise DataError("--text is empty; give a sentence.")
     pair = token_pair(translator.tokenizers, text, translator.translate(text), translator.prefixes)

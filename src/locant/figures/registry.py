@@ -36,8 +36,11 @@ _MODULES = {
     "criteria": "criteria",
     "tutorial-errors": "tutorial_errors",
     "layer-norm": "layer_norm",
+    "recurrence": "recurrence",
     "training": "training_curves",
+    "embedding-sum": "embedding_sum",
     "word-plus-position": "word_plus_position",
+    "word-energy": "word_energy",
     "attention": "attention",
     "probe": "probe",
 }

@@ -80,7 +80,7 @@ def shift_derivation_numbers(*, d_model: int = 8, token: int = 3, base: float = 
         DerivationStep(
             "It is a rotation: its transpose undoes it,\nand is the shift by \N{MINUS SIGN}k",
             "Mᵀ M = I,   Mᵀ = M of \N{MINUS SIGN}k",
-            f"within {np.abs(one - np.eye(2)).max():.0e}, and within {np.abs(block.T - inverse).max():.0e}",
+            f"largest differences {np.abs(one - np.eye(2)).max():.0e} and {np.abs(block.T - inverse).max():.0e}",
         ),
         DerivationStep(
             "So a dot product knows the distance alone",

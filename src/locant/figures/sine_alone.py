@@ -93,16 +93,16 @@ def sine_alone(
         figure = new_figure(11.5, 5)
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
         left.plot(before, after, "o", color=BLUE, markersize=3)
-        for position in alike:
+        for position, height in zip(sorted(alike, key=lambda one: -after[one]), (0.4, 0.05), strict=True):
             x, y = before[position], after[position]
             left.plot(x, y, "o", color=VERMILION, markersize=9, markeredgecolor=INK, zorder=4)
             left.annotate(
                 f"p = {position}: {x:.3f} → {y:.3f}".replace("-", "\N{MINUS SIGN}"),
                 (x, y),
-                (10, -12),
-                textcoords="offset points",
+                (-0.5, height),
                 va="center",
                 fontsize=9.5,
+                arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.8, "shrinkB": 5},
             )
         left.set_xlim(-1.3, 1.3)
         left.set_ylim(-1.3, 1.3)

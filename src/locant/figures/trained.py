@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from locant.models.architectures import require_transformer
 from locant.models.transformer import Transformer
+from locant.training import load_run_evaluation
 from locant.translation.translator import Translator
 
 
@@ -23,6 +26,21 @@ def load_trained(run: Path, purpose: str) -> tuple[Translator, Transformer]:
     """
     translator = Translator.from_pretrained(run, device="cpu")
     return translator, require_transformer(translator.model, purpose)
+
+
+_SENTENCE = range(8, 15)  # tokens of the sentence chosen where none is given
+
+
+def short_sentence(run: Path, translator: Translator) -> str:
+    """Return a short held-out sentence that a run was evaluated on.
+
+    Raises:
+        CheckpointError: The run has not been evaluated.
+    """
+    sources = load_run_evaluation(run).sources
+    lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
+    short = [source for source, length in zip(sources, lengths, strict=True) if length in _SENTENCE]
+    return short[0] if short else sources[int(np.argmin(lengths))]
 
 
 def readable(tokens: Sequence[str]) -> list[str]:

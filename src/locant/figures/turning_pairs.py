@@ -62,14 +62,16 @@ def turning_pairs(
         for threshold, colour in zip(thresholds, _COLOURS, strict=True):
             beyond = int((angles > threshold).sum())
             turn.axhline(threshold, color=colour, linewidth=1, linestyle="--")
-            turn.plot([beyond] * 2, [angles.min(), threshold], color=colour, linewidth=1, linestyle="--")
+            if angles[-1] < threshold:
+                turn.plot([beyond] * 2, [angles[-1], threshold], color=colour, linewidth=1, linestyle="--")
+            left = beyond > len(angles) / 2  # where the falling line leaves room
             turn.annotate(
-                f"{beyond} of {len(angles)} pairs" if angles[-1] < threshold else "all pairs",
-                (1, threshold),
-                (-2, 3),
+                f"{beyond} of {len(angles)} pairs",
+                (0 if left else 1, threshold),
+                (3 if left else -3, 3),
                 xycoords=("axes fraction", "data"),
                 textcoords="offset points",
-                ha="right",
+                ha="left" if left else "right",
                 fontsize=9,
                 color=colour,
             )
