@@ -14,15 +14,16 @@ from locant.models.model_folder import save_model_folder
 from locant.models.transformer import Transformer
 from locant.text.tokenizer import LanguageTokens, TokenizerPair
 
-_MODEL = "sentencepiece.bpe.model"
+SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 
 # transformers/models/m2m_100/tokenization_m2m_100.py: FAIRSEQ_LANGUAGE_CODES, whose order is that of the rows.
-_LANGUAGES = {
+LANGUAGE_CODES = {
     "m2m100": "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr "
     "ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps "
     "pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu",
     "wmt21": "en ha is ja cs ru zh de",
 }
+"""The languages that the tokenizer knows, by the name of the list in its configuration."""
 _NLLB_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
@@ -43,9 +44,11 @@ def read_multilingual(folder: Path, pad: int, eos: int, size: int) -> tuple[Side
         ConfigError: Locant cannot express the tokenizer.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    path = folder / _MODEL
+    path = folder / SENTENCEPIECE_FILE
     if not path.is_file():
-        raise CheckpointError(f"{folder} lacks {_MODEL}; its tokenizer cannot be imported from other files.")
+        raise CheckpointError(
+            f"{folder} lacks {SENTENCEPIECE_FILE}; its tokenizer cannot be imported from other files."
+        )
     if (folder / "vocab.json").is_file():
         vocab, languages = _m2m100(folder)
     elif (folder / "tokenizer.json").is_file():
@@ -75,9 +78,9 @@ def _m2m100(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
     """Return the row of every token, and of every language."""
     vocab = _mapping(read_json(folder / "vocab.json"), folder / "vocab.json")
     kind = read_optional(folder / "tokenizer_config.json", "language_codes") or "m2m100"
-    if kind not in _LANGUAGES:
+    if kind not in LANGUAGE_CODES:
         raise ConfigError(f"{folder / 'tokenizer_config.json'} names the language codes {kind!r}, which are unknown.")
-    languages = {code: len(vocab) + place for place, code in enumerate(_LANGUAGES[str(kind)].split())}
+    languages = {code: len(vocab) + place for place, code in enumerate(LANGUAGE_CODES[str(kind)].split())}
     return vocab | {f"__{code}__": row for code, row in languages.items()}, languages
 
 

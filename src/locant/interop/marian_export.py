@@ -15,6 +15,7 @@ import torch
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, is_marian, takes_spelled_bytes
+from locant.interop.m2m100_export import export_m2m100
 from locant.interop.marian_weights import concatenated_order, to_marian
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
@@ -37,7 +38,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
-    """Write a model folder as a Marian model and its tokenizer.
+    """Write a model folder as a Marian model and its tokenizer; one for several languages as an M2M-100 model.
 
     The logits are those of Locant but for rounding, and so are greedy translations; the ids of a text are the same.
 
@@ -49,7 +50,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         Sentences about what a user should know: what plain ``transformers`` does in another way than Locant.
 
     Raises:
-        ConfigError: Marian cannot express the model or its tokenizer; the message says why.
+        ConfigError: Marian (or M2M-100) cannot express the model or its tokenizer; the message says why.
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
@@ -58,12 +59,9 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     found = load_model_folder(run, device="cpu")
     pair = found.tokenizers
     own_files = is_marian(pair.source) or is_marian(pair.target)
-    model = require_transformer(found.model, "Export to Hugging Face's Marian")
     if pair.languages and not (own_files and pair.languages.layout == "marian"):
-        raise ConfigError(
-            "Models for several languages cannot be exported to Hugging Face's Marian. Export it to ctranslate2 or to "
-            "onnx."
-        )
+        return export_m2m100(found, run, folder)
+    model = require_transformer(found.model, "Export to Hugging Face's Marian")
     config = model.config
     reorder = _require_marian(config, model.encoder.scheme(0)) == "paper"
     order = concatenated_order(config.d_model) if reorder else None

@@ -1,0 +1,124 @@
+"""Exported models for several languages, loaded by plain ``transformers``, and by the other engines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from small_models import build, sentence_pairs
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from locant.errors import ConfigError
+from locant.interop import export_huggingface, import_model
+from locant.models import DecodingSettings
+from locant.text import EOS, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.translation import Translator, load_translator
+
+SENTENCES = ["kalo mir", "Tenbu shi gra no", "üm", "ka ka ka ka ka ka ka ka", "☃ zap"]
+M2M100 = {"norm": "pre", "position_options": {"dialect": "tensor2tensor", "start": 2}}
+
+
+def several(*languages: str, **settings: object) -> TokenizerPair:
+    return train_tokenizers(
+        sentence_pairs(400), TokenizerSettings(vocab_size=80, **settings), languages=languages or ("en", "fr", "sw")
+    )
+
+
+def saved(tokenizers: TokenizerPair, folder, **changes: object) -> Translator:
+    decoding = DecodingSettings(beam=1, max_length_ratio=1e-9, max_length_extra=19)
+    translator = Translator(build(tokenizers, **{**M2M100, **changes}), tokenizers, decoding)
+    translator.save_pretrained(folder)
+    return translator
+
+
+@pytest.mark.parametrize(
+    ("languages", "tokenizer", "changes"),
+    [
+        (("en", "fr", "sw"), {}, {}),
+        (("de", "cs", "en"), {"algorithm": "bpe"}, {"tie_output": False, "feed_forward": "gelu"}),
+        (("en", "tl"), {"byte_fallback": True, "vocab_size": 340}, {"feed_forward": "silu", "encoder_layers": 1}),
+        (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 1}}),
+        (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 9}}),
+    ],
+    ids=str,
+)
+def test_logits_ids_and_greedy_translations_are_equal(languages, tokenizer, changes, tmp_path):
+    settings = {"vocab_size": 80, **tokenizer}
+    tokenizers = train_tokenizers(sentence_pairs(400), TokenizerSettings(**settings), languages=languages)
+    translator = saved(tokenizers, tmp_path / "run", **changes)
+    source, target = languages[0], languages[-1]
+    translator.choose_languages(source, target)
+    notes = export_huggingface(tmp_path / "run", tmp_path / "m2m")
+    assert any("does not know" in note for note in notes)
+
+    other = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "m2m").eval()
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "m2m", src_lang=source)
+    assert (type(other).__name__, type(theirs).__name__) == ("M2M100ForConditionalGeneration", "M2M100Tokenizer")
+    batch = theirs(SENTENCES, return_tensors="pt", padding=True)
+    vocab = theirs.get_vocab() | {f"__{code}__": theirs.get_lang_id(code) for code in languages}
+    rows = torch.tensor([vocab[tokenizers.source.token(index)] for index in range(tokenizers.source.vocab_size)])
+    prefix = tokenizers.prefixes(source, target)
+    own = [[*prefix.source, *ids, EOS] for ids in tokenizers.source.encode(SENTENCES)]
+    assert [rows[ids].tolist() for ids in own] == theirs(SENTENCES)["input_ids"]
+
+    lengths = batch["attention_mask"].sum(1)
+    written = torch.randint(4, len(rows), (len(SENTENCES), 9))
+    written[:, :2] = torch.tensor(prefix.target)
+    padded = torch.zeros_like(batch["input_ids"])
+    for row, ids in zip(padded, own, strict=True):
+        row[: len(ids)] = torch.tensor(ids)
+    with torch.no_grad():
+        expected = other(**batch, decoder_input_ids=rows[written]).logits[..., rows]
+        found = translator.model(padded, lengths, written)
+    assert (found - expected).abs().max() < 1e-4
+    assert expected.std() > 0.1
+
+    language = theirs.get_lang_id(target)
+    generated = other.generate(**batch, forced_bos_token_id=language, max_length=None, max_new_tokens=21)
+    translations = theirs.batch_decode(generated, skip_special_tokens=True)
+    assert [text.strip() for text in translator.translate(SENTENCES)] == [text.strip() for text in translations]
+
+
+def test_it_can_be_imported_again(tmp_path):
+    translator = saved(several(), tmp_path / "run")
+    translator.choose_languages("en", "sw")
+    export_huggingface(tmp_path / "run", tmp_path / "m2m")
+    import_model(tmp_path / "m2m", tmp_path / "back")
+    back = Translator.from_pretrained(tmp_path / "back", device="cpu")
+    back.choose_languages("en", "sw")
+    search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": 19}
+    assert back.translate(SENTENCES[:4], **search) == translator.translate(SENTENCES[:4], **search)
+    assert json.loads((tmp_path / "m2m" / "tokenizer_config.json").read_text())["language_codes"] == "m2m100"
+
+
+def test_ctranslate2_gives_the_same_translations(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    translator = saved(several(), tmp_path / "run")
+    other, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    for pair in (("en", "fr"), ("sw", "en")):
+        translator.choose_languages(*pair)
+        other.choose_languages(*pair)
+        assert other.translate(SENTENCES) == translator.translate(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("languages", "tokenizer", "changes", "message"),
+    [
+        (("en", "fr"), {}, {"norm": "post"}, "this model is post-norm. Train a model with model.norm=pre"),
+        (("en", "fr"), {}, {"feed_forward": "swiglu"}, "no gated feed-forward, but this model's is swiglu"),
+        (("en", "fr"), {}, {"position_options": {}}, "positions are 'sinusoidal' with no options"),
+        (("en", "fr"), {}, {"position": "rotary", "position_options": {}}, "positions are 'rotary'"),
+        (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 90}}, "beyond its vocabulary"),
+        (("eng_Latn", "fr"), {}, {}, "but not eng_Latn"),
+        (("en", "fr"), {"joint": False, "vocab_size": 60}, {"share_embeddings": False}, "tokenizer.joint=true"),
+    ],
+    ids=str,
+)
+def test_what_m2m100_cannot_express_is_refused(languages, tokenizer, changes, message, tmp_path):
+    settings = {"vocab_size": 80, **tokenizer}
+    tokenizers = train_tokenizers(sentence_pairs(400), TokenizerSettings(**settings), languages=languages)
+    saved(tokenizers, tmp_path / "run", **changes)
+    with pytest.raises(ConfigError, match=message):
+        export_huggingface(tmp_path / "run", tmp_path / "m2m")
+    assert not (tmp_path / "m2m").exists()
