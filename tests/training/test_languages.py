@@ -235,3 +235,29 @@ def test_text_is_generated_in_one_direction_of_a_model_for_several(finished, tex
     assert {word for row in written for word in row[1].split()} <= {*WORDS["en"]}
     test = [line.split("\t") for line in (made / "test.tsv").read_text(encoding="utf-8").splitlines()]
     assert [row[0] for row in test] == (texts / "test.en-de.de").read_text(encoding="utf-8").splitlines()
+
+
+def tuned(data: dict, parent: Path, run: Path, *pairs: str, **corpus: object) -> Path:
+    texts = Path(data["corpus"]["pairs"][0]["folder"])
+    training = {**data["training"], "steps": 2, "validate_every": 2, "validation_sentences": 0}
+    recipe = {"corpus": languages_corpus(texts, *pairs, **corpus), "batches": data["batches"], "training": training}
+    train(recipe, run, start_from=parent, finetuning={"test_sentences": 0})
+    return run
+
+
+def test_a_run_of_several_languages_is_a_parent(data, finished, tmp_path):
+    run = tuned(data, finished, tmp_path / "run", "de-fr")
+    ours, theirs = (Translator.from_pretrained(folder, device="cpu").tokenizers for folder in (run, finished))
+    assert ours.languages == theirs.languages
+    cache = TokenCache(run / "cache" / "train")
+    assert [part.prefixes for part in cache.parts] == [theirs.prefixes("de", "fr"), theirs.prefixes("fr", "de")]
+
+
+def test_languages_that_do_not_fit_the_parent_are_refused(data, finished, recipe_data, tmp_path):
+    with pytest.raises(ConfigError, match=r"the layout 'fairseq'\. Set corpus\.layout=fairseq"):
+        tuned(data, finished, tmp_path / "run", "en-de", layout="marian")
+    quick = ["training.steps=1", "training.validate_every=1", "training.validation_sentences=0"]
+    train(Recipe.parse(apply_overrides(recipe_data, quick)), tmp_path / "plain")
+    with pytest.raises(ConfigError, match=r"has none\. Start from a model for several languages"):
+        tuned(data, tmp_path / "plain", tmp_path / "run", "en-de")
+    assert not (tmp_path / "run" / "recipe.yaml").exists()

@@ -261,7 +261,7 @@ def validation(recipe: Recipe, corpus: Corpus, data: PreparedData) -> Validate:
         if corpus.layout is None:
             scores = score_translations(hypotheses, references, tokenize=bleu_tokenizer(corpus.target_language))
         else:
-            scores = mean_scores([found[part.name] for part, _ in texts if not part.zero_shot])
+            scores = mean_scores([found[part.name] for part, _ in texts if not part.zero_shot] or list(found.values()))
         parts = {name: one.bleu for name, one in found.items()} if len(found) > 1 else {}
         return ValidationScores(total / tokens, scores.bleu, scores.chrf, parts)
 

@@ -208,6 +208,14 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
 def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings) -> None:
     """Raise ConfigError where the parent cannot be told the corpus' languages or tags, or has other languages."""
     found = parent.found
+    known = found.tokenizers.languages
+    if corpus.layout and (known is None or known.layout != corpus.layout):
+        has = f"the layout '{known.layout}'" if known else "none"
+        raise ConfigError(
+            f"The corpus {corpus.name} has several languages with tokens in the layout '{corpus.layout}', but the "
+            f"parent {parent.name} has {has}. "
+            + (f"Set corpus.layout={known.layout}." if known else "Start from a model for several languages.")
+        )
     for tag in corpus.tags:
         found.tokenizers.tag(tag)
     for part in corpus.parts:
