@@ -51,6 +51,7 @@ def train_translator(folder: Path) -> None:
         "cleaning.overlap=false",
         "tokenizer.vocab_size=60",
         "model.preset=tiny",
+        "model.norm=post",  # as Marian has it
         "model.d_model=16",
         "model.d_ff=16",
         "model.heads=2",

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from locant import generate_corpus
 from locant.app import write_run_report
 from locant.cli import main
 from locant.errors import ConfigError
+from locant.files import read_json
 from locant.text import BOS, EOS, LanguagesCorpus, TokenCache, collate, load_corpus
 from locant.training import Recipe, evaluate, load_run_evaluation, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders
@@ -92,6 +94,17 @@ def test_rows_name_their_languages(finished):
     assert (batch.target_output[:, 0] == batch.target_input[:, 1]).all()
     assert not (batch.source == BOS).any()
     assert [part.pairs > 0 for part in TokenCache(finished / "cache" / "valid").parts] == [True] * 4 + [False] * 2
+
+
+def test_the_command_line_shows_the_directions(data, tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
+    changes = ["training.steps=1", "training.validate_every=1", "training.validation_sentences=6"]
+    assert main(["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "run"), *changes]) == 0
+    shown = capsys.readouterr().err
+    assert all(f"{name} " in shown.split("BLEU by part:")[1].splitlines()[0] for name in DIRECTIONS)
+    report = read_json(tmp_path / "run" / "data.json")
+    assert (report["languages"], report["zero_shot"]) == (["en", "de", "fr"], ["de-fr", "fr-de"])
+    assert [part["cleaning"]["kept"] > 0 for part in report["parts"]] == [True] * 4 + [False] * 2
 
 
 def test_every_direction_is_measured_and_zero_shot_is_marked(finished, capsys):

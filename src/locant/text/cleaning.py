@@ -81,6 +81,11 @@ class CleanText:
     keep: np.ndarray
     report: CleaningReport
 
+    @classmethod
+    def nothing(cls, text: ParallelText) -> CleanText:
+        """Return a text none of which is trained on, so that there is nothing to clean."""
+        return cls(text, np.zeros(len(text), dtype=bool), CleaningReport(0, dict.fromkeys(_REASONS.values(), 0)))
+
     def __iter__(self) -> Iterator[Pair]:
         return compress(self.text, self.keep)
 

@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from locant.errors import DataError
 from locant.files import read_json, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
@@ -194,7 +192,7 @@ class _Joined:
 
 def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
     if part.zero_shot:
-        return CleanText(part.train, np.zeros(0, dtype=bool), CleaningReport(0, {}))
+        return CleanText.nothing(part.train)
     name = part.name if len(corpus.parts) > 1 else ""
     return clean(part.train, held_out(corpus, part), cleaning, of=name)
 
