@@ -122,3 +122,11 @@ def test_what_m2m100_cannot_express_is_refused(languages, tokenizer, changes, me
     with pytest.raises(ConfigError, match=message):
         export_huggingface(tmp_path / "run", tmp_path / "m2m")
     assert not (tmp_path / "m2m").exists()
+
+
+def test_the_other_layout_is_refused(tmp_path):
+    settings = TokenizerSettings(vocab_size=80)
+    tokenizers = train_tokenizers(sentence_pairs(400), settings, languages=["en", "fr"], layout="marian")
+    saved(tokenizers, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"Train with corpus\.layout=fairseq, or export it to ctranslate2"):
+        export_huggingface(tmp_path / "run", tmp_path / "m2m")
