@@ -83,7 +83,7 @@ def test_ids_and_texts_are_those_of_locant(exported):
     for languages in choices:
         translator.choose_languages(*languages)
         onnx.choose_languages(*languages)
-        settings = translator._settings({"beam": 1})
+        settings = translator.settings_with(beam=1)
         ids = translator.tokenizers.source.encode(SENTENCES)
         expected = hypotheses(translator, ids, settings)
         assert [onnx.source.encode(text) for text in map(translator.tokenizers.source.normalize, SENTENCES)] == ids

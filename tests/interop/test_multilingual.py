@@ -117,7 +117,7 @@ def test_every_engine_gives_the_translations_of_transformers(case, beam, end, pa
             expected = generate(renormalize_logits=True)  # Probabilities are among what may be written.
         translator, _ = load_translator(tmp_path / "run", engine=engine, device="cpu")
         translator.choose_languages(source, target)
-        ids, settings = translator.tokenizers.source.encode(SENTENCES), translator._settings(search)
+        ids, settings = translator.tokenizers.source.encode(SENTENCES), translator.settings_with(**search)
         found = hypotheses(translator, ids, settings)
         names = [translator.tokenizers.target.token(token) for token in range(translator.tokenizers.target.vocab_size)]
         written = [[names[token] for token in one.tokens] for index in range(len(ids)) for one in found[index]]
