@@ -23,6 +23,8 @@ from locant.figures.heatmap import heatmap as heatmap
 from locant.figures.heatmaps import heatmaps as heatmaps
 from locant.figures.layer_norm import NormedBatch as NormedBatch
 from locant.figures.layer_norm import layer_norm as layer_norm
+from locant.figures.pre_post_norm import NormedTraining as NormedTraining
+from locant.figures.pre_post_norm import pre_post_norm as pre_post_norm
 from locant.figures.probe import ProbeCurve as ProbeCurve
 from locant.figures.probe import probe as probe
 from locant.figures.quality_by_length import LengthCurve as LengthCurve

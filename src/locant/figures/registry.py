@@ -36,6 +36,7 @@ _MODULES = {
     "criteria": "criteria",
     "tutorial-errors": "tutorial_errors",
     "layer-norm": "layer_norm",
+    "pre-post-norm": "pre_post_norm",
     "recurrence": "recurrence",
     "training": "training_curves",
     "embedding-sum": "embedding_sum",
