@@ -118,6 +118,17 @@ def test_attention(run: Path, tokenizers: TokenizerPair) -> None:
         assert len({image.tobytes() for image in images}) > layers
 
 
+def test_steps_of_a_trained_layer(run: Path) -> None:
+    text = "alpha beta gamma"
+    drawn = draw_figure("attention-steps", run=run, text=text, stack="encoder", layer=2)
+    weights = draw_figure("attention", run=run, text=text).data["Encoder: source to source"]
+    for head in range(2):
+        np.testing.assert_allclose(drawn.data[f"softmax, head {head + 1}"], weights[1, head], atol=1e-6)
+    assert drawn.data["layer input"].shape == (weights.shape[-1], WIDTH)
+    with pytest.raises(UsageError, match="The decoder has 3 layers; there is no layer 4"):
+        draw_figure("attention-steps", run=run, text=text, layer=4)
+
+
 def test_attention_of_a_held_out_sentence(run: Path, tokenizers: TokenizerPair) -> None:
     lengths = [len(ids) for ids in tokenizers.source.encode(SENTENCES)]
     chosen = next(length for length in lengths if 8 <= length <= 14)
@@ -214,6 +225,19 @@ def test_probe(run: Path) -> None:
     assert len(drawn.data) == 8
 
 
+def test_heads(run: Path) -> None:
+    drawn = draw_figure("heads", run=run)
+    shown = panels(drawn)
+    for kind, layers in (("encoder", 2), ("decoder", 3)):
+        image = np.ma.filled(shown[kind.capitalize()].images[0].get_array(), np.nan)
+        np.testing.assert_array_equal(image, drawn.data[f"weights {kind}"].reshape(layers * 2, -1))
+    assert drawn.data["weights decoder"].shape == (3, 2, 9)
+    keys = drawn.data["keys cross"]
+    points = [line.get_xdata() for line in shown["Keys that a head spreads over"].lines if line.get_marker() == "^"]
+    np.testing.assert_allclose(points[0], keys.ravel())
+    assert (keys >= 1).all()
+
+
 def test_training(run: Path) -> None:
     drawn = draw_figure("training", run=run)
     shown = panels(drawn)
@@ -253,7 +277,15 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     folder = make_run(position="rotary", evaluated=False, metrics=False)
     reasons: dict[str, LocantError] = {}
     write_gallery(tmp_path, run=folder, left_out=reasons.__setitem__)
-    assert set(reasons) == {"training", "embedding-sum", "word-plus-position", "word-energy", "attention", "probe"}
+    assert set(reasons) == {
+        "training",
+        "embedding-sum",
+        "word-plus-position",
+        "word-energy",
+        "attention",
+        "heads",
+        "probe",
+    }
     assert "holds no metrics" in str(reasons["training"])
     assert "'rotary', which adds nothing to its word vectors" in str(reasons["word-plus-position"])
     assert "locant evaluate" in str(reasons["probe"])

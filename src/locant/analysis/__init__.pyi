@@ -1,9 +1,13 @@
+from locant.analysis.attention_steps import AttentionSteps as AttentionSteps
+from locant.analysis.attention_steps import attention_steps as attention_steps
 from locant.analysis.geometry import Geometry as Geometry
 from locant.analysis.geometry import measure_geometry as measure_geometry
 from locant.analysis.geometry import shift_matrix as shift_matrix
 from locant.analysis.gradients import gradient_by_distance as gradient_by_distance
 from locant.analysis.gradients import gradient_by_layer as gradient_by_layer
 from locant.analysis.gradients import operations_in_a_row as operations_in_a_row
+from locant.analysis.head_profiles import HeadProfiles as HeadProfiles
+from locant.analysis.head_profiles import head_profiles as head_profiles
 from locant.analysis.introspection import Introspection as Introspection
 from locant.analysis.introspection import StackStates as StackStates
 from locant.analysis.introspection import TokenPair as TokenPair
@@ -26,3 +30,6 @@ from locant.analysis.scores import mean_scores as mean_scores
 from locant.analysis.scores import score_translations as score_translations
 from locant.analysis.significance import PairedComparison as PairedComparison
 from locant.analysis.significance import paired_bootstrap as paired_bootstrap
+from locant.analysis.structure import StackStructure as StackStructure
+from locant.analysis.structure import TracedModule as TracedModule
+from locant.analysis.structure import transformer_structure as transformer_structure

@@ -115,7 +115,7 @@ def introspect(model: Transformer, source: Sequence[int], target: Sequence[int])
     device = model.target_embedding.weight.device
     rows = torch.tensor([list(source)], device=device), torch.tensor([list(target)], device=device)
     with _watching(model.encoder) as encoder, _watching(model.decoder) as decoder:
-        _run(model, rows[0], torch.tensor([len(source)], device=device), rows[1])
+        run_without_gradients(model, rows[0], torch.tensor([len(source)], device=device), rows[1])
     return Introspection(
         StackStates(encoder.words[0], tuple(state[0] for state in encoder.states)),
         StackStates(decoder.words[0], tuple(state[0] for state in decoder.states)),
@@ -151,11 +151,11 @@ def hidden_states(
             for module in model.modules():
                 if isinstance(module, Residual):
                     stack.callback(module.register_forward_hook(_drop_residual).remove)
-        _run(model, source, source_lengths, target)
+        run_without_gradients(model, source, source_lengths, target)
     return StackStates(encoder.words, tuple(encoder.states)), StackStates(decoder.words, tuple(decoder.states))
 
 
-def _run(model: Transformer, source: Tensor, source_lengths: Tensor, target: Tensor) -> None:
+def run_without_gradients(model: Transformer, source: Tensor, source_lengths: Tensor, target: Tensor) -> None:
     """Run a model in evaluation mode without gradients; arguments and errors as in :func:`hidden_states`."""
     config, known = model.config, model.max_positions
     for side, ids, size in (("source", source, config.source_vocab_size), ("target", target, config.target_vocab_size)):

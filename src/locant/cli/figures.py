@@ -12,10 +12,11 @@ _EPILOG = """examples:
   locant figures heatmap --scheme binary --d-model 16 --length 32 -o figures
   locant figures heatmap --d-model 512 --length 128 -o figures --format pdf
   locant figures attention --run runs/bible --text "Thou hast spoken well." -o figures
+  locant figures architecture --model norm=pre position=rotary -o figures
   locant figures --all --run runs/bible -o figures
   locant figures                                  (lists the figures)"""
 
-_OPTIONS = ("scheme", "dialect", "d_model", "length", "base", "token", "run", "text")
+_OPTIONS = ("scheme", "dialect", "d_model", "length", "base", "token", "run", "text", "stack", "layer")
 _OF_A_RUN = ("run", "text")
 
 
@@ -34,15 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", type=float, metavar="X", help="base of the wavelengths (default 10000)")
     parser.add_argument("--token", type=int, metavar="N", help="position whose values are marked or written out")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run folder, for the figures of a trained model")
-    parser.add_argument("--text", metavar="TEXT", help="sentence (attention, embedding-sum) or words to show")
+    parser.add_argument(
+        "--text", metavar="TEXT", help="sentence (attention, attention-steps, embedding-sum) or words to show"
+    )
+    parser.add_argument(
+        "--model", nargs="+", metavar="KEY=VALUE", help="fields of the model that architecture draws, as in norm=pre"
+    )
+    parser.add_argument("--stack", metavar="NAME", help="encoder or decoder (attention-steps)")
+    parser.add_argument("--layer", type=int, metavar="N", help="layer of the stack, from 1 (attention-steps)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
     from locant.app import write_gallery
     from locant.figures import write_figures
+    from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
+    if options.model:
+        given["model"] = apply_overrides({}, options.model)
     if not options.names and not options.all:
         _list()
         return 0

@@ -1,5 +1,8 @@
+from locant.figures.architecture import architecture as architecture
 from locant.figures.attention import HeadWeights as HeadWeights
 from locant.figures.attention import attention as attention
+from locant.figures.attention_steps import Step as Step
+from locant.figures.attention_steps import attention_steps as attention_steps
 from locant.figures.bands import LayerBands as LayerBands
 from locant.figures.bands import bands as bands
 from locant.figures.bands import write_inspection_figure as write_inspection_figure
@@ -11,6 +14,8 @@ from locant.figures.context import perplexity_by_length as perplexity_by_length
 from locant.figures.context import retrieval_grid as retrieval_grid
 from locant.figures.criteria import criteria as criteria
 from locant.figures.distance import distance as distance
+from locant.figures.dot_product_scaling import ScoreStatistics as ScoreStatistics
+from locant.figures.dot_product_scaling import dot_product_scaling as dot_product_scaling
 from locant.figures.dot_products import Products as Products
 from locant.figures.dot_products import dot_products as dot_products
 from locant.figures.drawing import FigureData as FigureData
@@ -19,10 +24,13 @@ from locant.figures.embedding_sum import embedding_sum as embedding_sum
 from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
+from locant.figures.heads import heads as heads
 from locant.figures.heatmap import heatmap as heatmap
 from locant.figures.heatmaps import heatmaps as heatmaps
 from locant.figures.layer_norm import NormedBatch as NormedBatch
 from locant.figures.layer_norm import layer_norm as layer_norm
+from locant.figures.masks import MaskedWeights as MaskedWeights
+from locant.figures.masks import masks as masks
 from locant.figures.pre_post_norm import NormedTraining as NormedTraining
 from locant.figures.pre_post_norm import pre_post_norm as pre_post_norm
 from locant.figures.probe import ProbeCurve as ProbeCurve

@@ -35,6 +35,10 @@ _MODULES = {
     "bias": "bias",
     "criteria": "criteria",
     "tutorial-errors": "tutorial_errors",
+    "architecture": "architecture",
+    "attention-steps": "attention_steps",
+    "dot-product-scaling": "dot_product_scaling",
+    "masks": "masks",
     "layer-norm": "layer_norm",
     "pre-post-norm": "pre_post_norm",
     "recurrence": "recurrence",
@@ -43,6 +47,7 @@ _MODULES = {
     "word-plus-position": "word_plus_position",
     "word-energy": "word_energy",
     "attention": "attention",
+    "heads": "heads",
     "probe": "probe",
 }
 
