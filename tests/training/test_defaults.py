@@ -81,6 +81,23 @@ def test_more_time_allows_larger_models_and_batches_until_the_text_is_used_up(op
     assert rates[0] > rates[1]
 
 
+def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
+    def settings(**training):
+        minutes = {"minutes": 20_000, **training}
+        return planned({**open_recipe, "training": minutes}, repeat=10_000).recipe.training
+
+    narrow = planned(open_recipe).recipe
+    assert narrow.training.optimizer == "muon"
+    assert narrow.batches.tokens >= 8 * narrow.model["d_model"]
+    assert settings().optimizer == "adamw"
+    assert (
+        planned({**open_recipe, "training": {"minutes": 5, "learning_rate": 0.002}}).recipe.training.optimizer
+        == "adamw"
+    )
+    free = planned({**open_recipe, "training": {"minutes": 5, "optimizer": "schedule_free"}}).recipe.training
+    assert (free.optimizer, free.schedule) == ("schedule_free", "constant")
+
+
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
     dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
     assert dropouts == sorted(dropouts)

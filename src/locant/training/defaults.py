@@ -51,9 +51,10 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
 """Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
 _STEPS_BATCH = 4096
 """Tokens of a batch where the updates are given."""
-_RATE = 0.55
+_RATES = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
-_LARGEST_RATE = 0.005
+_LARGEST_RATE = 0.008
+_WIDEST_OF_MUON = 256
 _FILLED = 0.93
 """Share of a batch that is no padding."""
 
@@ -221,7 +222,7 @@ class _Planner:
     def _shape(self) -> Speed:
         """Choose the size of the model: the largest that the budget can train and the text can fill."""
         model = self._data.setdefault("model", {})
-        if model.get("architecture", "transformer") != "transformer":
+        if not self._is_transformer():
             return self._measured()
         self._choose("model.norm", "pre", "it trains at any depth and learning rate")
         if model.keys() & _SIZES:
@@ -249,17 +250,25 @@ class _Planner:
 
     def _rates(self) -> None:
         """Choose batches, optimiser, learning rate, schedule and dropout."""
-        passes, tokens = self._epochs(), self._target_tokens()
-        wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES)))
-        smallest = max(_SMALLEST_BATCH, self._get("max_tokens"))
-        batch = min(_LARGEST_BATCH, max(smallest, wanted))
+        passes, tokens, width = self._epochs(), self._target_tokens(), self._model().d_model
+        optimizer = self._optimizer(width)
+        if self._get("training.steps"):
+            batch = max(_STEPS_BATCH, self._get("max_tokens"))
+        else:
+            wanted = 2 ** math.floor(math.log2(max(1.0, tokens / _UPDATES)))
+            batch = min(_LARGEST_BATCH, max(self._smallest_batch(width), self._get("max_tokens"), wanted))
         self._choose("batches.tokens", batch, f"about {_count(tokens / self._update_tokens(batch))} updates")
         self._choose("training.schedule", "cosine", "the budget is known")
-        width = self._model().d_model
-        if self._get("model.architecture") in (None, "transformer"):
+        if self._is_transformer():
+            why = (
+                "learns more in the same time" if optimizer == "muon" else "Muon's products take too long at this width"
+            )
+            if self._get("training.learning_rate") is None:
+                self._choose("training.optimizer", optimizer, why)
             self._choose("model.dropout", _dropout(passes), f"about {passes:.1f} passes over the text")
-            rate = round(min(_LARGEST_RATE, _RATE / width), 5)
-            self._choose("training.learning_rate", rate, f"{_RATE:g} / d_model, at most {_LARGEST_RATE:g}")
+            factor = _RATES[optimizer]
+            rate = round(min(_LARGEST_RATE, factor / width), 5)
+            self._choose("training.learning_rate", rate, f"{factor:g} / d_model, at most {_LARGEST_RATE:g}")
         else:
             self._choose("training.learning_rate", 0.003, "recurrent models bear no more")
         updates = self._target_tokens() / self._update_tokens(self._get("batches.tokens"))
@@ -274,9 +283,26 @@ class _Planner:
         self._choose("training.average_checkpoints", 3, "the last third of the schedule is alike")
         self._choose("training.validation_sentences", 200, "a score to watch; evaluate takes all")
 
+    def _is_transformer(self) -> bool:
+        return self._get("model.architecture") in (None, "transformer")
+
+    def _optimizer(self, width: int) -> str:
+        """Return the optimiser of a model of some width; a learning rate that is given was meant for AdamW."""
+        given = self._get("training.optimizer")
+        if given or self._get("training.learning_rate") or not self._is_transformer():
+            return given or "adamw"
+        return "muon" if width <= _WIDEST_OF_MUON else "adamw"
+
+    def _smallest_batch(self, width: int) -> int:
+        """Return the fewest tokens of a batch: Muon takes as long for a small one as for a large one."""
+        return max(_SMALLEST_BATCH, 8 * width) if self._optimizer(width) == "muon" else _SMALLEST_BATCH
+
     def _measured(self) -> Speed:
-        training = TrainingSettings.parse(self._data.get("training", {}), "training")
-        speed = self._measure(self._model(), training, self._device, self._tokens.lengths, _SMALLEST_BATCH)
+        model = self._model()
+        optimizer = self._optimizer(model.d_model)
+        training = TrainingSettings.parse({**self._data.get("training", {}), "optimizer": optimizer}, "training")
+        batch = self._smallest_batch(model.d_model)
+        speed = self._measure(model, training, self._device, self._tokens.lengths, batch)
         return replace(speed, tokens_per_second=self._processes * speed.tokens_per_second)
 
     def _model(self) -> ModelConfig:
