@@ -201,3 +201,15 @@ def test_architecture_follows_the_model() -> None:
         draw_figure("architecture", model={"head": 2})
     with pytest.raises(ConfigError, match="draws a Transformer, not the architecture rnn"):
         draw_figure("architecture", model={"architecture": "rnn"})
+
+
+def test_teacher_forcing() -> None:
+    drawn = draw_figure("teacher-forcing")
+    first, second = (drawn.data[f"{what} Training, target 1 of the batch"].tolist() for what in ("reads", "says"))
+    assert first == ["(begin)", "ein", "Hund", "rennt", "(pad)", "(pad)"]
+    assert second == ["ein", "Hund", "rennt", "(end)", "", ""]
+    reads, says = (drawn.data[f"{what} Translating: its own words"].tolist() for what in ("reads", "says"))
+    assert reads[1:] == says[:-1]  # it reads what it said
+    words = words_of(drawn.figure)
+    assert words.count("not counted") == words.count("(pad)") == 2
+    assert words.count("must say") == 2

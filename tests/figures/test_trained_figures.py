@@ -21,8 +21,9 @@ from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.figures import FIGURES, FigureData, draw_figure, write_figures
 from locant.models import RNN, DecodingSettings, RNNConfig, Transformer, TransformerConfig, save_model_folder
-from locant.text import TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text import BOS, EOS, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.training import Evaluation
+from locant.translation import Translator
 
 WORDS = [
     "alpha",
@@ -223,6 +224,26 @@ def test_probe(run: Path) -> None:
     np.testing.assert_allclose(cut[:2], kept[:2], atol=1e-9)  # nothing has been cut below the first layer
     assert cut[3] < kept[3]
     assert len(drawn.data) == 8
+
+
+def test_what_a_trained_decoder_says(run: Path) -> None:
+    drawn = draw_figure("teacher-forcing", run=run)
+    data = {name.split(" ")[0]: values for name, values in drawn.data.items()}
+    reads, says, chances = data["reads"].tolist(), data["says"].tolist(), data["chances"]
+    assert reads[0] == "(begin)"
+    assert (reads[1:], says[-1]) == (says[:-1], "(end)")
+    # One token at a time with the cache, which sees nothing of what is still to be said.
+    translator = Translator.from_pretrained(run, device="cpu")
+    index = next(i for i, ids in enumerate(translator.tokenizers.target.encode(SENTENCES)) if 3 <= len(ids) <= 11)
+    source, target = [*translator.tokenizers.source.encode([SENTENCES[index]])[0], EOS], [BOS]
+    target += translator.tokenizers.target.encode([SENTENCES[index]])[0]
+    model, expected = translator.model, []
+    with torch.no_grad():
+        lengths = torch.tensor([len(source)])
+        cache = model.start(model.encode(torch.tensor([source]), lengths), lengths)
+        for token, following in zip(target, [*target[1:], EOS], strict=True):
+            expected.append(float(model.step(torch.tensor([[token]]), cache)[0, 0].softmax(-1)[following]))
+    np.testing.assert_allclose(chances, expected, rtol=1e-4)
 
 
 def test_heads(run: Path) -> None:

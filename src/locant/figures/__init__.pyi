@@ -50,6 +50,8 @@ from locant.figures.sine_alone import sine_alone as sine_alone
 from locant.figures.sinusoid_forms import sinusoid_forms as sinusoid_forms
 from locant.figures.spectrum import Spectrum as Spectrum
 from locant.figures.spectrum import spectrum as spectrum
+from locant.figures.teacher_forcing import ForcedRow as ForcedRow
+from locant.figures.teacher_forcing import teacher_forcing as teacher_forcing
 from locant.figures.training_curves import training_curves as training_curves
 from locant.figures.turning_pairs import turning_pairs as turning_pairs
 from locant.figures.tutorial_errors import Curve as Curve

@@ -39,6 +39,7 @@ _MODULES = {
     "attention-steps": "attention_steps",
     "dot-product-scaling": "dot_product_scaling",
     "masks": "masks",
+    "teacher-forcing": "teacher_forcing",
     "layer-norm": "layer_norm",
     "pre-post-norm": "pre_post_norm",
     "recurrence": "recurrence",

@@ -211,18 +211,32 @@ def padding_waste(plan: list[Indices], source_lengths: Lengths, target_lengths: 
     return waste(source_lengths), waste(target_lengths)
 
 
+def decoder_input(target_output: Indices, start: int) -> Indices:
+    """Return what the decoder reads in training: the right target, one token later (teacher forcing).
+
+    Args:
+        target_output: Target ids, each row closed by ``EOS`` and padded with ``PAD``; [B, T] int64.
+        start: The id that it reads first.
+
+    Example:
+        >>> decoder_input(np.array([[8, 9, EOS, PAD]]), 2).tolist()
+        [[2, 8, 9, 0]]
+    """
+    target_input = np.full_like(target_output, start)
+    read = target_input[:, 1:]
+    read[...] = target_output[:, :-1]
+    read[read == EOS] = PAD  # No other EOS: encoded text never contains the special ids.
+    return target_input
+
+
 def collate(cache: TokenCache, indices: Indices) -> Batch:
     """Build the batch of some pairs; no pairs give tensors without rows."""
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
-    target_input = np.full_like(target, cache.decoder_start)
-    read = target_input[:, 1:]
-    read[...] = target[:, :-1]
-    read[read == EOS] = PAD  # No other EOS: encoded text never contains the special ids.
     return Batch(
         source=torch.from_numpy(source),
         source_lengths=torch.from_numpy(source_lengths),
-        target_input=torch.from_numpy(target_input),
+        target_input=torch.from_numpy(decoder_input(target, cache.decoder_start)),
         target_output=torch.from_numpy(target),
         target_lengths=torch.from_numpy(target_lengths),
         source_tokens=int(source_lengths.sum()),
