@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test lint lab-smoke multi30k distillation bench bench-positions adaptation clean
+.PHONY: demo test lint lab-smoke multi30k quality distillation bench bench-positions adaptation clean
 
 # The pin of torch comes first, so that nothing pulls another build of it.
 $(BIN)/locant: pyproject.toml constraints.txt
@@ -72,6 +72,11 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
+
+# What helps a small translator in the same time; takes hours. MULTI30K=folder as above
+quality: $(BIN)/locant
+	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/multi30k.yaml --set corpus.folder=$(MULTI30K) --output quality-multi30k.jsonl
+	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/bible.yaml --output quality-bible.jsonl
 
 # Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant

@@ -1,4 +1,4 @@
-"""Quality for time: variants of a recipe, each trained alone with the same seed, and scored on both halves of validation.
+"""Quality for time: variants of a recipe, each trained alone with the same seed, scored on both halves of validation.
 
     python run.py multi30k.yaml --output multi30k.jsonl --threads 2
     python run.py multi30k.yaml --only muon r-drop --seeds 1 2 3 --output multi30k.jsonl

@@ -1,7 +1,7 @@
 """Settings that a recipe leaves open, chosen from the text, the machine and the budget.
 
-The rules are stated where they are computed, and together in docs/training.md; docs/results/defaults.md has the
-searches that they were fitted to. A key that the recipe or the command line sets is never changed, and the others
+The rules are stated where they are computed, and together in docs/training.md; docs/results/quality.md has the
+comparisons behind some of them. A key that the recipe or the command line sets is never changed, and the others
 follow it.
 """
 
