@@ -233,3 +233,31 @@ def test_word_order_is_counted(tokenizers: TokenizerPair) -> None:
     assert order_accuracy(translator, pairs) == 0.5
     with pytest.raises(ValueError, match="two different words"):
         order_accuracy(translator, pairs[2:])
+
+
+def test_heads_share_everything_but_their_number(recipe: Path, tmp_path: Path) -> None:
+    task = build_task("heads", {"recipe": str(recipe), "train_length": 12, "test_sentences": 20, "order_sentences": 4})
+
+    def trial(variant: str) -> Trial:
+        return Trial(variant, 1, Budget(steps=4), torch.device("cpu"), tmp_path / "prepared", lambda _: None)
+
+    task.check()
+    task.prepare(trial(""))
+    found = {}
+    for variant in ("1", "4"):
+        task.check_variant(variant)
+        found[variant] = task.run(trial(variant))
+    first, second = found.values()
+    assert first.initial_weights == second.initial_weights
+    assert (first.parameters, first.first_batch, first.tokens) == (second.parameters, second.first_batch, second.tokens)
+    assert first.training_loss != second.training_loss
+    assert {value_of(one, "bleu").value is not None for one in found.values()} == {True}
+    # Vaswani et al. 2017, Table 3: row (A) and the base model.
+    paper = {line.what.split(", ")[1]: line.value for line in task.published("")}
+    assert paper == {"1 head": 24.9, "4 heads": 25.5, "8 heads": 25.8, "16 heads": 25.8, "32 heads": 25.4}
+
+
+@pytest.mark.parametrize(("variant", "said"), [("3", "d_model 32 is not a multiple of heads 3"), ("many", "no number")])
+def test_numbers_of_heads_that_cannot_be(recipe: Path, variant: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build_task("heads", {"recipe": str(recipe)}).check_variant(variant)

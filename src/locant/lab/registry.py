@@ -7,6 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.lab.context_extension import ContextExtensionTask
+from locant.lab.heads import HeadsTask
 from locant.lab.language_modelling import LanguageModellingTask
 from locant.lab.length_generalisation import LENGTH_TASKS
 from locant.lab.task import ComparisonTask
@@ -17,6 +18,7 @@ COMPARISON_TASKS: dict[str, type[ComparisonTask]] = {
     LanguageModellingTask.name: LanguageModellingTask,
     ContextExtensionTask.name: ContextExtensionTask,
     TranslationTask.name: TranslationTask,
+    HeadsTask.name: HeadsTask,
 }
 
 TASK_GROUPS: dict[str, tuple[str, ...]] = {"length-generalisation": tuple(LENGTH_TASKS)}

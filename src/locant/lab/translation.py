@@ -118,7 +118,7 @@ class TranslationTask(ComparisonTask):
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         base = recipe.sized_model(*sizes)
         assert isinstance(base, TransformerConfig)  # checked before
-        model = build_translator(trial.variant, base, trial.seed, trained=self.train_length, longest=longest)
+        model = self.build(trial.variant, base, trial.seed, longest=longest)
         facts = initial_facts(model)
         if is_recurrent(trial.variant):
             facts["initial_weights"] = ""  # it shares none
@@ -130,6 +130,17 @@ class TranslationTask(ComparisonTask):
         measurements = [*self._translations(translator, buckets), self._order(translator, pairs)]
         measurements += self._training_speeds(model, recipe, list(buckets), trial)
         return Outcome(measurements=tuple(measurements), **facts, **asdict(found))
+
+    def build(self, variant: str, base: TransformerConfig, seed: int, *, longest: int) -> EncoderDecoder[Any]:
+        """Return the untrained model of a variant.
+
+        Args:
+            variant: As :meth:`check_variant` accepts it.
+            base: The model of the recipe.
+            seed: Of the initial weights.
+            longest: Longest test sentence or translation, in tokens.
+        """
+        return build_translator(variant, base, seed, trained=self.train_length, longest=longest)
 
     def _recipe(self, seed: int, budget: Budget) -> Recipe:
         """Return the recipe under a budget, with nothing but the loss validated."""

@@ -58,10 +58,10 @@ METRICS = {
     ),
 }
 
-_TABLE = "Vaswani et al. 2017, Table 3, English to German, newstest2013"
+TABLE = "Vaswani et al. 2017, Table 3, English to German, newstest2013"
 PAPER = (
-    Published("2017 paper, sinusoids", "bleu", 25.8, f"{_TABLE}, base model"),
-    Published("2017 paper, learned", "bleu", 25.7, f"{_TABLE}, row (E), the base model with learned positions"),
+    Published("2017 paper, sinusoids", "bleu", 25.8, f"{TABLE}, base model"),
+    Published("2017 paper, learned", "bleu", 25.7, f"{TABLE}, row (E), the base model with learned positions"),
 )
 
 
