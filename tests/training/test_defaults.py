@@ -9,7 +9,7 @@ import yaml
 from locant.cli import main
 from locant.errors import ConfigError
 from locant.text import load_corpus
-from locant.training import Recipe, TrainingCallback, plan_training, resume_training, train
+from locant.training import Recipe, TrainingCallback, load_recipe, plan_training, resume_training, train
 from locant.training.defaults import complete_recipe, leaves_open
 from locant.training.forecast import Speed
 
@@ -46,6 +46,12 @@ def test_everything_left_open_is_chosen_and_the_result_is_complete(open_recipe):
         found = getattr(plan.recipe, section) if section else plan.recipe
         assert (found[name] if isinstance(found, dict) else getattr(found, name)) == choice.value
         assert choice.reason
+
+
+def test_the_demonstration_leaves_nothing_open():
+    """Nothing is measured before it, and its output is that of the README."""
+    assert not leaves_open(load_recipe("bible-modern-english"))
+    assert leaves_open(load_recipe("translator", ["corpus.kind=tsv", "corpus.train=x.tsv"]))
 
 
 def test_what_is_given_stays(open_recipe):

@@ -104,12 +104,15 @@ class TrainingPlan:
 
 
 def leaves_open(recipe: Recipe) -> bool:
-    """Whether there is anything to choose; a recipe that was saved with its run says everything."""
+    """Whether there is anything to choose; a recipe that was saved with its run says everything.
+
+    Where the size of the vocabulary is given, the rest of the tokenizer keeps its usual values.
+    """
     data = recipe.model_dump(exclude_unset=True)
     model, training = data.get("model", {}), data.get("training", {})
     asked = {
         "": {"max_tokens"},
-        "tokenizer": {"joint", "vocab_size", "character_coverage"},
+        "tokenizer": {"vocab_size"},
         "batches": {"tokens"},
         "training": {"schedule", "learning_rate", "warmup_steps", "average_checkpoints", "validation_sentences"},
     }
@@ -194,29 +197,32 @@ class _Planner:
     def _vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
         """Choose how text is cut into subwords."""
         text = self._text
-        source, target = text.words
         if self._get("tokenizer.vocab_size") is None:
-            shared = text.shared_letters
-            reason = f"{shared:.0%} of the target's letters occur in the source"
-            self._choose("tokenizer.joint", shared >= 0.5, reason)
+            statistics = self._open_vocabulary(tokenizers)
         else:
-            self._choose("tokenizer.joint", True, "a size of the vocabulary was given")
-        joint = self._get("tokenizer.joint")
-        words = text.pairs * (source + target if joint else max(source, target))
+            settings = TokenizerSettings.parse(self._data["tokenizer"], "tokenizer")
+            statistics = token_statistics(text, settings, tokenizers)
+        longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
+        self._choose("max_tokens", longest, f"99.5% of the sentences have at most {statistics.longest} tokens")
+        return statistics
+
+    def _open_vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
+        """Choose the size of the vocabulary, and whether the two languages share it."""
+        text = self._text
+        source, target = text.words
+        shared = text.shared_letters
+        self._choose("tokenizer.joint", shared >= 0.5, f"{shared:.0%} of the target's letters occur in the source")
         coverage = 0.9995 if text.characters > _MANY_CHARACTERS else 1.0
         self._choose("tokenizer.character_coverage", coverage, f"{text.characters:,} different characters")
+        words = text.pairs * (source + target if self._get("tokenizer.joint") else max(source, target))
         wanted = 23 * words**0.4
         size = min(_VOCABULARIES, key=lambda size: abs(math.log(size / wanted)))
         size = max(size, 2 * min(text.characters, _MANY_CHARACTERS))
-        settings = TokenizerSettings.parse({**self._data.get("tokenizer", {}), "vocab_size": size}, "tokenizer")
-        if "vocab_size" in self._data.get("tokenizer", {}):
-            settings = TokenizerSettings.parse(self._data["tokenizer"], "tokenizer")
+        settings = TokenizerSettings.parse({**self._data["tokenizer"], "vocab_size": size}, "tokenizer")
         statistics = token_statistics(text, settings, tokenizers)
         found = min(statistics.vocabulary)
         full = "" if found == settings.vocab_size else ", and they cannot fill more"
         self._choose("tokenizer.vocab_size", found, f"the text has {_count(words)} words{full}")
-        longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
-        self._choose("max_tokens", longest, f"99.5% of the sentences have at most {statistics.longest} tokens")
         return statistics
 
     def _shape(self) -> Speed:
