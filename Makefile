@@ -6,13 +6,14 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test lint lab-smoke multi30k quality distillation bench bench-positions adaptation clean
+.PHONY: demo test tests lint lab-smoke multi30k quality distillation bench bench-positions adaptation clean
 
-# The pin of torch comes first, so that nothing pulls another build of it.
+# The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
+# compiling all that pip installs would take a minute.
 $(BIN)/locant: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: $(BIN)/locant
@@ -28,9 +29,14 @@ lint: $(BIN)/locant
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 
-# Installs nothing but .venv. Where there is no chromium the tests in a browser are skipped, and the last line says so.
-test: lint
-	$(BIN)/pytest --numprocesses 2
+# Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
+test: $(BIN)/locant
+	$(MAKE) --no-print-directory --jobs 2 lint tests
+
+# Where there is no chromium the tests in a browser are skipped, and the last line says so. A process takes neighbouring
+# tests as long as it can (worksteal), so that what a module's tests share is rarely made twice.
+tests: $(BIN)/locant
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # Slow: trains for 58 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
 multi30k: $(BIN)/locant

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,13 +45,14 @@ def trained(corpus, tmp_path_factory) -> Path:
 
 
 def test_help_and_version_are_quick_and_complete():
-    started = time.monotonic()
+    before = os.times()
     done = run("--help")
-    seconds = time.monotonic() - started
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
     assert done.returncode == 0
     assert all(command in done.stdout.decode() for command in COMMANDS)
-    # Well under a second on a quiet machine; importing torch alone would take longer than this.
-    assert seconds < 1.5
+    # Of the processor, whatever else runs; importing torch alone would take longer than this.
+    assert seconds < 1.0
     assert run("--version").stdout.decode().strip() == f"locant {__version__}"
 
 

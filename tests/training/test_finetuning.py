@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from processes import run_processes
 from safetensors.torch import load_file
 from toy_language import WORDS, sentences
 
@@ -321,10 +320,7 @@ def test_several_processes_fine_tune_like_one(parent, new_data, tmp_path):
     data = apply_overrides({**new_data, "finetuning": finetuning}, changes)
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
     train(data, tmp_path / "one")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "locant"]
-    arguments = ["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "two")]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_processes(["train", tmp_path / "recipe.yaml", "--output", tmp_path / "two"], tmp_path)
     one, two = (
         [(row["step"], row["loss"]) for row in read_metrics(tmp_path / name) if row["kind"] == "training"]
         for name in ("one", "two")

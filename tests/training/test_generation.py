@@ -7,14 +7,12 @@ import gzip
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from processes import start_locant
 
 from locant import generate_corpus
 from locant.cli import main
@@ -86,20 +84,15 @@ def test_a_killed_generation_goes_on_exactly(run, tmp_path, form):
     generate = ["generate", str(run), str(text), *options, "--output"]
     assert main([*generate, str(whole)]) == 0
 
-    process = subprocess.Popen(
-        [sys.executable, "-m", "locant", *generate, str(killed)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    process = start_locant([*generate, killed], tmp_path / "log")
     deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.is_alive() and time.monotonic() < deadline:
         record = killed / "generation.json"
         if record.exists() and json.loads(record.read_text())["report"]["done"] >= 48:
             break
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.join()
     assert 48 <= json.loads((killed / "generation.json").read_text())["report"]["done"] < 1200
     assert not (killed / f"train.{form}").exists()
     with (killed / f"train.{form}.partial").open("ab") as file:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from processes import run_processes
 from safetensors.torch import load_file
 
 from locant.cli import main
@@ -175,11 +173,7 @@ def test_two_processes_draw_the_text_of_one(recipe_data, tmp_path):
     data["training"] = {**data["training"], "steps": 10, "validate_every": 5}
     train(Recipe.parse(data), tmp_path / "one")
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "locant"]
-    arguments = ["train", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "two")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_processes(["train", tmp_path / "recipe.yaml", "--output", tmp_path / "two"], tmp_path)
     assert rows_of(tmp_path / "two", "stage") == rows_of(tmp_path / "one", "stage")
     for left, right in zip(rows_of(tmp_path / "one", "training"), rows_of(tmp_path / "two", "training"), strict=True):
         assert left["loss"] == pytest.approx(right["loss"], rel=2e-5)

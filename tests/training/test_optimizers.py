@@ -1,14 +1,12 @@
 """Optimisers by name: against PyTorch's own and the definitions in the papers; what a checkpoint keeps of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from processes import run_processes
 from safetensors.torch import load_file
 from tiny_models import tiny_model
 from torch import nn
@@ -167,18 +165,14 @@ def test_the_average_of_the_weights_is_what_is_validated_and_published(recipe_da
 def test_two_processes_with_each_optimiser(recipe_data, tmp_path):
     """The losses of one process, DDP or FSDP; Muon says that it needs whole matrices."""
     common = {"steps": 6, "validate_every": 3, "ema_decay": 0.9}
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     data = {**recipe_data, "model": {**recipe_data["model"], "dropout": 0.0}}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for optimizer, mode in (("muon", "ddp"), ("schedule_free", "fsdp")):
         training = {**data["training"], **common, "optimizer": optimizer, "schedule": "constant"}
         run = tmp_path / optimizer
         train({**data, "training": training}, run)
         recipe = tmp_path / f"{optimizer}.yaml"
         recipe.write_text(yaml.safe_dump({**data, "training": {**training, "parallel": mode}}))
-        arguments = ["-m", "locant", "train", str(recipe), "--output", str(tmp_path / mode)]
-        done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
+        run_processes(["train", recipe, "--output", tmp_path / mode], tmp_path)
         one, two = curve(run), curve(tmp_path / mode)
         assert [step for step, _ in one] == [step for step, _ in two]
         assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-4)

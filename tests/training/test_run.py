@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
+from processes import run_processes, start_locant
 from safetensors.torch import load_file
 
 from locant.errors import CheckpointError, ConfigError, TrainingError, UsageError
@@ -88,21 +88,19 @@ def test_a_killed_run_resumes_exactly(recipe_data, tmp_path, sampling):
     train(Recipe.parse(data), whole)
 
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    command = [sys.executable, "-m", "locant", "train"]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     # Kill at three places: soon after the first checkpoint, and twice wherever the resumed run happens to be.
-    first = [*command, str(tmp_path / "recipe.yaml"), "--output", str(killed)]
-    for arguments in (first, [*command, "--resume", str(killed)], [*command, "--resume", str(killed)]):
+    first, again = ["train", tmp_path / "recipe.yaml", "--output", killed], ["train", "--resume", killed]
+    for arguments in (first, again, again):
         before = len(losses(killed)) if (killed / "metrics.jsonl").exists() else 0
-        process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+        process = start_locant(arguments, tmp_path / "log")
         deadline = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < deadline:
+        while process.is_alive() and time.monotonic() < deadline:
             written = (killed / "metrics.jsonl").exists() and len(losses(killed))
             if written > max(before, 11):
                 break
             time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.join()
     resume_training(killed)
     assert losses(killed) == losses(whole)
     assert validations(killed) == validations(whole)
@@ -139,25 +137,24 @@ def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tm
     assert rows[0]["loss"] == pytest.approx(expected, rel=1e-6)
 
 
+def torchrun(arguments: list[object]) -> None:
+    """Run two processes as users do."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "locant"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *map(str, arguments)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
     data = apply_overrides(recipe_data, ["model.dropout=0", "training.steps=12", "training.validate_every=6"])
     train(Recipe.parse(data), tmp_path / "one")
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for mode in ("ddp", "fsdp"):
-        command = [
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            "2",
-            "-m",
-            "locant",
-            "train",
-        ]
-        arguments = [str(tmp_path / "recipe.yaml"), f"training.parallel={mode}", "--output", str(tmp_path / mode)]
-        done = subprocess.run([sys.executable, *command, *arguments], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
+        arguments = ["train", tmp_path / "recipe.yaml", f"training.parallel={mode}", "--output", tmp_path / mode]
+        if mode == "ddp":
+            torchrun(arguments)
+        else:
+            run_processes(arguments, tmp_path)
         one, two = losses(tmp_path / "one"), losses(tmp_path / mode)
         assert [step for step, _ in one] == [step for step, _ in two]
         for (_, left), (_, right) in zip(one, two, strict=True):
