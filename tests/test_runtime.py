@@ -4,8 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from locant.runtime import cpu_quota, environment, package_versions, usable_cores, vector_instructions
+from locant.runtime import (
+    cpu_quota,
+    environment,
+    package_versions,
+    physical_memory,
+    usable_cores,
+    usable_memory,
+    vector_instructions,
+)
 
 
 def write(path: Path, text: str) -> None:
@@ -44,6 +53,32 @@ def test_the_quota_of_a_control_group(tmp_path: Path, files: dict[str, str], quo
     for name, text in files.items():
         write(tmp_path / name, text)
     assert cpu_quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"proc/self/cgroup": "0::/mine\n", "sys/fs/cgroup/mine/memory.max": "max\n"}, None),
+        ({"proc/self/cgroup": "0::/mine\n", "sys/fs/cgroup/mine/memory.max": "1048576\n"}, 1 << 20),
+        # A container sees its own group as the root.
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2097152\n"}, 2 << 20),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/mine\n3:cpu:/other\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/mine/memory.limit_in_bytes": "3145728\n",
+            },
+            3 << 20,
+        ),
+    ],
+)
+def test_memory_is_that_of_the_machine_or_of_the_control_group(
+    tmp_path: Path, files: dict[str, str], limit: int | None
+) -> None:
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    assert usable_memory(torch.device("cpu"), tmp_path) == (limit or physical_memory())
 
 
 def test_versions_of_packages() -> None:

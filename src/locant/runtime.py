@@ -168,26 +168,56 @@ def usable_cores() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def physical_memory() -> int | None:
+    """Return the bytes of memory of the machine; ``None`` where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None  # Windows
+
+
+def usable_memory(device: torch.device, system: Path = Path("/")) -> int | None:
+    """Return the bytes of memory that a process may fill: of a CUDA device, or of the machine or its control group.
+
+    Args:
+        device: Where the process computes.
+        system: Where the file system begins.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    limits = [physical_memory(), *(_memory_limit(folder) for folder in _control_groups(system, "memory"))]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _memory_limit(folder: Path) -> int | None:
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            return int((folder / name).read_text(encoding="utf-8"))
+    return None
+
+
 def cpu_quota(system: Path = Path("/")) -> float | None:
     """Return the processor time that the control group of this process may take, in cores; ``None`` without a limit.
 
     Args:
         system: Where the file system begins.
     """
-    limits = [quota for folder in _control_groups(system) if (quota := _quota(folder)) is not None]
+    limits = [quota for folder in _control_groups(system, "cpu") if (quota := _quota(folder)) is not None]
     return min(limits, default=None)
 
 
-def _control_groups(system: Path) -> list[Path]:
+def _control_groups(system: Path, controller: str) -> list[Path]:
     """Return the folders of this process's control group and those above it, of both versions of the interface."""
     root = system / "sys" / "fs" / "cgroup"
-    folders = [root, root / "cpu"]
+    folders = [root, root / controller]
     with suppress(OSError):
         for line in (system / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, group = line.split(":", 2)
-            if controllers and "cpu" not in controllers.split(","):
+            if controllers and controller not in controllers.split(","):
                 continue
-            base = root / "cpu" if controllers else root
+            base = root / controller if controllers else root
             parts = [part for part in group.split("/") if part not in ("", "..")]
             folders += [base.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
     return folders

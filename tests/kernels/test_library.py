@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,25 @@ def test_a_build_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert build().usable()
     assert library.stat().st_mtime_ns == built
+
+
+@needs_compiler
+def test_builds_that_nothing_has_loaded_for_long_are_removed(cache: Path) -> None:
+    cache.mkdir()
+    stale, used, other = (cache / f"{name}.so" for name in ("dropout-" + "0" * 16, "dropout-" + "1" * 16, "mine"))
+    ago = time.time() - 365 * 24 * 3600
+    for path in (stale, used, other):
+        path.write_bytes(b"")
+        os.utime(path, (ago, ago))
+    os.utime(used, (time.time(), ago))
+    kernel = build()
+    assert kernel.usable()
+    assert {*cache.glob("*.so")} == {used, other, kernel.path()}
+    # Loading counts as use.
+    os.utime(kernel.path(), (ago, ago))
+    assert build().usable()
+    assert kernel.path().stat().st_atime > ago + 1
+    assert kernel.path().stat().st_mtime == pytest.approx(ago)
 
 
 @needs_compiler

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from locant.cli.compare import print_grid
 from locant.errors import DataError
 from locant.figures import LengthCurve, quality_by_length
 from locant.lab import Comparison, compare, load_records
-from locant.lab.comparison import save_comparison
+from locant.lab.comparison import Job, save_comparison
+from locant.lab.runner import Failure
 from locant.lab.worker import main as work
 
 
@@ -74,6 +76,16 @@ def test_an_unfair_comparison_fails(finished: Path, capsys: pytest.CaptureFixtur
     assert main(["compare", "-o", str(finished)]) == 1
     error = capsys.readouterr().err
     assert re.search("Not a fair comparison: copy, seed 1, first batch: learned: [0-9a-f]{12}, none: 0{12}\\.", error)
+
+
+def test_a_comparison_without_a_finished_trial_writes_no_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = [Failure(Job("copy", "none", 1), "the loss was nan")]
+    monkeypatch.setattr(sys.modules[compare.__module__], "run_comparison", lambda *_, **__: failed)
+    assert main(["compare", "--task", "copy", "--schemes", "none", "--steps", "2", "-o", str(tmp_path / "out")]) == 1
+    assert "No trial has finished, so no tables and no page were written" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("re*.*"))
 
 
 def test_a_saved_comparison_goes_on_as_it_is(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,11 +36,14 @@ class Notes(ComparisonCallback):
         self.ended.append((str(job), error))
 
 
-def test_a_finished_record_never_runs_again(tmp_path: Path) -> None:
+def test_a_finished_record_never_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
     both = comparison(variants=["none", "learned"])
+    built: list[tuple[int, int, int]] = []
+    monkeypatch.setattr("locant.lab.runner.build_all", lambda: built.append(notes.started))
     assert run_comparison(tmp_path, both, at_once=2, device="cpu", callback=notes) == []
     assert notes.started == (2, 0, 2)
+    assert built == [notes.started], "kernels are built once, by the process that says so"
     assert sorted(notes.ended) == [("copy, learned, seed 1", ""), ("copy, none, seed 1", "")]
     first = {path: path.read_bytes() for path in tmp_path.rglob("seed-1.json")}
     assert len(first) == 2

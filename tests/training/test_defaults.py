@@ -5,10 +5,13 @@ import json
 import pytest
 import torch
 import yaml
+from toy_language import sentences
 
 from locant.cli import main
 from locant.errors import ConfigError
 from locant.text import load_corpus
+from locant.text.pairs import in_memory
+from locant.text.statistics import text_statistics
 from locant.training import Recipe, TrainingCallback, load_recipe, plan_training, resume_training, train
 from locant.training.defaults import complete_recipe, leaves_open
 from locant.training.forecast import Speed
@@ -152,6 +155,55 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     assert "tokenizer.vocab_size" in shown
     assert "about 2 minutes" in shown
     assert not list(tmp_path.iterdir())
+
+
+def test_words_count_once_however_often_their_sentence_stands(corpus):
+    """A vocabulary learns nothing from a text that comes again in another direction or beside another source."""
+    pairs = sentences(600, seed=5)
+    one = text_statistics(in_memory(pairs))
+    assert one.source_words == sum(len(source.split()) for source in {source for source, _ in pairs})
+    assert one.words == one.source_words + one.target_words
+    turned = [(target, source) for source, target in pairs]
+    both = text_statistics(in_memory([*pairs, *turned, *pairs]))
+    assert both.pairs == 3 * one.pairs
+    assert both.words == both.source_words == both.target_words == one.words
+
+
+def test_words_of_a_large_text_are_estimated():
+    pairs = [(f"number {index % 50_000} of many", "always the same") for index in range(100_000)]
+    found = text_statistics(in_memory(pairs))
+    assert found.source_words == pytest.approx(4 * 50_000, rel=0.02)
+    assert found.target_words <= 3 * 5
+
+
+def test_several_directions_of_a_text_do_not_make_its_vocabulary_larger(open_recipe):
+    files = open_recipe["corpus"]
+    several = {"kind": "languages", "pairs": [files]}
+    chosen = [
+        {choice.key: choice.reason for choice in planned({**open_recipe, "corpus": corpus}).choices}
+        for corpus in (files, several)
+    ]
+    assert chosen[0]["tokenizer.vocab_size"] == chosen[1]["tokenizer.vocab_size"]
+
+
+def test_too_little_memory_is_said_with_what_to_lower(recipe_data, corpus, tmp_path, monkeypatch, capsys, caplog):
+    def limit(gigabytes):
+        monkeypatch.setattr("locant.training.forecast.usable_memory", lambda device: gigabytes * 1e9)
+
+    limit(0.7)
+    large = {"batches": {"tokens": 100_000}, "training": {**recipe_data["training"], "steps": 1}}
+    assert "lower batches.tokens, now 100000" in planned({**recipe_data, **large}).memory_warning
+    limit(0.1)
+    text = ["--source", str(corpus / "train.en"), "--target", str(corpus / "train.de")]
+    assert main(["train", *text, "--steps", "2", "--preset", "tiny", "--dry-run"]) == 0
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "memory" in line)
+    assert line.startswith("locant: Training needs an estimated 0.")
+    assert line.endswith("or its control group has 0.1 GB: choose a smaller model, by model.preset or model.d_model.")
+    # A recipe that leaves nothing open is not planned.
+    train({**recipe_data, "training": {**recipe_data["training"], "steps": 1}}, tmp_path / "run")
+    assert caplog.text.count("of memory") == 2
+    limit(50)
+    assert not planned(recipe_data).memory_warning
 
 
 def test_planning_refuses_what_training_would_refuse(open_recipe):

@@ -323,6 +323,14 @@ def test_training_from_plain_data_with_changes(recipe_data, finished, tmp_path):
         train(recipe_data, tmp_path / "other", training={"stpes": 3})
 
 
+def test_a_model_without_its_run_needs_a_test_set(finished, corpus, tmp_path):
+    Translator.from_pretrained(finished, device="cpu").save_pretrained(tmp_path / "model")
+    with pytest.raises(UsageError, match=r"model without a run, so it has no test set.*--source FILE and"):
+        evaluate(tmp_path / "model")
+    files = evaluate(tmp_path / "model", source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
+    assert files.scores == evaluate(finished, "valid", beam=1).scores
+
+
 def test_evaluating_needs_both_files_or_a_split(finished, corpus):
     with pytest.raises(UsageError, match="go together"):
         evaluate(finished, source=corpus / "valid.en")

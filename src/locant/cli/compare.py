@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,13 +75,16 @@ def run(options: argparse.Namespace) -> int:
             settings={**apply_overrides({}, options.settings), **_settings(options)},
             callback=progress,
         )
-    _show(result)
-    written = result.written
-    try:
-        written += write_comparison_page(result.folder, result.comparison, result.records)
-    except MissingExtraError as error:
-        print(f"No figures and no page: {error}")
-    print(f"Wrote {', '.join(path.name for path in written)} in {result.folder}.")
+    if result.records:
+        _show(result)
+        written = result.written
+        try:
+            written += write_comparison_page(result.folder, result.comparison, result.records)
+        except MissingExtraError as error:
+            print(f"No figures and no page: {error}")
+        print(f"Wrote {', '.join(path.name for path in written)} in {result.folder}.")
+    else:
+        print("No trial has finished, so no tables and no page were written.", file=sys.stderr)
     _show_fairness(result)
     return 1 if result.failures or not result.fair else 0
 

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 def collect() -> dict[str, Any]:
     """Return what a report of a fault needs, in types of JSON; what cannot be found out is ``None`` or says why."""
     import locant
-    from locant.runtime import environment, package_versions
+    from locant.runtime import environment, package_versions, physical_memory
 
     extras = _extras()
     names = dict.fromkeys(name for extra, required in extras.items() if extra != "dev" for name in required)
@@ -45,7 +45,7 @@ def collect() -> dict[str, Any]:
             for extra, required in extras.items()
             if extra
         },
-        "memory_bytes": _memory(),
+        "memory_bytes": physical_memory(),
         "devices": _devices(),
         "kernels": _kernels(),
         "cache": _cache(),
@@ -64,13 +64,6 @@ def _extras() -> dict[str, list[str]]:
                 found.setdefault(extra[1] if extra else "", []).append(name[0])
     found.pop("all", None)
     return found
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None  # Windows
 
 
 def _devices() -> list[dict[str, Any]]:

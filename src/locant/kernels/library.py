@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -32,6 +33,9 @@ SWITCH = "LOCANT_KERNELS"
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 # Tried one after the other: for x86; for other processors; for compilers without OpenMP, on one thread.
 _VARIANTS = (("-fopenmp", "-mprefer-vector-width=512"), ("-fopenmp",), ())
+
+_UNUSED = 60 * 24 * 3600
+"""Seconds after which a build that nothing has loaded is removed, when another of the same kernel is made."""
 
 _logger = logging.getLogger("locant")
 _on = os.environ.get(SWITCH, "").strip().lower() not in ("0", "false", "off", "no")
@@ -150,6 +154,8 @@ class Kernel:
             raise ConfigError(
                 f"The C++ kernel '{self.name}' cannot be kept in {path.parent} or loaded from it: {error}"
             ) from error
+        with suppress(OSError):  # not every cache can be written
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
         for name, (arguments, result) in self._functions.items():
             function = getattr(library, name)
             function.argtypes, function.restype = list(arguments), result
@@ -160,6 +166,12 @@ def kernel_names() -> list[str]:
     """Return the names of all kernels, in the order of the alphabet."""
     files = resources.files("locant.kernels").iterdir()
     return sorted(Path(file.name).stem for file in files if file.name.endswith(".cpp"))
+
+
+def build_all() -> None:
+    """Build all kernels that are not built yet, so that processes started afterwards find them; see ``usable``."""
+    for name in kernel_names():
+        Kernel(name, {}).usable()
 
 
 def find_compiler() -> str | None:
@@ -189,9 +201,19 @@ def _build(files: dict[str, bytes], library: Path) -> None:
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             if run.returncode == 0:
                 built.replace(library)
+                _remove_unused(library)
                 return
     said = (run.stderr.strip().splitlines() or ["nothing"])[0]
     raise ConfigError(f"The C++ compiler {compiler} could not build {source.name}. It said: {said}")
+
+
+def _remove_unused(library: Path) -> None:
+    """Remove builds of the same kernel, of other versions or processors, that nothing has loaded for long."""
+    name = library.name.rpartition("-")[0]
+    for other in library.parent.glob(f"{name}-{'?' * 16}.so"):
+        with suppress(OSError):
+            if other != library and time.time() - other.stat().st_atime > _UNUSED:
+                other.unlink()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class ComparisonResult:
         tables: One for each task.
         checks: What must be the same for all variants, and whether it is.
         failures: The trials that failed.
-        written: The files with all tables.
+        written: The files with all tables; none where no trial has finished.
     """
 
     folder: Path
@@ -93,7 +93,7 @@ def compare(
     trials = {(job.task, job.variant, job.seed) for job in comparison.jobs()}
     records = [one for one in load_records(folder) if (one.task, one.variant, one.seed) in trials]
     tables = result_tables(comparison, records)
-    written = write_results(folder, tables, records)
+    written = write_results(folder, tables, records) if records else []
     return ComparisonResult(folder, comparison, records, tables, check_fairness(records), failures, written)
 
 

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 import torch
 
 from locant import kernels
+from locant.kernels.library import build_all
 from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
 from locant.lab.variants import modules_of
@@ -79,6 +80,8 @@ def run_comparison(
     places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
     at_once = at_once or places
     callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
+    if waiting and kind == "cpu":
+        build_all()  # here, where it is announced, and not in every process at the same time
     modules = modules_of(job.variant for job in waiting)
     pool = _Pool(folder, kind, at_once, modules, callback)
     needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)

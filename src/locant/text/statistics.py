@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from locant.text.cleaning import count_words
 from locant.text.pairs import Pair, ParallelText
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings, VocabularyTooLargeError, train_tokenizers
 
 _SAMPLE = 20_000
-"""Pairs, evenly spaced, that statistics are taken of."""
+"""Pairs, evenly spaced, that statistics are taken of, and different sentences of a side whose words are counted."""
 
 
 @dataclass(frozen=True)
@@ -20,31 +21,54 @@ class TextStatistics:
 
     Attributes:
         pairs: Number of pairs of the whole text.
-        words: Mean words of a source and of a target sentence; in scripts without spaces each character counts.
+        source_words: Words of all different source sentences; in scripts without spaces each character counts.
+        target_words: Likewise of the target.
+        words: Likewise of both sides together.
         characters: How many different characters there are.
         shared_letters: Share of the target's letters that the source uses too, 0 to 1.
         sample: The pairs that were looked at.
     """
 
     pairs: int
-    words: tuple[float, float]
+    source_words: int
+    target_words: int
+    words: int
     characters: int
     shared_letters: float
     sample: tuple[Pair, ...]
 
 
 def text_statistics(text: ParallelText) -> TextStatistics:
-    """Return the statistics of a text, from at most 20,000 of its pairs."""
-    sample = tuple(islice(text, 0, None, max(1, len(text) // _SAMPLE)))
+    """Return the statistics of a text, from at most 20,000 of its pairs.
+
+    The words are those of different sentences: what stands in several directions of a corpus of several languages, or
+    beside several versions of its source, is one text to a vocabulary. In a large text they are estimated from the
+    sentences with certain hashes.
+    """
+    step = max(1, len(text) // _SAMPLE)
+    sample = []
+    found: tuple[set[str], set[str]] = (set(), set())
+    for number, pair in enumerate(text):
+        if number % step == 0:
+            sample.append(pair)
+        for sentence, different in zip(pair, found, strict=True):
+            if zlib.crc32(sentence.encode("utf-8", "surrogatepass")) % step == 0:
+                different.add(sentence)
     sources, targets = (Counter(char for pair in sample for char in pair[side] if char.isalpha()) for side in (0, 1))
     shared = sum(count for letter, count in targets.items() if letter in sources)
     return TextStatistics(
         pairs=len(text),
-        words=_means([(count_words(source), count_words(target)) for source, target in sample]),
+        source_words=step * _words(found[0]),
+        target_words=step * _words(found[1]),
+        words=step * _words(found[0] | found[1]),
         characters=len({character for pair in sample for side in pair for character in side}),
         shared_letters=shared / max(1, targets.total()),
-        sample=sample,
+        sample=tuple(sample),
     )
+
+
+def _words(sentences: Iterable[str]) -> int:
+    return sum(map(count_words, sentences))
 
 
 @dataclass(frozen=True)

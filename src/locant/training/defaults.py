@@ -16,7 +16,7 @@ import torch
 from locant.models.architectures import ModelConfig
 from locant.text import Corpus, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
-from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed
+from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
 
@@ -89,6 +89,7 @@ class TrainingPlan:
         epochs: Passes over the text.
         seconds: Time of all updates and validations.
         memory: Most memory, in bytes.
+        memory_warning: What to lower where there is less memory than that; empty where there is enough.
     """
 
     recipe: Recipe
@@ -101,6 +102,7 @@ class TrainingPlan:
     epochs: float
     seconds: float
     memory: float
+    memory_warning: str = ""
 
 
 def leaves_open(recipe: Recipe) -> bool:
@@ -177,6 +179,7 @@ class _Planner:
         recipe, speed = self._recipe(), self._speed
         batch = recipe.batches.tokens * recipe.training.gradient_accumulation_steps
         steps = self._target_tokens() / self._update_tokens(batch)
+        memory = self._model(), recipe.training, recipe.batches.tokens
         return TrainingPlan(
             recipe=recipe,
             choices=tuple(self._choices),
@@ -187,7 +190,8 @@ class _Planner:
             steps=max(1, round(steps)),
             epochs=self._epochs(),
             seconds=self._target_tokens() / speed.tokens_per_second / _SHARE_OF_UPDATES,
-            memory=memory_needed(self._model(), recipe.training, recipe.batches.tokens),
+            memory=memory_needed(*memory),
+            memory_warning=memory_warning(*memory, self._device) if self._processes == 1 else "",
         )
 
     def _budget(self) -> None:
@@ -209,20 +213,19 @@ class _Planner:
     def _open_vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:
         """Choose the size of the vocabulary, and whether the two languages share it."""
         text = self._text
-        source, target = text.words
         shared = text.shared_letters
         self._choose("tokenizer.joint", shared >= 0.5, f"{shared:.0%} of the target's letters occur in the source")
         coverage = 0.9995 if text.characters > _MANY_CHARACTERS else 1.0
         self._choose("tokenizer.character_coverage", coverage, f"{text.characters:,} different characters")
-        words = text.pairs * (source + target if self._get("tokenizer.joint") else max(source, target))
-        wanted = 23 * words**0.4
+        words = text.words if self._get("tokenizer.joint") else max(text.source_words, text.target_words)
+        wanted = 23 * max(1, words) ** 0.4
         size = min(_VOCABULARIES, key=lambda size: abs(math.log(size / wanted)))
         size = max(size, 2 * min(text.characters, _MANY_CHARACTERS))
         settings = TokenizerSettings.parse({**self._data["tokenizer"], "vocab_size": size}, "tokenizer")
         statistics = token_statistics(text, settings, tokenizers)
         found = min(statistics.vocabulary)
         full = "" if found == settings.vocab_size else ", and they cannot fill more"
-        self._choose("tokenizer.vocab_size", found, f"the text has {_count(words)} words{full}")
+        self._choose("tokenizer.vocab_size", found, f"the different sentences have {_count(words)} words{full}")
         return statistics
 
     def _shape(self) -> Speed:

@@ -109,6 +109,11 @@ def evaluate(
             option = "--split" if split else "--part"
             raise UsageError(f"{option} chooses from the run's own corpus; leave it out with --source and --target.")
         return _of_files(folder, Path(source), Path(target), translator, overrides)
+    if (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
+        raise UsageError(
+            f"{folder} is a model without a run, so it has no test set of its own. Give one: --source FILE and "
+            "--target FILE, sentences and their translations line by line."
+        )
     translator = translator or Translator.from_pretrained(folder)
     corpus = load_run_recipe(folder).open_corpus()
     split = split or ("test" if corpus.tests else "valid")

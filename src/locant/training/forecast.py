@@ -11,7 +11,7 @@ import torch
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.config import TransformerConfig
 from locant.models.transformer import count_parameters
-from locant.runtime import keep_freed_memory
+from locant.runtime import keep_freed_memory, usable_memory
 from locant.text import EOS, Batch
 from locant.training.losses import TranslatorLoss
 from locant.training.objective import CHUNK_BYTES
@@ -19,6 +19,7 @@ from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, training_precision
 
 _TIMED_UPDATES = 2
+_SMALL_BATCH = 1024
 _BASE_MEMORY = 450e6
 """Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
 
@@ -126,3 +127,26 @@ def memory_needed(config: ModelConfig, settings: TrainingSettings, batch_tokens:
     else:
         kept = 4 * 40 * config.d_model
     return _BASE_MEMORY + 4 * copies * parameters + passes * batch_tokens * kept + 3 * CHUNK_BYTES
+
+
+def memory_warning(config: ModelConfig, settings: TrainingSettings, batch_tokens: int, device: torch.device) -> str:
+    """Return a sentence on what to lower where training needs more memory than there is; empty where it fits.
+
+    Args:
+        config: Of the model.
+        settings: Of training.
+        batch_tokens: Tokens of a batch on the longer side.
+        device: Where it will train.
+    """
+    limit = usable_memory(device)
+    needed = memory_needed(config, settings, batch_tokens)
+    if limit is None or needed <= limit:
+        return ""
+    if memory_needed(config, settings, min(batch_tokens, _SMALL_BATCH)) <= limit:
+        lower = f"lower batches.tokens, now {batch_tokens}, and raise training.gradient_accumulation_steps instead"
+    else:
+        lower = "choose a smaller model, by model.preset or model.d_model"
+    place = "the device" if device.type == "cuda" else "this machine or its control group"
+    return (
+        f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: {lower}."
+    )

@@ -13,6 +13,7 @@ A run folder holds everything needed to use, resume or repeat the run::
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,9 +45,11 @@ from locant.training.checkpoint import checkpoint_folders, load_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
+from locant.training.forecast import memory_warning
 from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, save_recipe, with_changes
 from locant.training.trainer import Trainer
 
+_logger = logging.getLogger("locant")
 _PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
 
 
@@ -126,7 +129,9 @@ def plan_training(
     if wanted.finetuning:
         finetuning = FineTuning(wanted, corpus, Path(), resume=False)
         wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
-    return complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
+    plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
+    _warn(plan.memory_warning)
+    return plan
 
 
 def _with_parent(changes: Mapping[str, Any], parent: Path | str) -> dict[str, Any]:
@@ -207,11 +212,15 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             plan = _plan_together(recipe, corpus, device, finetuning)
             recipe, choices = plan.recipe, plan.choices
             callback.on_plan(plan)
+            _warn(plan.memory_warning)
         data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning)
         checkpoints = checkpoint_folders(folder) if resume else []
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
-        model = build_model(recipe.sized_model(*sizes))
+        config = recipe.sized_model(*sizes)
+        if not choices and parallel.world_size() == 1:
+            _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
+        model = build_model(config)
         kept = finetuning.prepare_model(model, begins=not checkpoints) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
@@ -258,6 +267,12 @@ def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetun
     return parallel.from_first_process(
         lambda: complete_recipe(recipe, corpus, device, processes=processes, tokenizers=tokenizers)
     )
+
+
+def _warn(message: str) -> None:
+    """Log a warning, if there is one."""
+    if message:
+        _logger.warning(message)
 
 
 def _prepare(
