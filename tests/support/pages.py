@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "results").glob("*.md")],
+    [page for folder in ("", "docs", "docs/course", "docs/results") for page in (ROOT / folder).glob("*.md")],
     key=lambda page: str(page.relative_to(ROOT)),
 )
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
