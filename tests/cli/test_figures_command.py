@@ -19,7 +19,15 @@ def test_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(FIGURES) - {"circle", "waves"}:
         monkeypatch.delitem(FIGURES, name)
     assert main(["figures", "--all", "--output", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["circle.png", "index.html", "waves.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["circle.png", "errata.html", "index.html", "waves.png"]
+
+
+def test_errata(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "errata", "-o", str(tmp_path)]) == 0
+    assert 'id="e31"' in (tmp_path / "errata.html").read_text(encoding="utf-8")
+    assert main(["figures", "errata", "--format", "md", "-o", str(tmp_path)]) == 0
+    assert "\n### E31\n" in (tmp_path / "errata.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == f"Wrote {tmp_path / 'errata.html'}.\nWrote {tmp_path / 'errata.md'}.\n"
 
 
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,6 +44,10 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["--all", "heatmap", "-o", "x"], "--all draws every figure"),
         (["--all", "--length", "5", "-o", "x"], "--all draws every figure"),
         (["--all", "--text", "a", "-o", "x"], "--text belongs to the figures of a trained model"),
+        (["errata"], "Say where to write"),
+        (["errata", "waves", "-o", "x"], "The errata are a page of their own"),
+        (["errata", "--length", "5", "-o", "x"], "The errata are a page of their own"),
+        (["errata", "--format", "png", "-o", "x"], "Known: html, md."),
         (["heatmap", "--length", "1000000", "-o", "x"], "must be 2 to 4,096; got 1,000,000"),
     ],
 )

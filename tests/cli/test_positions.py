@@ -1,7 +1,11 @@
 """``locant positions`` as a user types it."""
 
+import io
 import json
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from locant.analysis import PROPERTIES
@@ -53,3 +57,50 @@ def test_an_unknown_scheme(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["positions", "sinusoid"]) == 2
     error = capsys.readouterr().err
     assert "Unknown positional scheme 'sinusoid'. Did you mean 'sinusoidal'?" in error
+
+
+def test_identify_names_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("With positions:\nFor d = 6 the second word has PE(1)[2] = 0.0022.\n", encoding="utf-8")
+    assert main(["positions", "--identify", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "line 2: WRONG PE(1)[2], d = 6: 0.0022 is printed; right is 0.0464." in out
+    assert "E4: The exponent doubled. Source: Vaswani et al. 2017, section 3.5." in out
+    assert main(["positions", "--json", "--identify", str(path)]) == 0
+    (finding,) = json.loads(capsys.readouterr().out)
+    assert (finding["line"], finding["errata"], finding["wrong"]) == (2, ["e4"], True)
+
+
+def test_identify_reads_arrays_and_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    angles = np.arange(1, 41)[:, None] * 10000 ** (-np.arange(0, 16, 2) / 16)
+    np.save(tmp_path / "table.npy", np.stack((np.sin(angles), np.cos(angles)), -1).reshape(40, 16))
+    assert main(["positions", "--identify", str(tmp_path / "table.npy")]) == 0
+    assert "(E21)" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sin(1) = 0.8415")))
+    assert main(["positions", "--identify", "-"]) == 0
+    assert capsys.readouterr().out == "line 1: sin(1) = 0.8415: right in all printed digits.\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "code", "said"),
+    [
+        (None, "gone.txt", 2, "There is no file"),
+        (b"no numbers", "words.txt", 1, "holds no numbers that can be identified"),
+        (b"\xff\xfe\x00", "bytes.txt", 1, "is not text in UTF-8 (byte 0)"),
+        (b"not an array", "table.npy", 1, "is not an array of numbers"),
+    ],
+)
+def test_identify_says_what_it_cannot_read(
+    content: bytes | None, name: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert main(["positions", "--identify", str(tmp_path / name)]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_identify_takes_no_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["positions", "rotary", "--identify", "x.txt"]) == 2
+    assert "leave out the name of a scheme" in capsys.readouterr().err

@@ -3,6 +3,9 @@ from locant.app.comparison_report import write_comparison_figures as write_compa
 from locant.app.comparison_report import write_comparison_page as write_comparison_page
 from locant.app.context_report import context_report as context_report
 from locant.app.context_report import write_context_figures as write_context_figures
+from locant.app.errata import ERRATA_FORMATS as ERRATA_FORMATS
+from locant.app.errata import render_errata as render_errata
+from locant.app.errata import write_errata as write_errata
 from locant.app.gallery import render_gallery as render_gallery
 from locant.app.gallery import write_gallery as write_gallery
 from locant.app.report import Code as Code

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from locant.app.errata import PAGE as ERRATA_PAGE
+from locant.app.errata import refuted_by, write_errata
 from locant.app.rendering import render_template, require_jinja
 from locant.errors import CheckpointError, ConfigError, DataError, LocantError, UsageError
 from locant.figures import FIGURES, FigureData, save_figure
@@ -29,9 +31,10 @@ def write_gallery(
     wrote: Callable[[Path], None] = lambda path: None,
     left_out: Callable[[str, LocantError], None] = lambda name, reason: None,
 ) -> None:
-    """Write all figures with their default options, and a page that tells their story.
+    """Write all figures with their default options, a page that tells their story, and the page of errata.
 
-    The page, ``index.html``, is complete in itself: images are in it, and nothing is fetched.
+    The pages, ``index.html`` and ``errata.html``, are complete in themselves: images are in them, and nothing is
+    fetched.
 
     Args:
         folder: Where to write; made if it is not there.
@@ -72,16 +75,18 @@ def write_gallery(
             path = folder / f"{name}.{image_format}"
             save_figure(figures[name], path)
             wrote(path)
-    write_text(folder / PAGE, render_gallery(figures, run=run))
+    write_errata(folder, gallery=PAGE, drawn=figures, wrote=wrote)
+    write_text(folder / PAGE, render_gallery(figures, run=run, errata=ERRATA_PAGE))
     wrote(folder / PAGE)
 
 
-def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None) -> str:
+def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None, errata: str | None = None) -> str:
     """Return the text of a page with these figures, in their order.
 
     Args:
         figures: Figures by name.
         run: Folder of the trained model that some of them show.
+        errata: Page of errata beside it, to which figures are linked.
 
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
@@ -92,10 +97,11 @@ def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None
             "caption": FIGURES[name].caption,
             "image": base64.b64encode(image(figure, "svg")).decode("ascii"),
             "command": _command(name, run),
+            "refutes": refuted_by(name) if errata else [],
         }
         for name, figure in figures.items()
     ]
-    return render_template("gallery.html", "a page of figures", figures=shown)
+    return render_template("gallery.html", "a page of figures", figures=shown, errata=errata)
 
 
 def _command(name: str, run: Path | None) -> str:

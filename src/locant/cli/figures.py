@@ -14,7 +14,10 @@ _EPILOG = """examples:
   locant figures attention --run runs/bible --text "Thou hast spoken well." -o figures
   locant figures architecture --model norm=pre position=rotary -o figures
   locant figures --all --run runs/bible -o figures
+  locant figures errata -o figures                (errors that tutorials repeat, as a page; --format md for Markdown)
   locant figures                                  (lists the figures)"""
+
+ERRATA = "errata"
 
 _OPTIONS = ("scheme", "dialect", "d_model", "length", "base", "token", "run", "text", "stack", "layer")
 _OF_A_RUN = ("run", "text")
@@ -25,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; without any they are listed")
-    parser.add_argument("--all", action="store_true", help="draw all, and a page index.html that explains them")
+    parser.add_argument(
+        "--all", action="store_true", help="draw all, and the pages index.html, which explains them, and errata.html"
+    )
     parser.add_argument("--output", "-o", type=Path, metavar="FOLDER", help="where to write")
-    parser.add_argument("--format", default="png", metavar="NAME", help="png, svg or pdf (default png)")
+    parser.add_argument("--format", metavar="NAME", help="png, svg or pdf (default png); of errata html or md")
     parser.add_argument("--scheme", metavar="NAME", help="scheme at the input embedding (default sinusoidal)")
     parser.add_argument("--dialect", metavar="NAME", help="of sinusoids: paper, concatenated or tensor2tensor")
     parser.add_argument("--d-model", type=int, metavar="N", help="width of the code")
@@ -47,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
-    from locant.app import write_gallery
+    from locant.app import write_errata, write_gallery
     from locant.figures import write_figures
     from locant.training.recipe import apply_overrides
 
@@ -61,11 +66,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--all draws every figure as it is; leave out names and options of single figures.")
     if options.output is None:
         raise UsageError("Say where to write the figures: --output FOLDER.")
+    if ERRATA in options.names:
+        if options.names != [ERRATA] or given:
+            raise UsageError("The errata are a page of their own; leave out names and options of figures.")
+        write_errata(options.output, page_format=options.format or "html", wrote=_wrote)
+        return 0
+    image_format = options.format or "png"
     if options.all:
         of_a_run = {name: given.get(name) for name in _OF_A_RUN}
-        write_gallery(options.output, image_format=options.format, wrote=_wrote, left_out=_left_out, **of_a_run)
+        write_gallery(options.output, image_format=image_format, wrote=_wrote, left_out=_left_out, **of_a_run)
     else:
-        write_figures(options.names, options.output, options=given, image_format=options.format, wrote=_wrote)
+        write_figures(options.names, options.output, options=given, image_format=image_format, wrote=_wrote)
     return 0
 
 
@@ -89,4 +100,5 @@ def _list() -> None:
         table.add_row(
             name, figure.caption.title, " ".join("--" + option.replace("_", "-") for option in figure.options)
         )
+    table.add_row(ERRATA, "Errors that tutorials repeat, with the values that refute them: a page", "")
     Console(highlight=False).print(table)

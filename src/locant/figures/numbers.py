@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ from locant.positions import (
 
 SEED = 0
 """From which the initial values of trained schemes are drawn."""
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Draw random values on the CPU from a fixed seed, and leave those of everybody else as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        yield
 
 
 def seeded_scheme(
@@ -48,8 +57,7 @@ def seeded_scheme(
     declared = SCHEMES[name].options_for_lengths(
         head_dim=shape.head_dim, trained=length if trained is None else trained, longest=length
     )
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(SEED)
+    with seeded(), torch.no_grad():
         return build_scheme(name, shape, {**declared, **(options or {})}).eval()
 
 
