@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint lab-smoke multi30k quality distillation bench bench-positions adaptation clean
+.PHONY: demo test tests lint site lab-smoke multi30k quality distillation bench bench-positions adaptation clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -25,8 +25,8 @@ demo: $(BIN)/locant
 	@echo "or a language pair, which takes hours: make demo RECIPE=bible-spanish-english"
 
 lint: $(BIN)/locant
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests site
+	$(BIN)/ruff format --check src tests site
 	$(BIN)/mypy
 
 # Installs nothing but .venv. mypy, which has one thread, works while the tests begin.
@@ -37,6 +37,10 @@ test: $(BIN)/locant
 # tests as long as it can (worksteal), so that what a module's tests share is rarely made twice.
 tests: $(BIN)/locant
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
+
+# README, docs, figures and docstrings as a site in build/site/html, its links checked. Fetches nothing but its packages.
+site: $(BIN)/locant
+	$(BIN)/python site/make_site.py build/site
 
 # Slow: trains for 58 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
 multi30k: $(BIN)/locant

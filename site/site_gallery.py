@@ -1,0 +1,66 @@
+"""The page of all figures, as ``locant figures --all`` draws them, with their captions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from site_folder import SiteFolder
+
+from locant.figures import FIGURES, RegisteredFigure, draw_figure, save_figure
+
+_BEGIN = """# Where a word stands
+
+A Transformer sees its words all at once and would not know their order. These figures show how it is told, and what it
+does then. All numbers are computed by Locant. `locant figures --all -o figures` draws the same, and with `--run` also
+the figures of a trained model; [Figures](docs/figures.md) says what options they have. Some of them
+[can be played with](interactive.md).
+
+"""
+
+
+def write_gallery(folder: SiteFolder, images: Path) -> None:
+    """Draw every figure that needs no trained model, and write the page that shows them.
+
+    Args:
+        folder: Where to write the page and the images.
+        images: Folder for the images until they are copied.
+    """
+    images.mkdir(parents=True, exist_ok=True)
+    sections = []
+    for name, figure in FIGURES.items():
+        if not figure.needs_run:
+            save_figure(draw_figure(name), images / f"{name}.svg")
+            folder.copy(images / f"{name}.svg", Path("figures", f"{name}.svg"))
+            sections.append(section(figure))
+    folder.write(Path("gallery.md"), _BEGIN + "\n".join(sections))
+
+
+def section(figure: RegisteredFigure) -> str:
+    """Return the part of the page about a figure, in MyST Markdown."""
+    caption = figure.caption
+    formula = ["```{raw} html", f'<p class="formula">{caption.formula}</p>', "```", ""] if caption.formula else []
+    lines = [
+        f"({figure.name})=",
+        f"## {_plain(caption.title)}",
+        "",
+        _plain(caption.text),
+        "",
+        *formula,
+        "````{container} figure-card",
+        f"```{{image}} figures/{figure.name}.svg",
+        f":alt: {' '.join(caption.text.split())}",
+        "```",
+        "````",
+        "",
+        f"Alone: `locant figures {figure.name} -o figures`",
+        "",
+        *[f"- {_plain(point)}" for point in caption.points],
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return a text whose signs have no meaning in Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>$#|~])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,270 @@
+"""The site: the pages it is made of, what Sphinx makes of them, and the check of what came out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from check_site import check_site
+from make_site import run_sphinx
+from pages import PAGES, ROOT
+from site_folder import SiteFolder
+from site_gallery import section
+from site_interactive import INTERACTIVES, script, write_interactive
+from site_reference import exported, rooms, write_reference
+from site_sources import links, write_navigation, write_sources
+
+import locant
+from locant.app.explorer.charts import chart
+from locant.figures import FIGURES
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> SiteFolder:
+    """The pages of the repository, with navigation, without those that are computed."""
+    folder = SiteFolder(tmp_path_factory.mktemp("site"))
+    write_sources(ROOT, folder)
+    write_navigation(folder)
+    folder.finish()
+    return folder
+
+
+def in_navigation(folder: SiteFolder) -> list[str]:
+    """The pages that the pages list, in the order of the site."""
+    found = []
+
+    def visit(page: str) -> None:
+        for tree in re.findall(
+            r"^```\{toctree\}\n(.*?)^```", folder.texts[Path(f"{page}.md")], re.MULTILINE | re.DOTALL
+        ):
+            for entry in (line for line in tree.splitlines() if line and not line.startswith(":")):
+                found.append(Path(page).parent.joinpath(entry).as_posix())
+                visit(found[-1])
+
+    visit("index")
+    return found
+
+
+def test_every_page_of_the_documentation_is_in_the_navigation_once(sources):
+    listed = in_navigation(sources)
+    pages = [path.relative_to(ROOT).with_suffix("").as_posix().replace("README", "index") for path in PAGES]
+    assert sorted(listed) == sorted(set(pages) - {"index"})
+
+
+def test_a_page_that_is_named_nowhere_is_still_listed(tmp_path):
+    (tmp_path / "docs" / "course").mkdir(parents=True)
+    for name, text in {
+        "README.md": "# First\n",
+        "docs/another.md": "# Another\n",
+        "docs/course/README.md": "# Course\n\n[Two](2.md)\n[One](1.md)\n",
+        "docs/course/1.md": "# One\n",
+        "docs/course/2.md": "# Two\n",
+        "docs/course/3.md": "# Three\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    folder = SiteFolder(tmp_path / "pages")
+    write_sources(tmp_path, folder)
+    write_navigation(folder)
+    course = ["docs/course/index", "docs/course/2", "docs/course/1", "docs/course/3"]
+    assert in_navigation(folder) == [*course, "docs/another"]
+
+
+def test_links_are_replaced_outside_code_only():
+    text = "[![a](a.png)](b.md) `c`\n\n```\n[d](e.md)\n```\n[f](g.md#h)\n"
+    assert links(text, str.upper) == "[![a](A.PNG)](B.MD) `c`\n\n```\n[d](e.md)\n```\n[f](G.MD#H)\n"
+
+
+def test_links_to_folders_lead_to_their_pages(sources):
+    assert "](docs/results/index.md)" in sources.texts[Path("index.md")]
+    records = sources.texts[Path("docs/results/quality/index.md")]
+    for file in re.findall(r"\]\((.*?)\)", records):
+        assert (sources.path / "docs/results/quality" / file).read_bytes() == (
+            ROOT / "docs/results/quality" / file
+        ).read_bytes()
+
+
+def test_what_did_not_change_is_left_alone_and_what_has_gone_is_removed(tmp_path):
+    page, other, picture = Path("page.md"), Path("in", "other.md"), tmp_path / "picture.svg"
+    picture.write_text("<svg/>")
+    for text, copies, gone in (("one", True, False), ("two", True, False), ("two", False, True)):
+        folder = SiteFolder(tmp_path / "pages")
+        folder.write(page, text)
+        folder.write(other, "the same")
+        if copies:
+            folder.copy(picture, Path("picture.svg"))
+        before = (folder.path / other).stat().st_mtime_ns if (folder.path / other).exists() else None
+        assert folder.finish() is gone
+        assert (folder.path / page).read_text() == text
+        assert (folder.path / "picture.svg").exists() is copies
+        assert before in (None, (folder.path / other).stat().st_mtime_ns)
+
+
+def test_every_public_name_stands_in_the_reference_once(tmp_path):
+    folder = SiteFolder(tmp_path)
+    write_reference(folder)
+    described = [
+        name
+        for page in folder.texts.values()
+        for name in re.findall(
+            r"^\.\. (?:auto|py:)(?:class|exception|function|data):: locant\.\w+\.(\w+)$", page, re.MULTILINE
+        )
+    ]
+    values = {}
+    for room in (getattr(locant, name) for name in rooms()):
+        values |= {id(getattr(room, name)): getattr(room, name) for name in exported(room)}
+    assert len(described) == len(values)
+    assert {"Rotary", "LocantError", "check_scheme", "FIGURES"} <= set(described)
+    # Values have no docstring that the language keeps: theirs is the string below the assignment.
+    assert "Every figure by name." in folder.texts[Path("reference/figures.rst")]
+
+
+PAGE = """# Pages
+
+The angle is $m \\cdot \\theta_i$, and the frequencies are
+
+```math
+\\theta_i = b^{-2i/d}
+```
+
+See [the record](record.json), [below](#below) and [a paper](https://arxiv.org/abs/1706.03762).
+
+```output
+3.14159 -> "text" that is no program
+```
+
+## Below
+
+"""
+
+
+def test_pages_become_html_that_fetches_nothing(tmp_path):
+    folder = SiteFolder(tmp_path / "pages")
+    (tmp_path / "record.json").write_text("{}")
+    (tmp_path / "waves.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    folder.copy(tmp_path / "record.json", Path("record.json"))
+    folder.copy(tmp_path / "waves.svg", Path("figures/waves.svg"))
+    folder.write(Path("index.md"), PAGE + section(FIGURES["waves"]))
+    folder.finish()
+    html = tmp_path / "html"
+    assert run_sphinx(folder.path, html) == 0
+    assert check_site(html) == []
+    page = (html / "index.html").read_text()
+    assert page.count("<math") == 2
+    assert 'href="record.json"' in page
+    assert (html / "record.json").read_text() == "{}"
+    assert FIGURES["waves"].caption.formula in page
+    assert '<img alt="' in page
+    assert "https://arxiv.org/abs/1706.03762" in page
+
+
+@pytest.mark.parametrize("figure", INTERACTIVES, ids=lambda figure: figure.name)
+def test_a_figure_with_knobs_has_a_picture_for_every_setting(figure):
+    name, data = json.loads(script(figure).replace("locantFigure(", "[").replace(");\n", "]"))
+    assert name == figure.name
+    assert len(data["charts"]) == math.prod(len(knob["values"]) for knob in data["knobs"])
+    start = 0
+    for knob, shown in zip(figure.knobs, data["knobs"], strict=True):
+        assert list(knob.values)[shown["start"]] == knob.start
+        start = start * len(shown["values"]) + shown["start"]
+    at_first = json.loads(json.dumps(chart(figure.panel(*(knob.start for knob in figure.knobs)))))
+    assert data["charts"][start] == at_first
+    assert len({json.dumps(each) for each in data["charts"]}) == len(data["charts"])
+    assert set(figure.figures) <= set(FIGURES)
+
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
+def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    folder = SiteFolder(tmp_path / "pages")
+    (tmp_path / "html").mkdir()
+    write_interactive(folder, tmp_path / "html" / "interactive")
+    page_of = re.search(
+        r"```\{raw\} html\n(<script.*?)```.*?```\{raw\} html\n(.*?)```", folder.texts[Path("interactive.md")], re.S
+    )
+    (tmp_path / "html" / "index.html").write_text(f"<!doctype html><body data-theme='dark'>{page_of[1]}{page_of[2]}")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        asked, errors = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto((tmp_path / "html" / "index.html").as_uri())
+        width = page.get_by_role("slider", name="width d")
+        page.wait_for_selector(".main-svg")
+        assert "width d 64, base 10,000" in page.get_by_role("img").first.get_attribute("aria-label")
+        columns = "() => document.querySelector('.js-plotly-plot').data[0].meta.width"
+        assert page.evaluate(columns) == 64
+        width.focus()
+        width.press("ArrowRight")
+        assert page.evaluate(columns) == 128
+        ink = "() => document.querySelector('.js-plotly-plot').layout.font.color"
+        dark = page.evaluate(ink)
+        page.evaluate("document.body.dataset.theme = 'light'")
+        page.wait_for_function(f"({ink})() !== '{dark}'")
+        browser.close()
+    assert errors == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
+
+
+def test_a_link_that_leads_nowhere_fails(tmp_path, capfd):
+    folder = SiteFolder(tmp_path / "pages")
+    folder.write(Path("index.md"), "# Pages\n\n[One](one.md), [two](#two)\n")
+    folder.finish()
+    assert run_sphinx(folder.path, tmp_path / "html") == 1
+    said = capfd.readouterr().err
+    assert "'one.md'" in said
+    assert "'two'" in said
+
+
+@pytest.mark.parametrize(
+    ("html", "problem"),
+    [
+        ('<a href="two.html#there">', ""),
+        ('<a href="in/">', ""),
+        ('<a href="#here" id="here">', ""),
+        ('<a href="https://arxiv.org/abs/1706.03762">', ""),
+        ('<img src="data:image/png;base64,AAAA">', ""),
+        ('<img src="one%20picture.png?v=1">', ""),
+        ('<a href="three.html">', "three.html leads nowhere"),
+        ('<a href="two.html#gone">', "two.html#gone: no such place on that page"),
+        ('<a href="#gone">', "#gone: no such place on that page"),
+        ('<a href="../two.html">', "../two.html leads out of the site"),
+        ('<a href="/two.html">', "/two.html leads to the root of the server"),
+        ('<a href="file:///two.html">', "file:///two.html is no address for a reader"),
+        ('<img src="gone.png">', "gone.png leads nowhere"),
+        ('<img srcset="gone.png 2x, one%20picture.png">', "gone.png leads nowhere"),
+        ('<img src="https://example.org/a.png">', "https://example.org/a.png is fetched from elsewhere"),
+        ('<script src="//example.org/a.js"></script>', "//example.org/a.js is fetched from elsewhere"),
+        (
+            '<link rel="stylesheet" href="https://example.org/a.css">',
+            "https://example.org/a.css is fetched from elsewhere",
+        ),
+        ('<p style="background: url(https://example.org/a)">', "https://example.org/a is fetched from elsewhere"),
+        ("<style>@import 'https://example.org/a.css';</style>", "https://example.org/a.css is fetched from elsewhere"),
+        ('<svg><image xlink:href="https://example.org/a"/></svg>', "https://example.org/a is fetched from elsewhere"),
+    ],
+)
+def test_the_check_finds_what_is_wrong(html, problem, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "index.html").write_text("")
+    (tmp_path / "two.html").write_text('<p id="there">')
+    (tmp_path / "one picture.png").write_bytes(b"")
+    (tmp_path / "one.html").write_text(html)
+    assert check_site(tmp_path) == ([f"one.html: {problem}"] if problem else [])
+
+
+def test_the_check_reads_style_sheets(tmp_path):
+    (tmp_path / "a.css").write_text("p { background: url('gone.png') } @font-face { src: url(https://example.org/a) }")
+    assert check_site(tmp_path) == [
+        "a.css: gone.png leads nowhere",
+        "a.css: https://example.org/a is fetched from elsewhere",
+    ]
