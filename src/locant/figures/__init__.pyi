@@ -21,6 +21,12 @@ from locant.figures.dot_products import dot_products as dot_products
 from locant.figures.drawing import FigureData as FigureData
 from locant.figures.drawing import svg as svg
 from locant.figures.embedding_sum import embedding_sum as embedding_sum
+from locant.figures.errata import Erratum as Erratum
+from locant.figures.errata import NumberFinding as NumberFinding
+from locant.figures.errata import errata_markdown as errata_markdown
+from locant.figures.errata import get_erratum as get_erratum
+from locant.figures.errata import identify_array as identify_array
+from locant.figures.errata import identify_printed as identify_printed
 from locant.figures.files import FORMATS as FORMATS
 from locant.figures.files import save_figure as save_figure
 from locant.figures.files import write_figures as write_figures
