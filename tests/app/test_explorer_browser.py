@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("dash", reason="the extra 'explore' is not installed")
 pytest.importorskip("playwright.sync_api", reason="Playwright, which drives a browser, is not installed")
@@ -23,53 +22,17 @@ from locant.analysis import introspect, token_pair
 from locant.app.explorer import build_app, listen, open_server
 from locant.app.explorer.model_panels import Reader
 from locant.app.explorer.panels import Curves
-from locant.models import DecodingSettings, Transformer, TransformerConfig
 from locant.models.blocks import Residual
-from locant.text import TokenizerSettings, train_tokenizers, write_cache
 from locant.translation import Translator
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
 
-PAGES = ["/", "/context", "/compare", "/translate"]
+PAGES = ["/", "/context", "/compare", "/transformer", "/translate"]
 SENTENCE = "two red three four"
 CARDS = "[data-picture]:not([hidden])"
 DRAWN = f"{CARDS} .main-svg"
-
-
-WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "red": "rot"}
-ENGLISH = [" ".join(list(WORDS)[(i * j + j) % 5] for j in range(1, 3 + i % 6)) for i in range(60)]
-PAIRS = [(sentence, " ".join(WORDS[word] for word in sentence.split())) for sentence in ENGLISH]
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    tokenizers = train_tokenizers(PAIRS, TokenizerSettings(vocab_size=26))
-    size = tokenizers.source.vocab_size
-    torch.manual_seed(1)
-    config = {
-        "source_vocab_size": size,
-        "target_vocab_size": size,
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "d_model": 16,
-        "d_ff": 32,
-        "heads": 2,
-        "tie_output": False,
-    }
-    model = Transformer(TransformerConfig.parse(config)).eval()
-    with torch.no_grad():
-        model.output.weight.mul_(3)
-    return Translator(model, tokenizers, DecodingSettings(beam=3, max_length_extra=4))
-
-
-@pytest.fixture(scope="module")
-def reader(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    folder = tmp_path_factory.mktemp("run")
-    translator.save_pretrained(folder / "model")
-    write_cache(PAIRS, translator.tokenizers, folder / "model" / "cache" / "valid", max_tokens=64)
-    return Reader.from_folder(folder / "model", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -177,12 +140,12 @@ def test_every_page(page: Any, path: str) -> None:
     show_all(page, path)
     heading = {"/": "Encodings"}.get(path, path[1:].capitalize())
     assert page.locator("h1").inner_text() == heading
-    number = {"/": 7, "/context": 3, "/compare": 13, "/translate": 4}[path]
+    number = {"/": 7, "/context": 4, "/compare": 13, "/transformer": 9, "/translate": 4}[path]
     when(page, f"document.querySelectorAll('.card:not([hidden]) h2:not(:empty)').length === {number}")
     when(page, "!document.querySelector('.card:not([hidden]) h2:empty')")
     when(page, f"document.querySelector('nav a.current')?.textContent === '{heading}'")
     assert page.get_by_role("alert").and_(page.locator(":visible")).count() == 0
-    for field in page.locator("input, textarea").all():
+    for field in page.locator("input:not([type=range]), textarea").all():
         assert field.evaluate("e => e.labels.length") == 1
 
 
@@ -311,7 +274,7 @@ def test_without_a_mouse(page: Any) -> None:
             page.keyboard.press("ArrowUp")
             when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 66")
             break
-    assert seen[:4] == ["Encodings", "Context", "Compare", "Translate"]
+    assert seen[:5] == ["Encodings", "Context", "Compare", "Transformer", "Translate"]
     assert seen[-1] == "encodings-width"
     page.locator("nav a").nth(1).focus()
     page.keyboard.press("Enter")
@@ -354,6 +317,97 @@ def test_two_schemes_side_by_side(page: Any) -> None:
         left, right = page.evaluate(boxes + ".getBoundingClientRect().toJSON())")
         assert left["right"] <= right["left"]
         assert left["top"] == right["top"]
+
+
+def test_dragging_a_slider(page: Any) -> None:
+    show(page, "/")
+    slider = page.locator("#encodings-width-slider")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    place = float(slider.input_value()) / 1000
+    assert place == pytest.approx(math.log(64 / 2) / math.log(1024 / 2), abs=0.001)
+    across, down = box["x"] + 8 + place * (box["width"] - 16), box["y"] + box["height"] / 2
+    page.mouse.move(across, down)
+    page.mouse.down()
+    page.mouse.move(across - 20, down, steps=4)
+    page.mouse.up()
+    when(page, "document.querySelector('#encodings-width').value < 64")
+    when(
+        page,
+        f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.width === +document.querySelector('#encodings-width').value",
+    )
+    page.get_by_label("Width d").fill("1024")
+    when(page, "document.querySelector('#encodings-width-slider').value === '1000'")
+
+
+LINKS = [
+    ("/", "encodings-heatmap", "?scheme=alibi&width=32&length=20&base=10000&position=16&offset=2"),
+    ("/context", "context-slowed", "?head=64&base=10000&trained=4096&wanted=65536"),
+    ("/transformer", "transformer-attention", "&sentence=two+red+one&scheme=rotary&mask=causal&padding=1&heads=2&"),
+]
+
+
+@pytest.mark.parametrize(("path", "picture", "state"), LINKS)
+def test_a_link_shows_the_same_in_another_browser(
+    page: Any, window: Any, address: str, path: str, picture: str, state: str
+) -> None:
+    show(page, path)
+    if path == "/":
+        page.get_by_label("alibi").check()
+        page.get_by_label("Width d").fill("32")
+        page.get_by_label("Length").fill("20")
+    elif path == "/context":
+        page.get_by_label("Head size").fill("64")
+        page.get_by_label("Wanted length").fill("65536")
+    else:
+        page.get_by_label("Sentence").fill("two red one")
+        page.get_by_label("causal").check()
+        page.get_by_label("Padding tokens").fill("1")
+        page.get_by_label("rotary", exact=True).check()
+    when(page, f"location.search.includes('{state}')")
+    link = page.evaluate("location.pathname + location.search")
+    other = window.browser.new_context(base_url=address).new_page()
+    shown = []
+    for one in (page, other):
+        if one is other:
+            other.goto(link)
+        one.locator(f"#{picture}").scroll_into_view_if_needed()
+        when(one, f"{plot(picture)}?.data?.length > 0")
+        one.wait_for_timeout(500)
+        shown.append(
+            one.evaluate(
+                f"JSON.stringify([{plot(picture)}.data, document.querySelector('#{picture}-title').innerText])"
+            )
+        )
+    other.context.close()
+    assert shown[0] == shown[1]
+    assert link in page.url
+
+
+def test_an_address_that_is_wrong(page: Any) -> None:
+    page.goto("/?width=wide&scheme=alibi")
+    page.get_by_text("Width d must be a whole number from 2 to 1,024; got 'wide'.").wait_for()
+    when(page, f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.rows?.length === 8")
+
+
+def test_following_a_token_by_click(page: Any) -> None:
+    show_all(page, "/transformer?model=small+example")
+    drawn(page, "transformer-attention", "layer 1, head 1")
+    box = page.locator("#transformer-attention .nsewdrag").bounding_box()
+    for _ in range(20):
+        page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] * 0.9)
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.9)  # the last row
+        page.wait_for_timeout(300)
+        if page.get_by_role("group", name="Follow").get_by_label("man").is_checked():
+            break
+    drawn(page, "transformer-scores", "“man”")
+    page.get_by_role("group", name="Stack").get_by_label("decoder").check()
+    drawn(page, "transformer-attention", "decoder")
+    page.locator("#transformer-cross-title", has_text="in the source").wait_for()
+    assert page.get_by_label("causal").is_checked()
+    page.get_by_role("group", name="Model").get_by_label("trained run").check()
+    drawn(page, "transformer-path", "layer 1")
+    when(page, "document.querySelector('#transformer-about').innerText.includes('trained weights')")
 
 
 def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:

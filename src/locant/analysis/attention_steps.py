@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
@@ -36,7 +36,7 @@ class AttentionSteps:
         rotated: Queries and keys as the scheme rotates them, or ``None`` where it does not, or where one rotation does
             not serve all queries.
         products: ``q k^T``, after rotation, ``[H, L, L]``.
-        scaled: The products divided by ``sqrt(D)``.
+        scaled: The products divided by ``sqrt(D)``, where they are.
         bias: What the scheme adds to them, ``[H, L, L]``, or ``None``.
         masked: The sum, minus infinity where a key is hidden.
         weights: Softmax of ``masked`` over the keys; each row sums to 1.
@@ -114,18 +114,50 @@ def attention_steps(
         hooks.callback(attention.register_forward_pre_hook(attends, with_kwargs=True).remove)
         run_without_gradients(model, ids[0], torch.tensor([len(source)], device=device), ids[1])
     with torch.no_grad():
-        found = _steps(attention, *(called[name] for name in ("x", "positions", "scheme", "mask")))
-    found = {**seen, **found}
-    kept = {name: None if step is None else step.detach().float().cpu() for name, step in found.items()}
-    turned = [kept.pop(name) for name in ("rotated_q", "rotated_k")]
-    return AttentionSteps(rotated=None if turned[0] is None else (turned[0], turned[1]), **kept)  # type: ignore[arg-type]
+        found = attend_in_steps(attention, *(called[name] for name in ("x", "positions", "scheme", "mask")))
+        return first_row(found, attention, called["x"], **seen)
 
 
-def _steps(
-    attention: SelfAttention, x: Tensor, positions: Tensor, scheme: PositionScheme, mask: Mask
-) -> dict[str, Tensor | None]:
-    """Return the steps of the first row of ``x [B, L, E]``."""
-    heads, length = attention.heads, x.shape[1]
+@dataclass(frozen=True)
+class Intermediates:
+    """The steps of a batch, on the device of the model; attributes as of :class:`AttentionSteps`, a row each."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rotated: tuple[Tensor, Tensor] | None
+    products: Tensor
+    scaled: Tensor
+    bias: Tensor | None
+    masked: Tensor
+    weights: Tensor
+    contexts: Tensor
+    joined: Tensor
+    output: Tensor
+
+
+def attend_in_steps(
+    attention: SelfAttention,
+    x: Tensor,
+    positions: Tensor,
+    scheme: PositionScheme,
+    mask: Mask,
+    *,
+    heads: int | None = None,
+    scaled: bool = True,
+) -> Intermediates:
+    """Return the steps of an attention for ``x [B, L, E]``.
+
+    Args:
+        attention: The module, in evaluation mode.
+        x: What it reads.
+        positions: Integer positions, ``[L]``.
+        scheme: Tells queries, keys and scores where they stand.
+        mask: Which keys are seen.
+        heads: Number of heads among which the features are divided; the module's own unless given.
+        scaled: Whether the products are divided by ``sqrt(D)``.
+    """
+    heads, length = heads or attention.heads, x.shape[1]
     q, k, v = (
         part.reshape(*part.shape[:2], heads, -1).transpose(1, 2)
         for part in attention.query_key_value(x).chunk(3, dim=-1)
@@ -139,32 +171,55 @@ def _steps(
         biases.append(scheme.score_bias(*part))
     rotates = "queries+keys" in scheme.acts_on and len(runs) == 1
     product = torch.cat(products, dim=2)
-    scaled = product / math.sqrt(q.shape[-1])
-    given = [one.expand(-1, heads, -1, length) for one in biases if one is not None]
+    quotient = product / math.sqrt(q.shape[-1]) if scaled else product
+    given = [one.expand(len(x), heads, -1, length) for one in biases if one is not None]
     bias = torch.cat(given, dim=2) if given else None
     hidden = ~_visible(mask, length, x.device)
-    masked = (scaled if bias is None else scaled + bias).masked_fill(hidden, float("-inf"))
+    masked = (quotient if bias is None else quotient + bias).masked_fill(hidden, float("-inf"))
     weights = masked.softmax(-1)
     contexts = weights @ v
     joined = contexts.transpose(1, 2).flatten(2)
-    steps = {
-        "x": x,
-        "q": q,
-        "k": k,
-        "v": v,
-        "rotated_q": rotated[0] if rotates else None,
-        "rotated_k": rotated[1] if rotates else None,
-        "products": product,
-        "scaled": scaled,
-        "bias": bias,
-        "masked": masked,
-        "weights": weights,
-        "contexts": contexts,
-        "joined": joined,
-        "output": attention.output(joined),
-    }
-    first = {name: None if step is None else step[0] for name, step in steps.items()}
-    return {**first, "output_weight": attention.output.weight.T}
+    return Intermediates(
+        q=q,
+        k=k,
+        v=v,
+        rotated=rotated if rotates else None,
+        products=product,
+        scaled=quotient,
+        bias=bias,
+        masked=masked,
+        weights=weights,
+        contexts=contexts,
+        joined=joined,
+        output=attention.output(joined),
+    )
+
+
+def first_row(
+    steps: Intermediates, attention: SelfAttention, x: Tensor, *, words: Tensor, received: Tensor
+) -> AttentionSteps:
+    """Return the steps of the first row of a batch.
+
+    Args:
+        steps: Of the batch.
+        attention: The module that made them.
+        x: What it read, ``[B, L, E]``.
+        words: Token embeddings times ``sqrt(E)``, ``[L, E]``, to be handed on.
+        received: What the layer receives, ``[L, E]``, to be handed on.
+    """
+
+    def kept(step: Tensor) -> Tensor:
+        return step.detach().float().cpu()
+
+    alone = {field.name: getattr(steps, field.name) for field in fields(steps) if field.name != "rotated"}
+    return AttentionSteps(
+        words=kept(words),
+        received=kept(received),
+        x=kept(x[0]),
+        rotated=None if steps.rotated is None else (kept(steps.rotated[0][0]), kept(steps.rotated[1][0])),
+        output_weight=kept(attention.output.weight.T),
+        **{name: None if step is None else kept(step[0]) for name, step in alone.items()},  # type: ignore[arg-type]
+    )
 
 
 def _visible(mask: Mask, length: int, device: torch.device) -> Tensor:

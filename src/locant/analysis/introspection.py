@@ -247,7 +247,11 @@ def _weights(k: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _drop_residual(module: Residual, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
-    x, sublayer = arguments
+    return without_residual(module, *arguments)
+
+
+def without_residual(module: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return what a sub-layer passes on where ``x [B, L, E]`` is not added to what it computes."""
     alone: Tensor = sublayer(module.norm(x)) if module.pre else module.norm(sublayer(x))
     return alone
 

@@ -160,6 +160,14 @@ class PositionScheme(nn.Module):
         """
         return ()
 
+    @property
+    def bit_features(self) -> tuple[int, ...]:
+        """The features of :meth:`code` that are the binary digits of the position, the lowest digit first.
+
+        No digits are the rule.
+        """
+        return ()
+
     def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
         """Return the bias of every relative position from the lowest to the highest that occurs.
 

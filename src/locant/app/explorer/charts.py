@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locant.app.explorer.clock_charts import circle_chart, clocks_chart, odometer_chart
-from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Strips
+from locant.app.explorer.panels import Cells, Circle, Clocks, Curves, Matrix, Odometer, Panel, Strips
 from locant.app.explorer.theme import GRID, LAYOUT, packed, raw
-from locant.figures.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILION
+from locant.figures.drawing import BLUE, FAINT, GREEN, INK, MINUS, ORANGE, PURPLE, VERMILION
 
 # Colour, dash and marker together, so that no line is told by its colour alone.
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, INK, "#56B4E9", FAINT)
@@ -26,9 +26,11 @@ _MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", 
 
 _BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
 _ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
-_SHADES = 255
+_HIDDEN = "#e4e8ec"
+_SHADES = 254
 _MOST_TICKS = 60
 _MOST_CARRIED = 64 * 64
+_MOST_NUMBERED = 12
 
 
 def chart(panel: Panel, source: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -42,6 +44,8 @@ def chart(panel: Panel, source: Mapping[str, Any] | None = None) -> dict[str, An
     match panel:
         case Matrix():
             return _matrix(panel, source)
+        case Cells():
+            return _cells(panel)
         case Curves():
             return _curves(panel)
         case Strips():
@@ -92,7 +96,67 @@ def _matrix(panel: Matrix, source: Mapping[str, Any] | None) -> dict[str, Any]:
     }
     x = _axis(panel.column_name, panel.columns) | {"range": [-0.5, columns - 0.5], "constrain": "range"}
     y = _axis(panel.row_name, panel.rows) | {"range": [rows - 0.5, -0.5], "scaleanchor": False}
-    return {"data": [image, scale], "layout": LAYOUT | {"xaxis": x, "yaxis": y, "meta": panel.title}}
+    layout = LAYOUT | {"xaxis": x, "yaxis": y, "shapes": marks(panel.marked, "row"), "meta": panel.title}
+    return {"data": [image, scale], "layout": layout}
+
+
+def _cells(panel: Cells) -> dict[str, Any]:
+    """Draw rows of numbers; those that share a scale go from vermilion through white to blue alike."""
+    rows, columns = panel.values.shape
+    shown = np.isfinite(panel.values)
+    sizes = {}
+    for scale in dict.fromkeys(panel.scales):
+        part = panel.values[[one == scale for one in panel.scales]]
+        sizes[scale] = float(np.abs(part[np.isfinite(part)]).max(initial=0)) or 1.0
+    shares = np.where(shown, panel.values, 0) / np.array([sizes[scale] for scale in panel.scales])[:, None]
+    image = {
+        "type": "image",
+        "source": _png((shares + 1) / 2, _BOTH_SIGNS, hidden=~shown),
+        "hoverinfo": "none",
+        "meta": {
+            "values": base64.b64encode(raw(panel.values)).decode("ascii"),
+            "rows": _names(panel.rows),
+            "columns": _names(panel.columns),
+            "names": [panel.row_name, panel.column_name, "value"],
+            "width": columns,
+        },
+    }
+    data: list[dict[str, Any]] = [image]
+    if columns <= _MOST_NUMBERED:
+        at, place = (one.ravel() for one in np.indices(panel.values.shape))
+        letters = {"size": 11, "color": ["#ffffff" if dark else INK for dark in (abs(shares) > 0.6).ravel()]}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "text",
+                "x": place.tolist(),
+                "y": at.tolist(),
+                "text": [_written(value) for value in panel.values.ravel().tolist()],
+                "textfont": letters,
+                "showlegend": False,
+                "hoverinfo": "skip",
+            }
+        )
+    x = _axis(panel.column_name, panel.columns) | {"range": [-0.5, columns - 0.5], "constrain": "range"}
+    y = _axis(panel.row_name, panel.rows) | {"range": [rows - 0.5, -0.5], "scaleanchor": False, "title": {"text": ""}}
+    between = [
+        {
+            "type": "line",
+            "x0": split - 0.5,
+            "x1": split - 0.5,
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "line": {"width": 1.5},
+        }
+        for split in panel.splits
+    ]
+    layout = LAYOUT | {"xaxis": x, "yaxis": y, "shapes": between, "height": 110 + 27 * rows, "meta": panel.title}
+    return {"data": data, "layout": layout}
+
+
+def _written(value: float) -> str:
+    return f"{value:.2f}".replace("-inf", f"{MINUS}∞").replace("-", MINUS)
 
 
 def _axis(name: str, names: Sequence[Any] | None) -> dict[str, Any]:
@@ -112,15 +176,17 @@ def _placed(colours: Sequence[str]) -> list[tuple[float, str]]:
     return list(zip(np.linspace(0, 1, len(colours)).tolist(), colours, strict=True))
 
 
-def _png(shares: NDArray[Any], colours: Sequence[str]) -> str:
-    """Return numbers from 0 to 1 as the address of an image with a pixel each."""
+def _png(shares: NDArray[Any], colours: Sequence[str], *, hidden: NDArray[Any] | None = None) -> str:
+    """Return numbers from 0 to 1 as the address of an image with a pixel each; what is hidden is grey."""
     from PIL import Image
 
     stops = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], dtype=float)
     places = np.linspace(0, _SHADES, len(colours))
     palette = np.stack([np.interp(np.arange(_SHADES + 1), places, stops[:, channel]) for channel in range(3)], axis=1)
-    image = Image.fromarray(np.rint(shares * _SHADES).astype(np.uint8))
-    image.putpalette(np.rint(palette).astype(np.uint8).tobytes())
+    # The last colour of a palette of 256 is for what is hidden.
+    indices = np.rint(shares * _SHADES).astype(np.uint8)
+    image = Image.fromarray(indices if hidden is None else np.where(hidden, np.uint8(_SHADES + 1), indices))
+    image.putpalette(np.rint(palette).astype(np.uint8).tobytes() + bytes.fromhex(_HIDDEN[1:]))
     content = io.BytesIO()
     image.save(content, format="png", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
@@ -157,10 +223,15 @@ def _decades(panel: Curves) -> dict[str, Any]:
     return {"type": "log", "dtick": "D2" if values.size and values.max() / values.min() < 1000 else 1}
 
 
-def marks(place: float | None) -> list[dict[str, Any]]:
-    """Return the vertical line at a place that is marked, as shapes of a layout."""
+def marks(place: float | None, kind: Literal["place", "row"] = "place") -> list[dict[str, Any]]:
+    """Return the vertical line at a place that is marked, or the frame around a row, as shapes of a layout."""
     if place is None:
         return []
+    if kind == "row":
+        frame = {"color": GREEN, "width": 3}
+        return [
+            {"type": "rect", "x0": 0, "x1": 1, "xref": "paper", "y0": place - 0.5, "y1": place + 0.5, "line": frame}
+        ]
     stroke = {"color": INK, "width": 1}
     return [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from locant.app.explorer.limits import number, text, whole
+from locant.app.explorer.knobs import Number
+from locant.app.explorer.limits import text, whole
 from locant.app.explorer.panels import Curves, Panel, Picture
 from locant.app.explorer.scheme_panels import LARGEST_BASE
 from locant.errors import UsageError
@@ -26,6 +27,54 @@ LONGEST_CONFIG = 1_000_000
 # Llama 3's formula needs room between its two borders, and NTK-by-parts likewise; two tokens have none.
 _SHORTEST_CONTEXT = 16
 
+HEAD = Number(
+    name="head",
+    label="Head size",
+    lowest=2,
+    highest=WIDEST_HEAD,
+    hint=f"2 to {WIDEST_HEAD}, even",
+    step=2,
+    scale="ratio",
+)
+BASE = Number(
+    name="base",
+    label="Base",
+    lowest=1.1,
+    highest=LARGEST_BASE,
+    hint="above 1; often called theta",
+    fraction=True,
+    scale="ratio",
+)
+TRAINED, WANTED = (
+    Number(
+        name=name,
+        label=f"{name.capitalize()} length",
+        lowest=_SHORTEST_CONTEXT,
+        highest=LONGEST_CONTEXT,
+        hint="tokens",
+        scale="doubling",
+    )
+    for name in ("trained", "wanted")
+)
+NUMBERS = (HEAD, BASE, TRAINED, WANTED)
+
+# That of Llama 3.1 8B, as it is published.
+EXAMPLE_CONFIG = """{
+  "model_type": "llama",
+  "hidden_size": 4096,
+  "num_attention_heads": 32,
+  "num_key_value_heads": 8,
+  "max_position_embeddings": 131072,
+  "rope_theta": 500000.0,
+  "rope_scaling": {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192
+  }
+}"""
+
 
 def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scaled]:
     """Return what every scaling makes of a rotary model, as :func:`~locant.figures.spectrum.compare_scalings`.
@@ -40,12 +89,11 @@ def scaled_models(head: Any, base: Any, trained: Any, wanted: Any) -> list[Scale
         UsageError: A value is no number or out of range.
         ConfigError: The values contradict each other.
     """
-    head = whole("Head size", head, 2, WIDEST_HEAD)
+    head = int(HEAD.check(head))
     if head % 2:
         raise UsageError(f"Head size must be even, because features are turned in pairs; got {head}.")
-    base = number("Base", base, 1.1, LARGEST_BASE)
-    trained = whole("Trained length", trained, _SHORTEST_CONTEXT, LONGEST_CONTEXT)
-    wanted = whole("Wanted length", wanted, trained, LONGEST_CONTEXT)
+    base, trained = BASE.check(base), int(TRAINED.check(trained))
+    wanted = whole(WANTED.label, wanted, trained, LONGEST_CONTEXT)
     return _models(head, base, trained, wanted)
 
 

@@ -51,6 +51,18 @@ def choice(name: str, value: Any, known: Sequence[str]) -> str:
     return value
 
 
+def flags(name: str, value: Any, known: Sequence[str]) -> list[str]:
+    """Return known values without repetition, in the order in which they are known.
+
+    Raises:
+        UsageError: One is not known, or they are no list.
+    """
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{name} must be some of {', '.join(known)}; {_got(value)}.")
+    chosen = {choice(name, one, known) for one in value}
+    return [one for one in known if one in chosen]
+
+
 def text(name: str, value: Any, longest: int) -> str:
     """Return a text that is not too long.
 

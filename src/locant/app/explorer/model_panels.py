@@ -86,6 +86,7 @@ MOST_TRANSLATIONS = 10
 
 _KEPT = 8
 _PROBE_PAIRS = 200
+_EXAMPLE_TOKENS = range(6, 13)
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,16 @@ class Reader:
         chosen = np.linspace(0, len(cache) - 1, min(_PROBE_PAIRS, len(cache))).round().astype(int).tolist()
         pairs = [([*cache.source[i].tolist(), EOS], [BOS, *cache.target[i].tolist()]) for i in chosen]
         return [pair for pair in pairs if max(map(len, pair)) <= limit]
+
+    @cached_property
+    def example(self) -> str:
+        """A short held-out sentence; none where the folder has none."""
+        if self._probed is None:
+            return ""
+        cache = TokenCache(self._probed)
+        ids = [cache.source[index].tolist() for index in range(min(_PROBE_PAIRS, len(cache)))]
+        short = [one for one in ids if len(one) in _EXAMPLE_TOKENS] or ids
+        return self.translator.tokenizers.source.decode([short[0]])[0] if short else ""
 
     @cached_property
     def probe(self) -> PositionProbe | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ class Matrix:
         column_name: What a column is.
         rows: Names of the rows; their numbers from 0 where it is ``None``.
         columns: Likewise for the columns.
+        marked: A row around which a frame stands.
     """
 
     title: str
@@ -35,6 +36,34 @@ class Matrix:
     column_name: str
     rows: Sequence[Any] | None = None
     columns: Sequence[Any] | None = None
+    marked: float | None = None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows of numbers with scales of their own, the numbers in their cells where there is room.
+
+    Attributes:
+        title: What they are.
+        caption: A sentence or two about how to read them.
+        values: ``[R, C]``; minus infinity where something is hidden.
+        row_name: What a row is.
+        column_name: What a column is.
+        rows: Names of the rows.
+        columns: Names of the columns.
+        scales: For each row the name of its scale; rows with one scale share their colours.
+        splits: Columns before which a line is drawn.
+    """
+
+    title: str
+    caption: str
+    values: NDArray[Any]
+    row_name: str
+    column_name: str
+    rows: Sequence[str]
+    columns: Sequence[Any]
+    scales: Sequence[str]
+    splits: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -168,7 +197,7 @@ class Circle:
     turn: float
 
 
-Panel = Matrix | Curves | Strips | Clocks | Odometer | Circle
+Panel = Matrix | Cells | Curves | Strips | Clocks | Odometer | Circle
 
 
 @dataclass(frozen=True)
@@ -179,16 +208,18 @@ class Picture:
         compute: Returns the panel.
         depends: Its arguments, which are all that the panel depends on but for ``marked``.
         marked: The place that is marked in the panel, where a mark is all that this place changes.
+        mark: Whether that is a place along the text or a row.
     """
 
     compute: Callable[..., Panel]
-    depends: tuple[str | float | None, ...]
+    depends: tuple[Hashable, ...]
     marked: float | None = None
+    mark: Literal["place", "row"] = "place"
 
     def panel(self) -> Panel:
         """Return the panel; raises what ``compute`` raises."""
         panel = self.compute(*self.depends)
-        return replace(panel, marked=self.marked) if isinstance(panel, Strips) else panel
+        return replace(panel, marked=self.marked) if isinstance(panel, Strips | Matrix) else panel
 
     @property
     def content(self) -> str:
@@ -205,7 +236,7 @@ def as_csv(panel: Panel) -> str:
 
 
 def _table(panel: Panel) -> list[list[Any]]:
-    if isinstance(panel, Matrix):
+    if isinstance(panel, Matrix | Cells):
         count = panel.values.shape
         rows = range(count[0]) if panel.rows is None else panel.rows
         columns = range(count[1]) if panel.columns is None else panel.columns

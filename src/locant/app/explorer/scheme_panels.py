@@ -13,7 +13,8 @@ import torch
 from locant.analysis.geometry import measure_geometry
 from locant.analysis.properties import Probe
 from locant.app.explorer import rotation_panels
-from locant.app.explorer.limits import choice, number, whole
+from locant.app.explorer.knobs import Number
+from locant.app.explorer.limits import choice, whole
 from locant.app.explorer.panels import Curves, Matrix, Picture, Strips
 from locant.figures import HeadBiases
 from locant.figures.bias import head_biases, is_distance_bias
@@ -23,10 +24,49 @@ from locant.figures.numbers import code_table, example_scheme, initial_note
 from locant.positions import SCHEMES, AttentionShape, RotaryConfig
 from locant.positions.registry import option_names
 
-PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
-
 LARGEST = 1024
 LARGEST_BASE = 10**12
+
+WIDTH = Number(
+    name="width",
+    label="Width d",
+    lowest=2,
+    highest=LARGEST,
+    hint=f"2 to {LARGEST:,}; even for waves",
+    step=2,
+    scale="ratio",
+)
+LENGTH = Number(
+    name="length", label="Length", lowest=2, highest=LARGEST, hint=f"2 to {LARGEST:,} positions", scale="ratio"
+)
+BASE = Number(
+    name="base",
+    label="Base",
+    lowest=1.1,
+    highest=LARGEST_BASE,
+    hint="above 1; of the wavelengths",
+    fraction=True,
+    scale="ratio",
+)
+POSITION = Number(
+    name="position",
+    label="Marked position",
+    lowest=0,
+    highest=LARGEST - 1,
+    hint="0 to length - 1",
+    below="length",
+)
+OFFSET = Number(
+    name="offset",
+    label="Offset k",
+    lowest=1,
+    highest=LARGEST,
+    hint=f"1 to {LARGEST:,}; from p to p + k on the circle",
+    scale="ratio",
+)
+NUMBERS = (WIDTH, LENGTH, BASE, POSITION, OFFSET)
+
+PICTURES = ("heatmap", "distance", "products", "waves", "clocks", "odometer", "circle")
 
 _HEADS = 8
 _MOST_POINTS = 1200
@@ -58,13 +98,13 @@ class Knobs:
         Raises:
             UsageError: A value is missing, out of range or no number.
         """
-        tokens = whole("Length", length, 2, LARGEST)
+        tokens = int(LENGTH.check(length))
         return cls(
-            whole("Width d", width, 2, LARGEST),
+            int(WIDTH.check(width)),
             tokens,
-            number("Base", base, 1.1, LARGEST_BASE),
-            whole("Marked position", position, 0, tokens - 1),
-            whole("Offset k", offset, 1, LARGEST),
+            BASE.check(base),
+            whole(POSITION.label, position, 0, tokens - 1),
+            int(OFFSET.check(offset)),
         )
 
 
@@ -145,6 +185,11 @@ def _kind(scheme: str) -> str:
     return "bias" if is_distance_bias(example) else "scores"
 
 
+def typical(kind: str) -> str:
+    """Return the first registered scheme that is shown by its ``code``, ``rotation``, ``bias`` or ``scores``."""
+    return next(scheme for scheme in SCHEMES if _kind(scheme) == kind)
+
+
 _WHERE = {
     "embedding": "adds a code to the embeddings",
     "queries+keys": "acts on queries and keys",
@@ -189,7 +234,7 @@ def _of_code(scheme: str, knobs: Knobs) -> dict[str, Picture]:
     if example_scheme(scheme).wave_pairs:
         return found | _of_rotation("PE", knobs)
     found["waves"] = Picture(_features, code, knobs.position)
-    if scheme == "binary":
+    if example_scheme(scheme).bit_features:
         found["odometer"] = Picture(rotation_panels.digits, (knobs.length, knobs.position))
     return found
 

@@ -38,7 +38,7 @@ def build_app(reader: Reader | None = None) -> Dash:
     """Return the explorer as an application.
 
     Args:
-        reader: A trained model, for the page that translates; without one there is no such page.
+        reader: A trained model, to translate and to look into; without one there is no page that translates.
 
     Raises:
         MissingExtraError: A package of the extra ``explore`` is not installed.
@@ -68,38 +68,48 @@ def _add_pages(app: Dash, reader: Reader | None) -> None:
     """
     from dash import Input, Output, dcc, html
 
-    from locant.app.explorer.pages import context, schemes, translate
+    from locant.app.explorer.pages import context, schemes, transformer, translate
     from locant.app.explorer.pages.parts import aria
+    from locant.app.explorer.shown_models import shown_models
+    from locant.app.explorer.transformer_panels import Viewer
 
-    pages: dict[str, tuple[str, Callable[[], Component]]] = {
+    viewer = Viewer(shown_models(reader))
+    pages: dict[str, tuple[str, Callable[[Any], Component]]] = {
         "/": ("Encodings", schemes.encodings_layout),
         "/context": ("Context", context.layout),
         "/compare": ("Compare", schemes.compare_layout),
+        "/transformer": ("Transformer", lambda search: transformer.layout(viewer, search)),
     }
     for register in (schemes.register_encodings, context.register, schemes.register_compare):
         register(app)
+    transformer.register(app, viewer)
     if reader is not None:
-        pages["/translate"] = ("Translate", lambda: translate.layout(reader))
+        pages["/translate"] = ("Translate", lambda search: translate.layout(reader, search))
         translate.register(app, reader)
     app.layout = html.Div(
         [
             html.A("Skip to the page", href="#page", className="skip"),
             html.Header([html.Strong("Locant explorer"), html.Nav(id="pages", **aria(label="Pages"))], className="top"),
-            dcc.Location(id="address"),
+            dcc.Location(id="address", refresh=False),
             html.Main(id="page", tabIndex=-1),
             html.Footer(f"Locant {__version__}. Everything is computed on this machine."),
         ]
     )
 
-    @app.callback(Output("page", "children"), Output("pages", "children"), Input("address", "pathname"))
-    def turn(path: Any) -> tuple[Component, list[Component]]:
+    @app.callback(
+        Output("page", "children"),
+        Output("pages", "children"),
+        Input("address", "pathname"),
+        Input("address", "search"),
+    )
+    def turn(path: Any, search: Any) -> tuple[Component, list[Component]]:
         links: list[Component] = [
             dcc.Link(name, href=address, className="current" if address == path else "")
             for address, (name, _) in pages.items()
         ]
         if path not in pages:
             return html.Div([html.H1("No such page"), html.P("Choose one of those above.")]), links
-        return pages[path][1](), links
+        return pages[path][1](search), links
 
 
 def _refuse_strangers(app: Dash) -> None:

@@ -137,6 +137,11 @@ class Binary(PositionCode):
         super().__init__(dim, combine, features)
 
     @property
+    def bit_features(self) -> tuple[int, ...]:
+        """All features of the code, one a digit."""
+        return tuple(range(self.features))
+
+    @property
     def max_positions(self) -> int:
         """How many positions the digits tell apart, at most 2^31."""
         return 1 << min(self.features, 31)

@@ -1,5 +1,6 @@
 // Tell the server which pictures are in view: only those are computed and sent when a knob is turned. Those nearly in
-// view are asked for when that is done, so that they are there when somebody scrolls.
+// view are asked for when that is done, so that they are there when somebody scrolls; and with them those in view that
+// take long.
 (function () {
   "use strict";
 
@@ -19,7 +20,9 @@
     for (const group of document.querySelectorAll(".cards[data-page]")) {
       const page = group.dataset.page;
       const cards = [...group.querySelectorAll("[data-picture]:not([hidden])")];
-      const names = (margin) => cards.filter((card) => inView(card, margin)).map((card) => card.dataset.picture);
+      const names = (margin) => cards
+        .filter((card) => inView(card, margin) && !(margin === 0 && "late" in card.dataset))
+        .map((card) => card.dataset.picture);
       const known = (store) => window.dash_component_api.getLayout(`${page}-${store}`).props.data;
       const set = (store, data) => window.dash_clientside.set_props(`${page}-${store}`, { data });
       try {

@@ -10,21 +10,27 @@ from dash.development.base_component import Component
 
 from locant.app.explorer.charts import chart
 from locant.app.explorer.context_panels import (
+    EXAMPLE_CONFIG,
     LONGEST_CONFIG,
+    NUMBERS,
     PICTURES,
-    WIDEST_HEAD,
     inspect_text,
     layer_pictures,
     pictures,
     scaled_models,
     summary,
 )
+from locant.app.explorer.knobs import Text, read_address
 from locant.app.explorer.pages.parts import (
     GRAPH,
+    LONGEST_ADDRESSED,
+    addressed,
     aria,
     attempt,
     cards,
     connect,
+    connect_address,
+    connect_knobs,
     controls,
     knob,
     message,
@@ -35,24 +41,24 @@ from locant.app.explorer.pages.parts import (
 from locant.extension import Finding, Inspection
 
 PAGE = "context"
-_KNOBS = ("head", "base", "trained", "wanted")
+_NAMES = tuple(number.name for number in NUMBERS)
+_FIRST = {"head": 128, "base": 10000, "trained": 4096, "wanted": 32768, "config": EXAMPLE_CONFIG}
+_NOT_ADDRESSED = (
+    f"This text is longer than {LONGEST_ADDRESSED:,} characters, so it does not stand in the address: a link to this "
+    "page shows everything but it."
+)
 
 
-def layout() -> Component:
-    """Return the page."""
-    knobs = html.Div(
-        [
-            knob(f"{PAGE}-head", "Head size", 128, f"2 to {WIDEST_HEAD}, even", step=2),
-            knob(f"{PAGE}-base", "Base", 10000, "above 1; often called theta"),
-            knob(f"{PAGE}-trained", "Trained length", 4096, "tokens"),
-            knob(f"{PAGE}-wanted", "Wanted length", 32768, "tokens"),
-        ],
-        className="knobs",
-    )
+def layout(search: Any) -> Component:
+    """Return the page, with what an address says."""
+    pasted = Text(name="config", label="The configuration", longest=LONGEST_CONFIG)
+    values, wrong = read_address(search, (*NUMBERS, pasted), _FIRST)
+    knobs = html.Div([knob(PAGE, number, values[number.name]) for number in NUMBERS], className="knobs")
     return html.Div(
         [
             html.H1("Context"),
             html.P("A model with rotary positions shall read longer texts. What does each method do to its pairs?"),
+            addressed(PAGE, (*_NAMES, "config"), wrong, {"config": EXAMPLE_CONFIG}),
             controls(knobs),
             message(PAGE),
             cards(PAGE, PICTURES),
@@ -62,13 +68,17 @@ def layout() -> Component:
                 [
                     html.Label("Paste a config.json", htmlFor=f"{PAGE}-config"),
                     dcc.Textarea(
-                        id=f"{PAGE}-config", rows=8, spellCheck=False, placeholder='{"model_type": "llama", ...}'
+                        id=f"{PAGE}-config",
+                        rows=12,
+                        value=values["config"],
+                        spellCheck=False,
+                        placeholder='{"model_type": "llama", ...}',
                     ),
                     html.Button("Explain", id=f"{PAGE}-explain", type="button", className="action"),
                 ],
                 className="code",
             ),
-            dcc.Store(id=f"{PAGE}-pasted"),
+            dcc.Store(id=f"{PAGE}-pasted", data=values["config"]),
             html.Div(id=f"{PAGE}-meaning", role="status"),
         ]
     )
@@ -76,8 +86,10 @@ def layout() -> Component:
 
 def register(app: Dash) -> None:
     """Connect the knobs."""
-    inputs = [Input(f"{PAGE}-{name}", "value") for name in _KNOBS]
+    inputs = [Input(f"{PAGE}-{name}", "value") for name in _NAMES]
     connect(app, PAGE, PICTURES, inputs, pictures)
+    connect_knobs(app, PAGE, NUMBERS)
+    connect_address(app, PAGE, (*_NAMES, "config"), {"config": ("pasted", "data")})
 
     @app.callback(Output(f"{PAGE}-summary", "children"), *inputs)
     def summarise(*values: Any) -> Component:
@@ -86,10 +98,12 @@ def register(app: Dash) -> None:
 
     send_text(app, PAGE, field="config", button="explain", store="pasted", longest=LONGEST_CONFIG)
 
-    @app.callback(Output(f"{PAGE}-meaning", "children"), Input(f"{PAGE}-pasted", "data"), prevent_initial_call=True)
+    @app.callback(Output(f"{PAGE}-meaning", "children"), Input(f"{PAGE}-pasted", "data"))
     def explain(pasted: Any) -> list[Component]:
         found, said = attempt(lambda: _meaning(inspect_text(pasted)))
-        return [html.P(said, className="message", role="alert")] if found is None else found
+        if found is None:
+            return [html.P(said, className="message", role="alert")]
+        return found if len(pasted) <= LONGEST_ADDRESSED else [html.P(_NOT_ADDRESSED), *found]
 
 
 def _summary(rows: Sequence[Sequence[str]]) -> Component:

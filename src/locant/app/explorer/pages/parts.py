@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dash import Dash, Input, Output, Patch, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, Patch, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
 from flask import Response, abort, request
 
 from locant.app.explorer.charts import chart, marks
-from locant.app.explorer.panels import Matrix, Picture, as_csv
+from locant.app.explorer.knobs import Number
+from locant.app.explorer.panels import Cells, Matrix, Picture, as_csv
 from locant.app.explorer.theme import LAYOUT, raw
 from locant.errors import LocantError
 
@@ -27,6 +29,9 @@ GRAPH: Any = {
 }
 
 
+SLIDER_PLACES = 1000
+LONGEST_ADDRESSED = 4000  # characters of a text that stands in the address
+
 _EMPTY: dict[str, Any] = {
     "data": [],
     "layout": LAYOUT | {"xaxis": {"visible": False}, "yaxis": {"visible": False}},
@@ -38,22 +43,102 @@ def aria(**names: str) -> Any:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
-def knob(name: str, label: str, value: float, hint: str, *, step: int = 1) -> Component:
-    """Return a field for a number, with its label and what it takes."""
+def knob(page: str, number: Number, value: Any) -> Component:
+    """Return a field for a number and a slider, with its label and what it takes; ``assets/knobs.js`` joins the two."""
+    name = f"{page}-{number.name}"
+    attributes: Any = {"data-spec": json.dumps(_slider(page, number))}
     return html.Div(
         [
-            html.Label(label, htmlFor=name),
-            dcc.Input(id=name, type="number", value=value, step=step, autoComplete="off"),
-            html.Small(hint),
+            html.Label(number.label, htmlFor=name),
+            dcc.Input(
+                id=name, type="number", value=value, step="any" if number.fraction else number.step, autoComplete="off"
+            ),
+            # Whoever does not see the slider, or has no pointer, has the field above it.
+            html.Div(
+                dcc.Input(id=f"{name}-slider", type="range", min=0, max=SLIDER_PLACES, step=1, value=0),
+                className="slider",
+                **aria(hidden="true"),
+                **attributes,
+            ),
+            html.Small(number.hint),
         ],
         className="knob",
     )
 
 
-def options(name: str, legend: str, values: Sequence[str], chosen: str) -> Component:
+def _slider(page: str, number: Number) -> dict[str, Any]:
+    """Return what ``assets/knobs.js`` needs to know about a slider."""
+    return {
+        "field": f"{page}-{number.name}",
+        "lowest": number.lowest,
+        "highest": number.highest,
+        "step": 0 if number.fraction else number.step,
+        "scale": number.scale,
+        "below": f"{page}-{number.below}" if number.below else "",
+    }
+
+
+def connect_knobs(app: Dash, page: str, numbers: Sequence[Number]) -> None:
+    """Move the sliders of a page to what stands in their fields."""
+    for number in numbers:
+        below = [Input(f"{page}-{number.below}", "value")] if number.below else []
+        spec = json.dumps(_slider(page, number))
+        app.clientside_callback(  # type: ignore[no-untyped-call]
+            f"(value, below) => window.dash_clientside.explorer.slide(value, below, {spec})",
+            Output(f"{page}-{number.name}-slider", "value"),
+            Input(f"{page}-{number.name}", "value"),
+            *below,
+        )
+
+
+def connect_address(
+    app: Dash, page: str, names: Sequence[str], stored: Mapping[str, tuple[str, str]] | None = None
+) -> None:
+    """Keep the values of a page's knobs in the address, so that a link to it shows the same.
+
+    Args:
+        app: The application.
+        page: Prefix of the ids.
+        names: Names of the knobs.
+        stored: Component and property of those that are not the ``value`` of a component of their name.
+    """
+    found = [(stored or {}).get(name, (name, "value")) for name in names]
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explorer", "write"),
+        Output(f"{page}-written", "data"),  # a callback without an output would not run when a page is turned to
+        *(Input(f"{page}-{where}", what) for where, what in found),
+        State(f"{page}-names", "data"),
+    )
+
+
+def addressed(
+    page: str, names: Sequence[str], wrong: Sequence[str], unsaid: Mapping[str, str] | None = None
+) -> Component:
+    """Return what a page needs to keep its knobs in the address, and what was wrong with the address it came from.
+
+    Args:
+        page: Prefix of the ids.
+        names: Names of the knobs, in the order of :func:`connect_address`.
+        wrong: Sentences about the address.
+        unsaid: Values that need not stand in it, because they are there at first.
+    """
+    said = html.Div([html.P(one) for one in wrong], className="message", role="alert")
+    kept = {"names": list(names), "unsaid": dict(unsaid or {}), "longest": LONGEST_ADDRESSED}
+    stores = [dcc.Store(id=f"{page}-names", data=kept), dcc.Store(id=f"{page}-written")]
+    return html.Div([*stores, *([said] if wrong else [])])
+
+
+def options(name: str, legend: str, values: Sequence[Any], chosen: Any) -> Component:
     """Return a group of which one is chosen, with the mouse or the arrow keys."""
     return html.Fieldset(
         [html.Legend(legend), dcc.RadioItems(list(values), chosen, id=name, inline=True)], className="options"
+    )
+
+
+def checks(name: str, legend: str, values: Sequence[str], chosen: Sequence[str]) -> Component:
+    """Return a group of which any are chosen."""
+    return html.Fieldset(
+        [html.Legend(legend), dcc.Checklist(list(values), list(chosen), id=name, inline=True)], className="options"
     )
 
 
@@ -110,12 +195,18 @@ def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
         return None, "That could not be computed. The terminal in which the explorer runs says why."
 
 
-def cards(page: str, names: Sequence[str]) -> Component:
-    """Return a card for each picture, hidden until there is something in it, and what downloads their data."""
+def cards(page: str, names: Sequence[str], *, late: Collection[str] = ()) -> Component:
+    """Return a card for each picture, hidden until there is something in it, and what downloads their data.
+
+    Args:
+        page: Prefix of the ids.
+        names: Names of the pictures.
+        late: Those that take long, and are drawn when all others in view are right.
+    """
     attributes: Any = {"data-page": page}
     return html.Div(
         [
-            *(_card(page, name) for name in names),
+            *(_card(page, name, late=name in late) for name in names),
             dcc.Download(id=f"{page}-download"),
             dcc.Store(id=f"{page}-view", data=[]),
             dcc.Store(id=f"{page}-near", data=[]),
@@ -126,9 +217,9 @@ def cards(page: str, names: Sequence[str]) -> Component:
     )
 
 
-def _card(page: str, name: str) -> Component:
+def _card(page: str, name: str, *, late: bool) -> Component:
     own = f"{page}-{name}"
-    attributes: Any = {"data-picture": name, **aria(labelledby=f"{own}-title")}
+    attributes: Any = {"data-picture": name, **({"data-late": ""} if late else {}), **aria(labelledby=f"{own}-title")}
     return html.Section(
         [
             html.H2(id=f"{own}-title"),
@@ -247,7 +338,7 @@ class _Shown:
 
 def _moved_mark(picture: Picture) -> list[Any]:
     moved = Patch()
-    moved["layout"]["shapes"] = marks(picture.marked)
+    moved["layout"]["shapes"] = marks(picture.marked, picture.mark)
     return [moved, *[no_update] * 3, False]
 
 
@@ -270,7 +361,7 @@ def _hand_out(app: Dash, page: str, compute: Compute) -> None:
     def cells() -> Response:
         asked: Any = request.get_json()
         panel, said = attempt(lambda: compute(*asked["knobs"])[asked["picture"]].panel())
-        if not isinstance(panel, Matrix):
+        if not isinstance(panel, Matrix | Cells):
             abort(400, said)
         return Response(raw(panel.values), mimetype="application/octet-stream")
 

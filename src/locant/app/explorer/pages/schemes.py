@@ -8,37 +8,47 @@ from typing import Any
 from dash import Dash, Input, Output, html
 from dash.development.base_component import Component
 
-from locant.app.explorer.pages.parts import attempt, cards, connect, controls, knob, message, options
+from locant.app.explorer.knobs import Choice, read_address
+from locant.app.explorer.pages.parts import (
+    addressed,
+    attempt,
+    cards,
+    connect,
+    connect_address,
+    connect_knobs,
+    controls,
+    knob,
+    message,
+    options,
+)
 from locant.app.explorer.panels import Picture
-from locant.app.explorer.scheme_panels import LARGEST, PICTURES, Knobs, about, pictures
+from locant.app.explorer.scheme_panels import NUMBERS, PICTURES, Knobs, about, pictures, typical
 from locant.positions import SCHEMES
 
 _ENCODINGS, _COMPARE = "encodings", "compare"
-_KNOBS = ("width", "length", "base", "position", "offset")
-_SIDES = {"left": ("Left scheme", "sinusoidal"), "right": ("Right scheme", "rotary")}
+_KNOBS = tuple(number.name for number in NUMBERS)
+_FIRST = {"width": 64, "length": 64, "base": 10000, "position": 16, "offset": 2}
+_SIDES = {"left": ("Left scheme", "code"), "right": ("Right scheme", "rotation")}
 
 
-def _knobs(page: str) -> Component:
+def _fields(page: str, values: Mapping[str, Any]) -> Component:
     """Return the fields that every page about schemes has."""
-    return html.Div(
-        [
-            knob(f"{page}-width", "Width d", 64, f"2 to {LARGEST:,}; even for waves", step=2),
-            knob(f"{page}-length", "Length", 64, f"2 to {LARGEST:,} positions"),
-            knob(f"{page}-base", "Base", 10000, "above 1; of the wavelengths"),
-            knob(f"{page}-position", "Marked position", 16, "0 to length - 1"),
-            knob(f"{page}-offset", "Offset k", 2, f"1 to {LARGEST:,}; from p to p + k on the circle"),
-        ],
-        className="knobs",
-    )
+    return html.Div([knob(page, number, values[number.name]) for number in NUMBERS], className="knobs")
 
 
-def encodings_layout() -> Component:
-    """Return the page of one scheme."""
+def encodings_layout(search: Any) -> Component:
+    """Return the page of one scheme, with what an address says."""
+    chosen = Choice(name="scheme", label="Scheme", values=list(SCHEMES))
+    values, wrong = read_address(search, (chosen, *NUMBERS), {"scheme": typical("code"), **_FIRST})
     return html.Div(
         [
             html.H1("Encodings"),
             html.P("What a positional scheme tells a Transformer. Every knob redraws what it changes."),
-            controls(options(f"{_ENCODINGS}-scheme", "Scheme", list(SCHEMES), "sinusoidal"), _knobs(_ENCODINGS)),
+            addressed(_ENCODINGS, ("scheme", *_KNOBS), wrong),
+            controls(
+                options(f"{_ENCODINGS}-scheme", "Scheme", list(SCHEMES), values["scheme"]),
+                _fields(_ENCODINGS, values),
+            ),
             html.P(id=f"{_ENCODINGS}-about"),
             message(_ENCODINGS),
             cards(_ENCODINGS, PICTURES),
@@ -50,6 +60,8 @@ def register_encodings(app: Dash) -> None:
     """Connect the knobs of the page of one scheme."""
     inputs = [Input(f"{_ENCODINGS}-{name}", "value") for name in ("scheme", *_KNOBS)]
     connect(app, _ENCODINGS, PICTURES, inputs, _shown)
+    connect_knobs(app, _ENCODINGS, NUMBERS)
+    connect_address(app, _ENCODINGS, ("scheme", *_KNOBS))
     _connect_about(app, _ENCODINGS, inputs[0])
 
 
@@ -67,8 +79,11 @@ def _shown(scheme: Any, *values: Any) -> Mapping[str, Picture]:
     return pictures(scheme, Knobs.of_page(*values))
 
 
-def compare_layout() -> Component:
-    """Return the page of two schemes."""
+def compare_layout(search: Any) -> Component:
+    """Return the page of two schemes, with what an address says."""
+    chosen = [Choice(name=side, label=label, values=list(SCHEMES)) for side, (label, _) in _SIDES.items()]
+    first = {side: typical(kind) for side, (_, kind) in _SIDES.items()}
+    values, wrong = read_address(search, (*chosen, *NUMBERS), {**first, **_FIRST})
     columns = [
         html.Div(
             [
@@ -80,14 +95,13 @@ def compare_layout() -> Component:
         )
         for side in _SIDES
     ]
-    choices = [
-        options(f"{_COMPARE}-{side}-scheme", label, list(SCHEMES), first) for side, (label, first) in _SIDES.items()
-    ]
+    choices = [options(f"{_COMPARE}-{side}", label, list(SCHEMES), values[side]) for side, (label, _) in _SIDES.items()]
     return html.Div(
         [
             html.H1("Compare"),
             html.P("Two schemes side by side, of the same width and length."),
-            controls(*choices, _knobs(_COMPARE)),
+            addressed(_COMPARE, (*_SIDES, *_KNOBS), wrong),
+            controls(*choices, _fields(_COMPARE, values)),
             html.Div(columns, className="columns"),
         ]
     )
@@ -97,6 +111,8 @@ def register_compare(app: Dash) -> None:
     """Connect the knobs to both sides of the page of two schemes."""
     shared = [Input(f"{_COMPARE}-{name}", "value") for name in _KNOBS]
     for side in _SIDES:
-        inputs = [Input(f"{_COMPARE}-{side}-scheme", "value"), *shared]
+        inputs = [Input(f"{_COMPARE}-{side}", "value"), *shared]
         connect(app, f"{_COMPARE}-{side}", PICTURES, inputs, _shown)
         _connect_about(app, f"{_COMPARE}-{side}", inputs[0])
+    connect_knobs(app, _COMPARE, NUMBERS)
+    connect_address(app, _COMPARE, (*_SIDES, *_KNOBS))

@@ -7,36 +7,72 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
+from locant.app.explorer.knobs import Choice, Number, Text, read_address
 from locant.app.explorer.model_panels import LONGEST_SENTENCE, MOST_TRANSLATIONS, PARTS, PICTURES, Reader
-from locant.app.explorer.pages.parts import attempt, cards, connect, controls, knob, message, options, send_text, table
+from locant.app.explorer.pages.parts import (
+    addressed,
+    attempt,
+    cards,
+    connect,
+    connect_address,
+    connect_knobs,
+    controls,
+    knob,
+    message,
+    options,
+    send_text,
+    table,
+)
 
 PAGE = "translate"
+_TEXT = Text(name="sentence", label="The sentence", longest=LONGEST_SENTENCE)
+_COUNT = Number(
+    name="count", label="Translations", lowest=1, highest=MOST_TRANSLATIONS, hint=f"1 to {MOST_TRANSLATIONS}"
+)
+_PART = Choice(name="part", label="Attention", values=PARTS)
 
 
-def layout(reader: Reader) -> Component:
-    """Return the page for a model."""
+def _numbers(reader: Reader) -> list[Number]:
+    """Return the numbers that can be set for a model."""
+    if not reader.layers:
+        return [_COUNT]
+    layers = max(reader.layers.values())
+    return [
+        _COUNT,
+        Number(name="layer", label="Layer", lowest=1, highest=layers, hint=f"1 to {layers}"),
+        Number(name="head", label="Head", lowest=1, highest=reader.heads, hint=f"1 to {reader.heads}"),
+    ]
+
+
+def _names(reader: Reader) -> list[str]:
+    return ["sentence", *(["part"] if reader.layers else []), *(number.name for number in _numbers(reader))]
+
+
+def layout(reader: Reader, search: Any) -> Component:
+    """Return the page for a model, with what an address says."""
+    first = {"sentence": reader.example, "count": 4, "head": 1}
+    if reader.layers:
+        first |= {"part": "cross", "layer": max(reader.layers.values())}
+    known = [knob for knob in (_TEXT, _PART, *_numbers(reader)) if knob.name in first]
+    values, wrong = read_address(search, known, first)
     attributes: Any = {"lang": reader.translator.source_language or ""}
     sentence = html.Div(
         [
             html.Label("Sentence", htmlFor=f"{PAGE}-sentence"),
-            dcc.Textarea(id=f"{PAGE}-sentence", rows=3, **attributes),
+            dcc.Textarea(id=f"{PAGE}-sentence", rows=3, value=values["sentence"], **attributes),
             html.Button("Translate", id=f"{PAGE}-go", type="button", className="action"),
         ]
     )
-    fields: list[Component] = [knob(f"{PAGE}-count", "Translations", 4, f"1 to {MOST_TRANSLATIONS}")]
+    fields: list[Component] = [knob(PAGE, number, values[number.name]) for number in _numbers(reader)]
     if reader.layers:
-        layers = max(reader.layers.values())
-        fields += [
-            options(f"{PAGE}-part", "Attention", PARTS, "cross"),
-            knob(f"{PAGE}-layer", "Layer", layers, f"1 to {layers}"),
-            knob(f"{PAGE}-head", "Head", 1, f"1 to {reader.heads}"),
-        ]
+        fields.insert(1, options(f"{PAGE}-part", "Attention", PARTS, values["part"]))
     return html.Div(
         [
             html.H1("Translate"),
             html.P("One sentence through the model that was given."),
             sentence,
-            dcc.Store(id=f"{PAGE}-sent"),
+            dcc.Store(id=f"{PAGE}-sent", data=values["sentence"] or None),
+            addressed(PAGE, _names(reader), wrong),
             html.Div(id=f"{PAGE}-found", role="status"),
             controls(*fields),
             message(PAGE),
@@ -47,6 +83,8 @@ def layout(reader: Reader) -> Component:
 
 def register(app: Dash, reader: Reader) -> None:
     """Connect the knobs to a model."""
+    connect_knobs(app, PAGE, _numbers(reader))
+    connect_address(app, PAGE, _names(reader), {"sentence": ("sent", "data")})
     send_text(app, PAGE, field="sentence", button="go", store="sent", longest=LONGEST_SENTENCE)
     asked = [Input(f"{PAGE}-sent", "data"), Input(f"{PAGE}-count", "value")]
 
