@@ -89,7 +89,14 @@ def _add_pages(app: Dash, reader: Reader | None) -> None:
     app.layout = html.Div(
         [
             html.A("Skip to the page", href="#page", className="skip"),
-            html.Header([html.Strong("Locant explorer"), html.Nav(id="pages", **aria(label="Pages"))], className="top"),
+            html.Header(
+                [
+                    html.Strong("Locant explorer"),
+                    html.Nav(id="pages", **aria(label="Pages")),
+                    html.Button("Light / dark", id="colours", type="button", className="colours"),
+                ],
+                className="top",
+            ),
             dcc.Location(id="address", refresh=False),
             html.Main(id="page", tabIndex=-1),
             html.Footer(f"Locant {__version__}. Everything is computed on this machine."),

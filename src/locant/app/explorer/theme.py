@@ -21,7 +21,7 @@ LAYOUT: dict[str, Any] = {
     "template": {},
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
     "paper_bgcolor": "rgba(0,0,0,0)",
-    "plot_bgcolor": "#ffffff",
+    "plot_bgcolor": "rgba(0,0,0,0)",
     "margin": {"l": 60, "r": 12, "t": 12, "b": 48},
     "height": 380,
     "legend": {"orientation": "h", "yref": "container", "yanchor": "top", "y": 1, "x": 0},

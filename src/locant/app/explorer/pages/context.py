@@ -133,7 +133,7 @@ def _meaning(inspection: Inspection) -> list[Component]:
                 [
                     html.H2(panels[layer].title),
                     html.P(f"{share}base {config.base:,.10g}; {config.describe()}."),
-                    dcc.Graph(figure=figure, style=room(figure), config=GRAPH),
+                    html.Div(dcc.Graph(figure=figure, style=room(figure), config=GRAPH), className="plot"),
                     html.Div(html.Pre(str(config.explain())), className="scroll", tabIndex=0),
                 ],
                 className="card",
