@@ -7,7 +7,7 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
-from locant.app.explorer.knobs import Choice, Number, Text, read_address
+from locant.app.explorer.knobs import Choice, Knob, Number, Text, read_address
 from locant.app.explorer.model_panels import LONGEST_SENTENCE, MOST_TRANSLATIONS, PARTS, PICTURES, Reader
 from locant.app.explorer.pages.parts import (
     addressed,
@@ -53,7 +53,8 @@ def layout(reader: Reader, search: Any) -> Component:
     first = {"sentence": reader.example, "count": 4, "head": 1}
     if reader.layers:
         first |= {"part": "cross", "layer": max(reader.layers.values())}
-    known = [knob for knob in (_TEXT, _PART, *_numbers(reader)) if knob.name in first]
+    everything: list[Knob] = [_TEXT, _PART, *_numbers(reader)]
+    known = [one for one in everything if one.name in first]
     values, wrong = read_address(search, known, first)
     attributes: Any = {"lang": reader.translator.source_language or ""}
     sentence = html.Div(
