@@ -1,4 +1,4 @@
-"""What can be set on a page: its name in the address, its label, what it takes, and what it is at first."""
+"""Knobs of a page: the name of each in the address, its label, what it takes, and what an address says of it."""
 
 from __future__ import annotations
 
