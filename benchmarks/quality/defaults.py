@@ -1,0 +1,201 @@
+"""Defaults against a search: what `locant train` chooses by itself, beside settings around its choice.
+
+    python defaults.py --multi30k FOLDER --minutes 5 --output defaults.jsonl
+    python defaults.py --show defaults.jsonl
+
+For every corpus of defaults.yaml the settings that are left open are chosen as `locant train` chooses them; then each
+of them is changed alone, the others following by their rules, and all are trained with one seed in the same time. The
+lines of the validation set take turns: those with an even number choose the best settings, those with an odd number
+compare them with the defaults. Each training runs in a process of its own on one thread, and its minutes are those of
+the processor, so that other work on the machine does not shorten it; two can run side by side with two outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from run import Record, read, train_and_score
+
+from measure import machine
+
+CORPORA = Path(__file__).with_suffix(".yaml")
+SHAPES = [
+    {"d_model": 128, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 512, "heads": 4},
+    {"d_model": 192, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 768, "heads": 6},
+    {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 1024, "heads": 8},
+    {"d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "d_ff": 1536, "heads": 6},
+    {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "d_ff": 2048, "heads": 8},
+]
+
+
+def use_processor_time() -> None:
+    """Let every clock of this process count its own work; call before Locant is imported."""
+    time.perf_counter = time.process_time
+
+
+def open_recipe(corpus: dict[str, Any], minutes: float, multi30k: str, folder: Path) -> dict[str, Any]:
+    """Return a recipe that leaves all but corpus and time open; a cut corpus is written to a folder."""
+    corpus = json.loads(json.dumps(corpus).replace("{multi30k}", multi30k))
+    cut = corpus.pop("cut", None)
+    if cut:
+        for side, name in corpus["train"].items():
+            text = folder / f"train.{cut}.{side}"
+            with gzip.open(Path(corpus["folder"]) / name, "rt") as lines, text.open("w") as file:
+                file.writelines(itertools.islice(lines, cut))
+            corpus["train"][side] = str(text)
+    return {"corpus": corpus, "training": {"minutes": minutes}}
+
+
+def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the changes to try around the settings that were chosen, by name."""
+    model, training, tokenizer = chosen["model"], chosen["training"], chosen["tokenizer"]
+    rate, optimizer = training["learning_rate"], training["optimizer"]
+    size, dropout, tokens = tokenizer["vocab_size"], model["dropout"], chosen["batches"]["tokens"]
+    same_cut = [f"tokenizer.{key}={tokenizer[key]}" for key in ("joint", "character_coverage")]
+    found = {"default": []}
+    for name, factor in (("halved", 0.5), ("doubled", 2.0)):
+        found[f"learning rate {name}"] = [
+            f"training.learning_rate={factor * rate:.5f}",
+            f"training.optimizer={optimizer}",
+        ]
+        found[f"vocabulary {name}"] = [f"tokenizer.vocab_size={round(factor * size)}", *same_cut]
+        found[f"batches {name}"] = [f"batches.tokens={round(factor * tokens)}"]
+    place = [shape["d_model"] for shape in SHAPES].index(model["d_model"])
+    for name, other in (("narrower", place - 1), ("wider", place + 1)):
+        if 0 <= other < len(SHAPES):
+            found[name] = [f"model.{key}={value}" for key, value in SHAPES[other].items()]
+    for other in (dropout - 0.1, dropout + 0.1):
+        if 0 <= other < 0.5:
+            found[f"dropout {other:.1f}"] = [f"model.dropout={other:.1f}"]
+    found["AdamW" if optimizer == "muon" else "Muon"] = [
+        f"training.optimizer={'adamw' if optimizer == 'muon' else 'muon'}"
+    ]
+    found["rotary"] = ["model.position=rotary"]
+    return found
+
+
+def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> Record:
+    """Train and score one variant of a corpus in this process."""
+    use_processor_time()
+    from locant.training import load_recipe, plan_training
+
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = Path(folder) / "recipe.yaml"
+        content = open_recipe(
+            yaml.safe_load(CORPORA.read_text())[name], options.minutes, options.multi30k, Path(folder)
+        )
+        recipe.write_text(yaml.safe_dump(content))
+        defaults = plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")
+        changes = variants(defaults)
+        if variant not in changes:
+            raise SystemExit(f"{name} has no variant '{variant}'; it has {', '.join(changes)}")
+        record = train_and_score(variant, str(recipe), changes[variant], seed, {"beam": 4})
+    # What the measured speed decides may differ a little from one process to the next.
+    kept = {key: defaults["model"][key] for key in ("d_model", "dropout")}
+    kept |= {key: defaults["training"][key] for key in ("optimizer", "learning_rate")}
+    kept |= {"vocab_size": defaults["tokenizer"]["vocab_size"], "batch": defaults["batches"]["tokens"]}
+    return {**record, "recipe": "defaults", "corpus": name, "minutes": options.minutes, "defaults": kept}
+
+
+def names_of_variants(name: str, options: argparse.Namespace) -> list[str]:
+    """Return the names of the variants of a corpus, which one process finds out by planning."""
+    from locant.training import load_recipe, plan_training
+
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = Path(folder) / "recipe.yaml"
+        content = open_recipe(
+            yaml.safe_load(CORPORA.read_text())[name], options.minutes, options.multi30k, Path(folder)
+        )
+        recipe.write_text(yaml.safe_dump(content))
+        return list(variants(plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")))
+
+
+def show(records: list[Record]) -> None:
+    """Print the defaults beside the best of the search, and every run below."""
+    cells: dict[tuple[str, float], list[Record]] = {}
+    for record in records:
+        cells.setdefault((record["corpus"], record["minutes"]), []).append(record)
+    print("| corpus | minutes | default, odd lines | best by even lines | its odd lines | default / best |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for (corpus, minutes), runs in cells.items():
+        best = max(runs, key=lambda run: run["bleu_chosen_by"])
+        ours = [run for run in runs if run["variant"] == "default"]
+        for run in ours:
+            share = run["bleu_reported"] / best["bleu_reported"]
+            print(
+                f"| {corpus} | {minutes:g} | {run['bleu_reported']:.1f} | {best['variant']} | "
+                f"{best['bleu_reported']:.1f} | {share:.2f} |"
+            )
+    print("\n| corpus | minutes | settings | seed | updates | loss | BLEU, even lines | BLEU, odd lines |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for (corpus, minutes), runs in cells.items():
+        for run in sorted(runs, key=lambda run: -run["bleu_chosen_by"]):
+            loss = min(loss for _, loss in run["losses"])
+            print(
+                f"| {corpus} | {minutes:g} | {run['variant']} | {run['seed']} | {run['steps']:,} | {loss:.3f} | "
+                f"{run['bleu_chosen_by']:.1f} | {run['bleu_reported']:.1f} |"
+            )
+
+
+def main() -> int:
+    """Run what is missing of the records."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, help="file of records, a line of JSON each")
+    parser.add_argument("--multi30k", default="", metavar="FOLDER", help="with train.en.gz, train.de.gz, val.en.gz ...")
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--corpora", nargs="+", metavar="NAME", help="by default all of defaults.yaml")
+    parser.add_argument("--variants", nargs="+", metavar="NAME", help="by default all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--show", type=Path, metavar="FILE", help="print the tables of a file of records")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # corpus and variant, in the process of its own
+    options = parser.parse_args()
+    if options.show:
+        show(read(options.show))
+        return 0
+    if options.one:
+        print(json.dumps(run_one(*options.one, options.seeds[0], options)))
+        return 0
+    if not options.output:
+        parser.error("say where the records go: --output FILE")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in options.corpora or yaml.safe_load(CORPORA.read_text()):
+        for variant in options.variants or names_of_variants(name, options):
+            for seed in options.seeds:
+                key = (name, options.minutes, variant, seed)
+                done = {(r["corpus"], r["minutes"], r["variant"], r["seed"]) for r in read(options.output)}
+                if key not in done:
+                    run_alone(name, variant, seed, options)
+    show(read(options.output))
+    return 0
+
+
+def run_alone(name: str, variant: str, seed: int, options: argparse.Namespace) -> None:
+    """Run a variant in a process of its own and write its record."""
+    command = [sys.executable, __file__, "--one", name, variant, "--seeds", str(seed)]
+    command += ["--minutes", str(options.minutes), "--multi30k", options.multi30k]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(f"{name}, {variant}, seed {seed}, failed", file=sys.stderr)
+        return
+    record = {**json.loads(done.stdout.splitlines()[-1]), "threads": 1, "machine": machine()}
+    with options.output.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    print(f"{name}, {variant}, seed {seed}: BLEU {record['bleu']}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
