@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_import_m2m100 import m2m100_folder
 from test_import_marian import SENTENCES, files_of, group_folder, marian_folder
+from test_multilingual import m2m100_files
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from locant.interop import export_ctranslate2, export_huggingface
+from locant.text import EOS, UNK
 from locant.training import train
 from locant.translation import Translator, load_translator
 
@@ -21,8 +24,10 @@ def fine_tuned(folder: Path, pairs: list[tuple[str, str]], run: Path, **more: ob
     for side, name in enumerate(("source", "target")):
         (run.parent / name).write_text("".join(f"{pair[side]} xylo\n" for pair in pairs[:60]), encoding="utf-8")
     text = {"source": str(run.parent / "source"), "target": str(run.parent / "target")}
+    corpus = {"kind": "files", "train": text, **more}
+    sources = {"real": {"corpus": {**corpus, "valid": text}}, "back": {"corpus": corpus, "tag": "<bt>"}}
     recipe = {
-        "corpus": {"kind": "files", "train": text, "valid": text, **more},
+        "corpus": {"kind": "mixture", "sources": sources},
         "cleaning": {"duplicates": False, "overlap": False},
         "batches": {"tokens": 512},
         "max_tokens": 60,
@@ -41,6 +46,16 @@ def fine_tuned(folder: Path, pairs: list[tuple[str, str]], run: Path, **more: ob
     return Translator.from_pretrained(run, device="cpu")
 
 
+def has_tag(translator: Translator) -> tuple[bool, ...]:
+    """Whether source and target have the tag, which no text becomes; it is there once."""
+    sides = (translator.tokenizers.source, translator.tokenizers.target)
+    for one in sides:
+        assert {one.id("<bt>"), UNK} & {*one.encode(["<bt> ka"])[0]} <= {UNK}
+    found = [[one.token(index) for index in range(one.vocab_size)].count("<bt>") for one in sides]
+    assert max(found) == 1
+    return tuple(map(bool, found))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "changes"),
     [
@@ -56,6 +71,8 @@ def test_a_fine_tuned_marian_model_leaves_as_one(algorithm, changes, pairs, tmp_
     translator = fine_tuned(tmp_path / "marian", pairs, tmp_path / "run")
     assert translator.tokenizers.source.vocab_size > other.config.vocab_size
     assert len(translator.tokenizers.source.encode(["xylo"])[0]) == 1
+    shared = translator.model.config.share_embeddings
+    assert has_tag(translator) == (True, shared)
 
     notes = export_huggingface(tmp_path / "run", tmp_path / "exported")
     assert any("Marian's own" in note for note in notes)
@@ -73,8 +90,40 @@ def test_a_fine_tuned_marian_model_leaves_as_one(algorithm, changes, pairs, tmp_
     # Locant reads it again, and CTranslate2 takes the run as it is.
     again = fine_tuned(tmp_path / "exported", pairs, tmp_path / "again")
     assert len(again.tokenizers.source.encode(["xylo"])[0]) == 1
+    assert has_tag(again) == (True, shared)
     export_ctranslate2(tmp_path / "run", tmp_path / "ct2")
     fast, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": 9}
+    assert fast.translate(texts, **search) == translator.translate(texts, **search)
+
+
+def test_a_fine_tuned_m2m100_model_leaves_as_one(pairs, tmp_path):
+    theirs = m2m100_files(tmp_path / "m2m", pairs, joint=True)
+    m2m100_folder(tmp_path / "m2m", vocab_size=theirs.convert_tokens_to_ids("__zu__") + 1)
+    languages = {"source_language": "en", "target_language": "fr"}
+    translator = fine_tuned(tmp_path / "m2m", pairs, tmp_path / "run", **languages)
+    translator.choose_languages("en", "fr")
+    assert has_tag(translator) == (True, True)
+
+    export_huggingface(tmp_path / "run", tmp_path / "exported")
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "exported").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported", src_lang="en")
+    texts = ["kalo mir", "ka xylo", "tenbu shi"]
+    ours = translator.tokenizers
+    vocab = tokenizer.get_vocab() | {f"__{code}__": tokenizer.get_lang_id(code) for code in ours.languages.ids}
+    rows = torch.tensor([vocab[ours.source.token(index)] for index in range(ours.source.vocab_size)])
+    prefix = ours.prefixes("en", "fr")
+    own = [[*prefix.source, *ids, EOS] for ids in ours.source.encode(texts)]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    assert [rows[ids].tolist() for ids in own] == tokenizer(texts)["input_ids"]
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in own], batch_first=True)
+    written = torch.tensor([prefix.target] * len(texts))
+    with torch.no_grad():
+        expected = model(**batch, decoder_input_ids=rows[written]).logits[..., rows]
+        found = translator.model(padded, batch["attention_mask"].sum(1), written)
+    assert (found - expected).abs().max() < 1e-4
+    fast, _ = load_translator(tmp_path / "run", engine="ctranslate2", device="cpu")
+    fast.choose_languages("en", "fr")
     search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": 9}
     assert fast.translate(texts, **search) == translator.translate(texts, **search)
 

@@ -17,7 +17,7 @@ from locant.app import write_run_report
 from locant.cli import main
 from locant.errors import CheckpointError, ConfigError
 from locant.models import load_model_folder
-from locant.text import TokenizerPair
+from locant.text import TokenCache, TokenizerPair
 from locant.training import (
     Recipe,
     TrainingCallback,
@@ -304,13 +304,70 @@ def test_old_and_new_text_are_mixed_and_reported(parent, new_data, recipe_data, 
     assert f"{found.tests[1].scores.bleu_p_value:.3f}" in page
 
 
-def test_a_tag_that_the_parent_lacks_is_an_error(parent, new_data, tmp_path):
-    data = {
-        **new_data,
-        "corpus": {"kind": "mixture", "sources": {"new": {"tag": "<bt>", "corpus": new_data["corpus"]}}},
-    }
-    with pytest.raises(ConfigError, match="tag '<bt>' is not in the vocabulary"):
-        train(data, tmp_path / "run", start_from=parent)
+def tagged(new_data: dict, *changes: str) -> dict:
+    """The new text twice, once with a tag that the parent lacks."""
+    corpus = new_data["corpus"]
+    sources = {"new": {"corpus": corpus}, "back": {"tag": "<bt>", "corpus": {**corpus, "valid": None, "valid_size": 0}}}
+    return apply_overrides({**new_data, "corpus": {"kind": "mixture", "sources": sources}}, list(changes))
+
+
+def test_a_tag_that_the_parent_lacks_is_added(parent, new_data, tmp_path):
+    run = fine_tune(tagged(new_data, "training.learning_rate=1e-12", "training.steps=1"), parent, tmp_path / "run")
+    pair, old = TokenizerPair.load(run), TokenizerPair.load(parent)
+    assert pair.joint
+    assert (pair.source.vocab_size, pair.tag("<bt>")) == (35, 34)
+    texts = ["one two red <bt> five", "six"]
+    assert pair.source.encode(texts) == old.source.encode(texts)
+    assert pair.source.decode([[34, *old.source.encode(texts)[1]]]) == ["six"]
+    before, after = weights(parent)["target_embedding.weight"], weights(run)["target_embedding.weight"]
+    torch.testing.assert_close(after[:34], before, atol=1e-6, rtol=0)
+    torch.testing.assert_close(after[34], before.mean(0), atol=1e-6, rtol=0)
+    assert [part.prefixes.source for part in TokenCache(run / "cache" / "train").parts] == [[], [34]]
+
+
+def test_a_new_tag_is_learned_beside_adapters_and_resumed(parent, new_data, tmp_path):
+    pytest.importorskip("peft")
+    data, finetuning = tagged(new_data), {"lora": {"rank": 2}}
+    whole = fine_tune(data, parent, tmp_path / "whole", **finetuning)
+    mean = weights(parent)["target_embedding.weight"].mean(0)
+    assert (weights(whole)["target_embedding.weight"][34] - mean).abs().max() > 1e-4
+
+    class Stop(TrainingCallback):
+        def on_step(self, done, report):
+            if report and report.step == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path / "stopped", start_from=parent, finetuning=finetuning, callback=Stop())
+    resume_training(tmp_path / "stopped")
+    first, second = weights(tmp_path / "stopped"), weights(whole)
+    assert all(torch.equal(first[name], second[name]) for name in second)
+
+
+@pytest.mark.parametrize(
+    ("finetuning", "message"),
+    [
+        ({"keep_optimizer": True}, "'<bt>' is not in the vocabulary of .*keep_optimizer goes on with that model's own"),
+        ({"freeze": ["embeddings"]}, "'<bt>' is new to .*finetuning.freeze or train_only leaves as they are"),
+    ],
+    ids=str,
+)
+def test_a_tag_that_could_not_be_learned_is_an_error(finetuning, message, parent, new_data, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        train(tagged(new_data), tmp_path / "run", start_from=parent, finetuning=finetuning)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_token_of_a_language_is_no_tag(parent, new_data, tmp_path):
+    shutil.copytree(parent, tmp_path / "several")
+    about = json.loads((tmp_path / "several" / "tokenizer.json").read_text())
+    piece = TokenizerPair.load(parent).source.token(9)
+    about["languages"] = {"layout": "fairseq", "ids": {"en": 8, "de": 9}}
+    (tmp_path / "several" / "tokenizer.json").write_text(json.dumps(about))
+    data = tagged(new_data)
+    data["corpus"]["sources"]["back"]["tag"] = piece
+    with pytest.raises(ConfigError, match="is the token of a language of"):
+        train(data, tmp_path / "run", start_from=tmp_path / "several")
 
 
 def test_several_processes_fine_tune_like_one(parent, new_data, tmp_path):

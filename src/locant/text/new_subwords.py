@@ -1,4 +1,4 @@
-"""New subwords for a tokenizer that exists: what a new text spells in pieces, learned as byte-pair encoding does.
+"""New tokens for a tokenizer that exists: tags, and what a new text spells in pieces, as byte-pair encoding learns it.
 
 The text is cut by the tokenizer as it is; characters that it does not know come first, then the most frequent pair of
 neighbours within a word becomes one subword, again and again (Sennrich et al. 2016, "Neural Machine Translation of Rare
@@ -45,11 +45,11 @@ class NewSubword:
 
 @dataclass(frozen=True)
 class ExtendedTokenizers:
-    """Tokenizers with new subwords, whose ids follow those of the old ones.
+    """Tokenizers with new subwords and tags, whose ids follow those of the old ones.
 
     Attributes:
         pair: The tokenizers.
-        source: For each new id of the source, the ids of the tokens that it replaces.
+        source: For each new id of the source, the ids of the tokens that it replaces; none for a tag.
         target: Likewise of the target.
     """
 
@@ -95,6 +95,35 @@ def extend_tokenizers(pair: TokenizerPair, text: Pairs, count: int, *, shared: b
     return ExtendedTokenizers(TokenizerPair(tokenizers[0], tokenizers[1], pair.languages), *replaced_ids)
 
 
+def add_tags(extended: ExtendedTokenizers, tags: Sequence[str], *, shared: bool) -> ExtendedTokenizers:
+    """Add tags, tokens before a source that stand for no text.
+
+    Args:
+        extended: The tokenizers.
+        tags: What the source lacks.
+        shared: As for :func:`extend_tokenizers`; then the target gets them too.
+
+    Raises:
+        MissingExtraError: The package ``protobuf`` is not installed.
+    """
+    pair, nothing = extended.pair, [()] * len(tags)
+    source = _with_tags(pair.source, tags)
+    target = source if pair.joint else _with_tags(pair.target, tags) if shared else pair.target
+    both = pair.joint or shared
+    return ExtendedTokenizers(
+        TokenizerPair(source, target, pair.languages),
+        [*extended.source, *nothing],
+        [*extended.target, *nothing] if both else extended.target,
+    )
+
+
+def _with_tags(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
+    proto = model_proto(tokenizer.model, extending=True)
+    kind = type(proto).SentencePiece
+    proto.pieces.extend(kind(piece=tag, score=0.0, type=kind.CONTROL) for tag in tags)
+    return _changed(proto, tokenizer)
+
+
 def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
     """Return a tokenizer that has new subwords after its own.
 
@@ -109,6 +138,11 @@ def with_subwords(tokenizer: Tokenizer, new: Sequence[NewSubword]) -> Tokenizer:
         kind(piece=one.piece, score=lowest - 1 - rank if bpe else one.score, type=kind.NORMAL)
         for rank, one in enumerate(new)
     )
+    return _changed(proto, tokenizer)
+
+
+def _changed(proto: Any, tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer of a changed model."""
     proto.trainer_spec.vocab_size = len(proto.pieces)
     proto.DiscardUnknownFields()  # samples for a self-test, which show the old segmentation
     return Tokenizer(proto.SerializeToString(), lowercase=tokenizer.lowercase)

@@ -318,8 +318,8 @@ class TokenizerPair:
         index = self.source.id(name)
         if index == UNK:
             raise ConfigError(
-                f"The tag '{name}' is not in the vocabulary of the source. Leave the tag out, or train a new model, "
-                "whose vocabulary will have it; tags cannot be added to a vocabulary that another text has filled."
+                f"The tag '{name}' is not in the vocabulary of the source. Leave the tag out, or train with text that "
+                "has it: a new model, or one that starts from this."
             )
         return index
 

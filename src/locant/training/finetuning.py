@@ -11,18 +11,20 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
+from locant.files import read_json
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder
 from locant.text import Corpus, TokenizerPair
-from locant.text.new_subwords import ExtendedTokenizers, extend_tokenizers
+from locant.text.new_subwords import ExtendedTokenizers, add_tags, extend_tokenizers
+from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Pairs, Tokenizer
 from locant.training import parallel
 from locant.training.before_after import BeforeAfter, compare_after, measure_before
-from locant.training.checkpoint import Checkpoint, Progress, read_state, write_state
+from locant.training.checkpoint import STATE_FILE, Checkpoint, Progress, read_state, write_state
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.lora import add_adapters, merged_weights, require_peft
-from locant.training.parent import Parent, fitted_recipe, open_parent, require_fitting
+from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
 from locant.training.recipe import Recipe
 from locant.training.trained_parts import freeze, learning_rate_scales, part_parameters
 
@@ -60,6 +62,7 @@ class FineTuning:
         self.folder, self.resume = folder, resume
         self._parent: Parent | None = None  # on the first process of a run that begins
         self._extended: ExtendedTokenizers | None = None
+        self._new_tags: list[str] = []
         if self.settings.lora:
             require_peft()
         self.recipe = recipe if resume else parallel.from_first_process(lambda: self._open(recipe, corpus))
@@ -72,11 +75,20 @@ class FineTuning:
         self._parent = open_parent(self.settings)
         fitted = fitted_recipe(recipe, self._parent, corpus)
         require_fitting(fitted.with_languages(corpus), self._parent, self.settings)
+        self._new_tags = new_tags(corpus, self._parent)
+        if self._new_tags:
+            model_proto(self._parent.found.tokenizers.source.model, extending=True)  # or it says what is missing
         # Parts that do not exist are found now, before the text is prepared.
         config = self._parent.found.model.config
         with torch.device("meta"):
             model = build_model(config)
-        self._choose(fitted, model)
+        self._choose(fitted, model, grows=bool(self._new_tags or self.settings.extend_vocabulary))
+        if self._new_tags and not model.get_parameter("source_embedding.weight").requires_grad:
+            raise ConfigError(
+                f"The tag '{self._new_tags[0]}' is new to {self._parent.name}, and is learned in the embeddings of the "
+                "source, which finetuning.freeze or train_only leaves as they are. Train the embeddings, or leave the "
+                "tag out."
+            )
         return fitted
 
     @property
@@ -85,7 +97,9 @@ class FineTuning:
         return self._parent.found.tokenizers if self._parent else None
 
     def tokenizers(self, text: Pairs) -> TokenizerPair:
-        """Return the parent's tokenizers, with new subwords of a text if that is wanted; on the first process.
+        """Return the parent's tokenizers, with new subwords of a text if that is wanted, and with new tags.
+
+        On the first process.
 
         Raises:
             ConfigError: The parent's vocabulary does not have the characters of the text.
@@ -93,14 +107,16 @@ class FineTuning:
         """
         if self._parent is None:
             return TokenizerPair.load(self.folder)
-        pair, config = self._parent.found.tokenizers, self._parent.found.model.config
+        pair, shared = self._parent.found.tokenizers, self._parent.found.model.config.share_embeddings
+        extended = ExtendedTokenizers(pair, [], [])
         if self.settings.extend_vocabulary:
-            self._extended = extend_tokenizers(
-                pair, text, self.settings.extend_vocabulary, shared=config.share_embeddings
-            )
-            pair = self._extended.pair
-        self._require_known(pair, text)
-        return pair
+            extended = extend_tokenizers(pair, text, self.settings.extend_vocabulary, shared=shared)
+        if self._new_tags:
+            extended = add_tags(extended, self._new_tags, shared=shared)
+        if extended.pair is not pair:
+            self._extended = extended
+        self._require_known(extended.pair, text)
+        return extended.pair
 
     def keep_start(self) -> None:
         """Write what the run begins with and what the parent says into the run folder; on the first process.
@@ -118,7 +134,8 @@ class FineTuning:
         weights = checkpoint.weights if checkpoint else dict(model.named_parameters())
         states = {} if checkpoint is None else checkpoint.optimizer
         kept = {name: state for name, state in states.items() if not name.startswith("random/")}
-        write_state(self.folder / START, weights, kept, {"parent": self._parent.name})
+        about = {"parent": self._parent.name, "grown": self._extended is not None}
+        write_state(self.folder / START, weights, kept, about)
         self._parent = None  # its weights are not needed any more
 
     def prepare_model(self, model: EncoderDecoder[Any], *, begins: bool) -> Checkpoint | None:
@@ -139,17 +156,21 @@ class FineTuning:
             weights, states, _ = read_state(self.folder / START)
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
             kept = Checkpoint(weights, states, Progress()) if states else None
-        self._choose(self.recipe, model)
+        grown = False
+        if self.settings.lora:
+            about = read_json(self.folder / START / STATE_FILE)
+            grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
+        self._choose(self.recipe, model, grows=grown)
         return kept
 
-    def _choose(self, recipe: Recipe, model: EncoderDecoder[Any]) -> None:
-        """Freeze parts and add adapters as the settings say."""
+    def _choose(self, recipe: Recipe, model: EncoderDecoder[Any], *, grows: bool) -> None:
+        """Freeze parts and add adapters as the settings say; rows of new tokens are trained beside these."""
         settings = self.settings
         freeze(model, settings.freeze, settings.train_only)
         if settings.lora is None:
             return
         new = set[str]()
-        if settings.extend_vocabulary:
+        if grows:
             new = part_parameters(model, "embeddings") | part_parameters(model, "output")
             new = {name for name in new if model.get_parameter(name).requires_grad}
         add_adapters(model, settings.lora, recipe.seed)
@@ -193,11 +214,14 @@ def _unknown_characters(tokenizer: Tokenizer, sentences: Sequence[str]) -> list[
 
 @torch.no_grad()
 def with_more_tokens(found: ModelFolder, extended: ExtendedTokenizers) -> EncoderDecoder[Any]:
-    """Return a model with rows for new subwords, each the mean of the rows of what the subword replaces.
+    """Return a model with rows for new tokens, each the mean of the rows of what the subword replaces.
+
+    A tag replaces nothing and begins as the mean of all rows, which changes the model's output least (Hewitt 2021,
+    "Initializing New Word Embeddings for Pretrained Language Models").
 
     Args:
         found: The model and its tokenizers.
-        extended: Its tokenizers with new subwords.
+        extended: Its tokenizers with new tokens.
     """
     old = found.model
     sizes = {
@@ -210,7 +234,8 @@ def with_more_tokens(found: ModelFolder, extended: ExtendedTokenizers) -> Encode
     for name, replaced in sides.items():
         if replaced:
             weight = state[f"{name}.weight"]
-            new = torch.stack([weight[list(ids)].double().mean(0) for ids in replaced]).to(weight.dtype)
-            state[f"{name}.weight"] = torch.cat((weight, new))
+            of_all = weight.mean(0, dtype=torch.float64)
+            new = torch.stack([weight[list(ids)].double().mean(0) if ids else of_all for ids in replaced])
+            state[f"{name}.weight"] = torch.cat((weight, new.to(weight.dtype)))
     model.load_state_dict(state)
     return model.eval()

@@ -13,7 +13,7 @@ from locant.interop import import_model
 from locant.models.config import PRESETS
 from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
-from locant.text import Corpus, TokenizerSettings
+from locant.text import UNK, Corpus, TokenizerSettings
 from locant.training.checkpoint import Checkpoint, checkpoint_folders, load_checkpoint
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.recipe import Recipe, load_run_recipe
@@ -205,6 +205,12 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
     return {**found, "schedule": "constant" if free else "cosine"}
 
 
+def new_tags(corpus: Corpus, parent: Parent) -> list[str]:
+    """Return the tags of a corpus that the parent's vocabulary lacks."""
+    source = parent.found.tokenizers.source
+    return [tag for tag in corpus.tags if source.id(tag) == UNK]
+
+
 def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings) -> None:
     """Raise ConfigError where the parent cannot be told the corpus' languages or tags, or has other languages."""
     found = parent.found
@@ -217,7 +223,14 @@ def require_fitting(corpus: Corpus, parent: Parent, settings: FineTuningSettings
             + (f"Set corpus.layout={known.layout}." if known else "Start from a model for several languages.")
         )
     for tag in corpus.tags:
-        found.tokenizers.tag(tag)
+        if known and found.tokenizers.source.id(tag) in known.ids.values():
+            raise ConfigError(f"The tag '{tag}' is the token of a language of {parent.name}; choose another.")
+    new = new_tags(corpus, parent)
+    if new and settings.keep_optimizer:
+        raise ConfigError(
+            f"The tag '{new[0]}' is not in the vocabulary of {parent.name}, and finetuning.keep_optimizer goes on with "
+            "that model's own weights, so none can be added. Leave one of the two out."
+        )
     for part in corpus.parts:
         if found.tokenizers.languages:
             try:
