@@ -130,7 +130,7 @@ register_figure(
     numbers=distance_numbers,
     draw=distance,
     caption=Caption(
-        "Attention fades with distance, on both sides alike",
+        "Before and after look alike",
         "Around any position the products fall to the left as to the right, so that on their own they cannot tell "
         "before from after. Rotary positions put the same cosines between queries and keys; the right panel is the "
         "bound that their authors prove for a score, which sinks as the tokens move apart.",
