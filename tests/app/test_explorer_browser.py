@@ -319,6 +319,120 @@ def test_two_schemes_side_by_side(page: Any) -> None:
         assert left["top"] == right["top"]
 
 
+def test_dragging_a_slider(page: Any) -> None:
+    show(page, "/")
+    slider = page.locator("#encodings-width-slider")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    place = float(slider.input_value()) / 1000
+    assert place == pytest.approx(math.log(64 / 2) / math.log(1024 / 2), abs=0.001)
+    across, down = box["x"] + 8 + place * (box["width"] - 16), box["y"] + box["height"] / 2
+    page.mouse.move(across, down)
+    page.mouse.down()
+    page.mouse.move(across - 20, down, steps=4)
+    page.mouse.up()
+    when(page, "document.querySelector('#encodings-width').value < 64")
+    when(
+        page,
+        f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.width === +document.querySelector('#encodings-width').value",
+    )
+    page.get_by_label("Width d").fill("1024")
+    when(page, "document.querySelector('#encodings-width-slider').value === '1000'")
+
+
+LINKS = [
+    ("/", "encodings-heatmap", "?scheme=alibi&width=32&length=20&base=10000&position=16&offset=2"),
+    ("/context", "context-slowed", "?head=64&base=10000&trained=4096&wanted=65536"),
+    ("/transformer", "transformer-attention", "&sentence=two+red+one&scheme=rotary&mask=causal&padding=1&heads=2&"),
+]
+
+
+@pytest.mark.parametrize(("path", "picture", "state"), LINKS)
+def test_a_link_shows_the_same_in_another_browser(
+    page: Any, window: Any, address: str, path: str, picture: str, state: str
+) -> None:
+    show(page, path)
+    if path == "/":
+        page.get_by_label("alibi").check()
+        page.get_by_label("Width d").fill("32")
+        page.get_by_label("Length").fill("20")
+    elif path == "/context":
+        page.get_by_label("Head size").fill("64")
+        page.get_by_label("Wanted length").fill("65536")
+    else:
+        page.get_by_label("Sentence").fill("two red one")
+        page.get_by_label("causal").check()
+        page.get_by_label("Padding tokens").fill("1")
+        page.get_by_label("rotary", exact=True).check()
+    when(page, f"location.search.includes('{state}')")
+    link = page.evaluate("location.pathname + location.search")
+    other = window.browser.new_context(base_url=address).new_page()
+    shown = []
+    for one in (page, other):
+        if one is other:
+            other.goto(link)
+        one.locator(f"#{picture}").scroll_into_view_if_needed()
+        when(one, f"{plot(picture)}?.data?.length > 0")
+        one.wait_for_timeout(500)
+        shown.append(
+            one.evaluate(
+                f"JSON.stringify([{plot(picture)}.data, document.querySelector('#{picture}-title').innerText])"
+            )
+        )
+    other.context.close()
+    assert shown[0] == shown[1]
+    assert link in page.url
+
+
+def test_an_address_that_is_wrong(page: Any) -> None:
+    page.goto("/?width=wide&scheme=alibi")
+    page.get_by_text("Width d must be a whole number from 2 to 1,024; got 'wide'.").wait_for()
+    when(page, f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.rows?.length === 8")
+
+
+def test_following_a_token_by_click(page: Any) -> None:
+    show_all(page, "/transformer?model=small+example")
+    drawn(page, "transformer-attention", "layer 1, head 1")
+    box = page.locator("#transformer-attention .nsewdrag").bounding_box()
+    for _ in range(20):
+        page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] * 0.9)
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.9)  # the last row
+        page.wait_for_timeout(300)
+        if page.get_by_role("group", name="Follow").get_by_label("man").is_checked():
+            break
+    drawn(page, "transformer-scores", "“man”")
+    page.get_by_role("group", name="Stack").get_by_label("decoder").check()
+    drawn(page, "transformer-attention", "decoder")
+    page.locator("#transformer-cross-title", has_text="in the source").wait_for()
+    assert page.get_by_label("causal").is_checked()
+    page.get_by_role("group", name="Model").get_by_label("trained run").check()
+    drawn(page, "transformer-path", "layer 1")
+    when(page, "document.querySelector('#transformer-about').innerText.includes('trained weights')")
+
+
+def test_light_and_dark(page: Any) -> None:
+    show(page, "/")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    button, seen = page.get_by_role("button", name="Light / dark"), []
+    for expected in ("light", "dark", "light"):
+        assert page.evaluate("document.documentElement.dataset.colours") == expected
+        seen.append(page.evaluate(colour))
+        button.click()
+    page.reload()
+    when(page, "document.documentElement.dataset.colours === 'dark'")  # it is remembered
+    assert page.evaluate(colour) == seen[1]
+    button.click()
+    assert seen[0] == seen[2] != seen[1]
+
+
+def test_the_tools_of_a_picture_cover_nothing(page: Any) -> None:
+    show(page, "/context")
+    picture = plot("context-slowed")
+    when(page, f"{picture}?.querySelector('.modebar-btn') && {picture}.querySelector('.legend')")
+    place = f"name => {picture}.querySelector(name).getBoundingClientRect().toJSON()"
+    assert page.evaluate(place, ".modebar")["bottom"] <= page.evaluate(place, ".legend")["top"]
+
+
 def test_a_translation_with_its_attention(page: Any, translator: Translator) -> None:
     show_all(page, "/translate")
     best = translator.translate_n_best([SENTENCE], n_best=4, beam=4)[0]

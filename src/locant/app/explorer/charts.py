@@ -164,7 +164,8 @@ def _axis(name: str, names: Sequence[Any] | None) -> dict[str, Any]:
     if names is not None:
         every = -(-len(names) // _MOST_TICKS)
         ticks = {"tickvals": list(range(0, len(names), every)), "ticktext": [str(name) for name in names[::every]]}
-        axis |= ticks | {"automargin": True}  # which takes a second drawing, so only where names may be long
+        # Room for names takes a second drawing, so only where there are names.
+        axis |= ticks | {"automargin": True, "title": {"text": name, "standoff": 8}}
     return axis
 
 

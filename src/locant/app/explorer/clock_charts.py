@@ -68,10 +68,11 @@ def odometer_chart(panel: Odometer) -> dict[str, Any]:
     named = [group for group in zip(("decimal", "binary", "hands"), starts, heads, strict=True) if group[2]]
     last = len(panel.positions) - 1
     layout = LAYOUT | {
-        "height": 460,
+        "height": 490,
+        "margin": LAYOUT["margin"] | {"b": 80},
         "xaxis": GRID
         | {
-            "title": {"text": "worth of a digit, tokens of a hand's turn"},
+            "title": {"text": "worth of a digit, tokens of a hand's turn", "standoff": 8},
             "showgrid": False,
             "tickangle": -90,
             "tickvals": [float(start + at) for _, start, head in named for at in range(len(head))],
