@@ -351,7 +351,7 @@ LINKS = [
 def test_a_link_shows_the_same_in_another_browser(
     page: Any, window: Any, address: str, path: str, picture: str, state: str
 ) -> None:
-    show(page, path)
+    show_all(page, path)
     if path == "/":
         page.get_by_label("alibi").check()
         page.get_by_label("Width d").fill("32")
@@ -366,19 +366,14 @@ def test_a_link_shows_the_same_in_another_browser(
         page.get_by_label("rotary", exact=True).check()
     when(page, f"location.search.includes('{state}')")
     link = page.evaluate("location.pathname + location.search")
-    other = window.browser.new_context(base_url=address).new_page()
-    shown = []
-    for one in (page, other):
-        if one is other:
-            other.goto(link)
-        one.locator(f"#{picture}").scroll_into_view_if_needed()
-        when(one, f"{plot(picture)}?.data?.length > 0")
-        one.wait_for_timeout(500)
-        shown.append(
-            one.evaluate(
-                f"JSON.stringify([{plot(picture)}.data, document.querySelector('#{picture}-title').innerText])"
-            )
-        )
+    other = window.browser.new_context(base_url=address, viewport=page.viewport_size).new_page()
+    other.goto(link)
+    title = f"document.querySelector('#{picture}-title').innerText"
+    for _ in range(150):
+        page.wait_for_timeout(200)
+        shown = [one.evaluate(f"JSON.stringify([{plot(picture)}?.data, {title}])") for one in (page, other)]
+        if shown[0] == shown[1] and "[null" not in shown[0]:
+            break
     other.context.close()
     assert shown[0] == shown[1]
     assert link in page.url
