@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from check_site import check_site
+from site_crosslinks import crosslink
 from site_folder import SiteFolder
 from site_gallery import write_gallery
 from site_interactive import write_interactive
@@ -29,11 +30,12 @@ def main() -> int:
     with _timed("Markdown"):
         write_sources(HERE.parent, pages)
     with _timed("figures"):
-        write_gallery(pages, folder / "figures")
+        drawn = write_gallery(pages, folder / "figures")
     with _timed("figures with knobs"):
         write_interactive(pages, folder / "scripts")
     with _timed("docstrings"):
         write_reference(pages)
+    crosslink(pages, drawn)
     write_navigation(pages)
     if pages.finish():
         shutil.rmtree(html, ignore_errors=True)

@@ -19,21 +19,20 @@ the figures of a trained model; [Figures](docs/figures.md) says what options the
 """
 
 
-def write_gallery(folder: SiteFolder, images: Path) -> None:
-    """Draw every figure that needs no trained model, and write the page that shows them.
+def write_gallery(folder: SiteFolder, images: Path) -> list[str]:
+    """Draw every figure that needs no trained model, write the page that shows them, and return their names.
 
     Args:
         folder: Where to write the page and the images.
         images: Folder for the images until they are copied.
     """
     images.mkdir(parents=True, exist_ok=True)
-    sections = []
-    for name, figure in FIGURES.items():
-        if not figure.needs_run:
-            save_figure(draw_figure(name), images / f"{name}.svg")
-            folder.copy(images / f"{name}.svg", Path("figures", f"{name}.svg"))
-            sections.append(section(figure))
-    folder.write(Path("gallery.md"), _BEGIN + "\n".join(sections))
+    names = [name for name, figure in FIGURES.items() if not figure.needs_run]
+    for name in names:
+        save_figure(draw_figure(name), images / f"{name}.svg")
+        folder.copy(images / f"{name}.svg", Path("figures", f"{name}.svg"))
+    folder.write(Path("gallery.md"), _BEGIN + "\n".join(section(FIGURES[name]) for name in names) + "\n")
+    return names
 
 
 def section(figure: RegisteredFigure) -> str:

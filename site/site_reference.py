@@ -19,7 +19,7 @@ import locant
 
 def rooms() -> list[str]:
     """Return the names of the rooms that are public, and of the modules that are."""
-    names = (name for name in dir(locant) if not name.startswith("_") and name not in locant.__all__)
+    names = (name for name in dir(locant) if not name.startswith("_") and inspect.ismodule(getattr(locant, name)))
     return sorted(name for name in names if not _folder(name).is_dir() or (_folder(name) / "__init__.pyi").exists())
 
 
@@ -29,7 +29,7 @@ def write_reference(folder: SiteFolder) -> None:
     homes = _homes(names)
     for name in names:
         folder.write(Path("reference", f"{name}.rst"), _page(name, homes))
-    own = sorted((name for name in locant.__all__ if not name.startswith("_")), key=str.lower)
+    own = [name for name in exported(locant) if not name.startswith("_")]
     lines = [
         *_title("Reference"),
         "What Locant offers in Python, from its docstrings. :doc:`/docs/api` says what is public and what a version",
@@ -113,7 +113,7 @@ def _said_of_values(module: str) -> dict[str, str]:
     """Return what a module says of its values: the string below an assignment."""
     path = Path(str(importlib.import_module(module).__file__))
     body = ast.parse(path.read_text("utf-8")).body
-    said = {}
+    said: dict[str, str] = {}
     for line, below in pairwise(body):
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):

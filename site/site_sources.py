@@ -147,7 +147,7 @@ def write_navigation(folder: SiteFolder) -> None:
             first = f"{name}/index"
             below = sorted(page for page in pages if posixpath.dirname(page) == name and page != first)
             if first in pages:
-                below.sort(key=lambda page, text=texts[first]: _mentioned(text, posixpath.basename(page)))
+                below = _as_mentioned(below, texts[first])
                 if name != "reference":  # which lists its pages itself
                     _append_tree(folder, Path(first), [posixpath.basename(page) for page in below])
                 parts[caption].append(first)
@@ -159,10 +159,10 @@ def write_navigation(folder: SiteFolder) -> None:
         _append_tree(folder, Path("index"), entries, caption)
 
 
-def _mentioned(text: str, page: str) -> int:
-    """Return where a page is first linked to in a text; far behind where it is not."""
-    place = text.find(f"({page}.md")
-    return place if place >= 0 else len(text)
+def _as_mentioned(pages: list[str], text: str) -> list[str]:
+    """Return the pages of a folder in the order in which a text in it links to them, the others last."""
+    places = {page: text.find(f"({posixpath.basename(page)}.md") for page in pages}
+    return sorted(pages, key=lambda page: places[page] if places[page] >= 0 else len(text))
 
 
 def _append_tree(folder: SiteFolder, page: Path, entries: list[str], caption: str = "") -> None:

@@ -13,6 +13,8 @@ import pytest
 from check_site import check_site
 from make_site import run_sphinx
 from pages import PAGES, ROOT
+from site_crosslinks import crosslink
+from site_extension import mathml
 from site_folder import SiteFolder
 from site_gallery import section
 from site_interactive import INTERACTIVES, script, write_interactive
@@ -22,6 +24,7 @@ from site_sources import links, write_navigation, write_sources
 import locant
 from locant.app.explorer.charts import chart
 from locant.figures import FIGURES
+from locant.figures.errata import TOPICS
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +126,28 @@ def test_every_public_name_stands_in_the_reference_once(tmp_path):
     assert "Every figure by name." in folder.texts[Path("reference/figures.rst")]
 
 
+def test_pages_about_one_figure_lead_to_each_other(tmp_path):
+    folder = SiteFolder(tmp_path)
+    folder.write(
+        Path("gallery.md"), "# All\n\n" + section(FIGURES["circle"]) + "\n" + section(FIGURES["criteria"]) + "\n"
+    )
+    folder.write(Path("docs/errata.md"), "# Errors\n\nShown by [`circle`](figures.md), [`heads`](figures.md).\n")
+    folder.write(Path("docs/course/1.md"), "# One\n\n![Circle](../images/circle.png)\n\n![None](../images/none.png)\n")
+    crosslink(folder, ["circle", "criteria"])
+    texts = {str(path): text for path, text in folder.texts.items()}
+    played = "[One turn for every shift]({}interactive.md#shift)"
+    assert "Shown by [`circle`](../gallery.md#circle), [`heads`](figures.md)." in texts["docs/errata.md"]
+    with_knobs = f"With knobs: {played.format('../../')}."
+    assert texts["docs/course/1.md"].count("With knobs") == 1
+    assert f"![Circle](../images/circle.png)\n\n{with_knobs}\n\n![None]" in texts["docs/course/1.md"]
+    circle, criteria = texts["gallery.md"].split("(criteria)=")
+    assert played.format("") in circle
+    assert "With knobs" not in criteria
+    shown = [entry.key.lower() for topic in TOPICS for entry in topic.entries if "criteria" in entry.figures]
+    assert shown
+    assert re.findall(r"docs/errata\.md#(\w+)", criteria) == shown
+
+
 PAGE = """# Pages
 
 The angle is $m \\cdot \\theta_i$, and the frequencies are
@@ -213,6 +238,16 @@ def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path):
         browser.close()
     assert errors == []
     assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
+
+
+def test_names_of_functions_stand_apart_in_formulas():
+    def spaced(formula):
+        text = re.sub(r"\s*\n\s*", "", mathml(formula, block=False)).replace("&ApplyFunction;", "")
+        return re.sub(r"<[^>]*>", "", re.sub(r"<mspace[^>]*>", " ", text))
+
+    assert spaced(r"2\sin a") == "2 sin a"
+    assert spaced(r"\cos\left(x\right)") == "cos(x)"
+    assert spaced(r"\sin x\cos y") == "sin x cos y"
 
 
 def test_a_link_that_leads_nowhere_fails(tmp_path, capfd):
