@@ -23,7 +23,8 @@ SENTENCES = ["kalo mir", "tenbu shi gra no", "zap", "üm ☃ ka", "ka ka ka ka k
 # Exported and run; the others are compared as torch modules, which the exporter translates operation by operation.
 EXPORTED = {
     "sinusoidal, post-norm, tied": {},
-    "rotary and gated, pre-norm, own vocabularies": {
+    "rotary and gated, pre-norm, own vocabularies, a layer": {
+        "decoder_layers": 1,
         "position": "rotary",
         "position_options": {"layout": "interleaved", "rotary_dim": 4},
         "norm": "pre",
@@ -147,7 +148,8 @@ def test_logits_are_equal_in_one_pass_and_with_the_cache(exported):
 
 
 def test_files_are_valid_and_named_as_optimum_names_them(exported):
-    _, folder = exported
+    translator, folder = exported
+    last = translator.model.config.decoder_layers - 1
     files = {"README.md", "config.json", "source.spm", "target.spm", "translate.py"}
     graphs = {f"{name}_model.onnx" for name in ("encoder", "decoder", "decoder_with_past")}
     assert {path.name for path in folder.iterdir()} == files | graphs
@@ -160,8 +162,8 @@ def test_files_are_valid_and_named_as_optimum_names_them(exported):
         "past_key_values.0.decoder.key",
         "past_key_values.0.decoder.value",
     ]
-    assert cached.inputs["past_key_values.1.encoder.value"] == ["batch", 4, "source", 8]
-    assert list(cached.outputs)[-1] == "present.1.decoder.value"
+    assert cached.inputs[f"past_key_values.{last}.encoder.value"] == ["batch", 4, "source", 8]
+    assert list(cached.outputs)[-1] == f"present.{last}.decoder.value"
 
 
 def test_the_example_translates_greedily_with_onnxruntime_alone(exported):

@@ -33,16 +33,11 @@ def marian_with_a_bias(folder, pairs) -> None:
     group_folder(folder, files_of(pairs, "unigram"), bias=True, encoder_layers=1)
 
 
-def marian_tied(folder, pairs) -> None:
-    group_folder(folder, files_of(pairs, "bpe"), encoder_layers=1)
-
-
-# What writes the model, and two choices of languages.
+# What writes the model, and two choices of languages. Tied matrices are exported in the tests of models for one pair.
 MODELS = {
     "m2m100": (m2m100, ("en", "fr"), ("de", "zh")),
     "nllb": (nllb, ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")),
     "marian unigram with a bias": (marian_with_a_bias, (None, "fra"), (None, "cmn_Hans")),
-    "marian bpe, tied": (marian_tied, (None, "fra"), (None, "cmn_Hans")),
 }
 
 

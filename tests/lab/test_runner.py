@@ -106,8 +106,10 @@ def test_schemes_of_other_people_are_compared_by_name(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     import_module("foreign_slope")
     try:
-        foreign = comparison(variants=["foreign-slope", "alibi"])
+        foreign = comparison(variants=["foreign-slope"])
         assert run_comparison(tmp_path / "out", foreign, device="cpu", at_once=1) == []
+        save_comparison(tmp_path / "out", comparison(variants=["foreign-slope", "alibi"]))
+        assert main([str(tmp_path / "out"), "copy", "alibi", "1", "cpu"]) == 0
         monkeypatch.setattr(SCHEMES["foreign-slope"], "__module__", "__main__")
         with pytest.raises(ConfigError, match=r"'foreign-slope' is defined in the script .* Put it into a module"):
             run_comparison(tmp_path / "other", foreign, device="cpu")

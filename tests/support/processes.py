@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-# Imports alone: the server computes nothing, so what it forks is as good as a fresh interpreter.
+# Imports alone: the server computes nothing, so what it forks is as good as a fresh interpreter. PyTorch's optimisers
+# import torch._dynamo.
 _CONTEXT.set_forkserver_preload(
-    ["locant.cli.progress", "locant.training.run", "torch.distributed.fsdp", "torch.utils.tensorboard"]
+    ["locant.cli.progress", "locant.training.run", "torch._dynamo", "torch.distributed.fsdp", "torch.utils.tensorboard"]
 )
 
 
