@@ -158,7 +158,7 @@ def test_the_explorer_offers_them(steps: str, halved: str, thirds: str) -> None:
     from locant.app.explorer.scheme_panels import Knobs, about, pictures
 
     for layout in (encodings_layout, compare_layout):
-        offered = str(layout())
+        offered = str(layout(""))
         assert steps in offered
         assert halved in offered
     knobs = Knobs(8, 16, 10000.0, 3, 2)
