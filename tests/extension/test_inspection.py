@@ -212,3 +212,27 @@ def test_damaged_weights_are_a_warning(tmp_path: Path) -> None:
     (diagnosis,) = _inspected(tmp_path, MODELS["Mistral 7B"]).findings
     assert diagnosis.severity == "warning"
     assert "model.safetensors cannot be read" in diagnosis.message
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('{"model_type": "llama", "head_dim": 64, "rope_theta": 1e4, "rope_theta": 5e5}', ["rope_theta"]),
+        (
+            '{"model_type": "llama", "head_dim": 32, "head_dim": 64, "rope_theta": 1e4, "rope_theta": 5e5}',
+            ["head_dim", "rope_theta"],
+        ),
+        (
+            '{"model_type": "llama", "head_dim": 64, "rope_theta": 5e5, "rope_scaling": '
+            '{"rope_type": "linear", "factor": 2.0, "factor": 4.0}}',
+            ["factor"],
+        ),
+    ],
+)
+def test_entries_that_stand_twice_are_found(text: str, names: list[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    inspection = inspect_model(tmp_path)
+    found = [finding.message for finding in inspection.findings if "stands twice" in finding.message]
+    assert [message.split("'")[1] for message in found] == names
+    assert inspection.parsed is not None
+    assert (inspection.parsed.config.base, inspection.parsed.config.head_dim) == (5e5, 64)

@@ -204,6 +204,24 @@ def test_wrong_overrides_of_vllm_are_refused(overrides: Any, config: Any, messag
         read_vllm(overrides, config)
 
 
+_NESTED = {
+    "model_type": "mistral3",
+    "text_config": {**_MODEL, "rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    "vision_config": {"model_type": "pixtral", "rope_theta": 1e4},
+}
+
+
+def test_vllm_merges_overrides_of_the_text_config() -> None:
+    linear = {"rope_type": "linear", "factor": 4.0}
+    config = read_vllm({"text_config": {"rope_parameters": linear}}, _NESTED).config
+    assert (config.base, config.scaling, config.head_dim) == (5e5, Linear(factor=4.0), 32)
+    longer = read_vllm('{"text_config": {"max_position_embeddings": 8192}}', _NESTED).config
+    assert (longer.base, longer.max_length) == (5e5, 8192)
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attn_factor": 2.0}
+    config = read_vllm({"text_config": {"rope_parameters": yarn}}, _NESTED).config
+    assert config.attention_scale() == pytest.approx(2 * (0.1 * math.log(4) + 1))
+
+
 def test_vllm_ignoring_attention_factor_is_a_finding() -> None:
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.0}
     findings = read_vllm({"rope_scaling": rope}, _MODEL).findings
@@ -301,6 +319,20 @@ def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: 
 def test_wrong_flags_of_llamacpp_are_refused(flags: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=2048))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--rope_freq_base 5e5 --rope_scaling linear --rope_scale 4",
+        "--rope-freq_base 5e5 --rope_freq-scale 0.25 -c 8192",
+    ],
+)
+def test_llamacpp_takes_underscores_for_dashes(flags: str) -> None:
+    config = read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=2048)).config
+    assert (config.base, config.scaling) == (5e5, Linear(factor=4.0, original_length=2048))
+    with pytest.raises(ConfigError, match="given twice: 1e6 and 5e5"):
+        read_llamacpp(f"--rope-freq-base 1e6 {flags}", RotaryConfig(head_dim=32, max_length=2048))
 
 
 def test_flags_on_top_of_a_scaling_in_tensors_are_refused() -> None:

@@ -254,6 +254,78 @@ def test_rotary_of_transformers(
     assert (cosines.kind, cosines.scaling) == ("rotary cos/sin cache", scaling)
 
 
+def _as_tensors(values: np.ndarray) -> dict[str, Tensor]:
+    angles = np.arange(9000)[:, None] * values
+    return {
+        "frequencies": torch.tensor(values).float(),
+        "complex": torch.polar(torch.ones(angles.shape), torch.tensor(angles).float()),
+        "cosines and sines": torch.tensor(np.concatenate([np.cos(angles), np.sin(angles)], 1)).float(),
+    }
+
+
+@pytest.mark.parametrize("form", ["frequencies", "complex", "cosines and sines"])
+@pytest.mark.parametrize(
+    ("base", "pairs", "length", "factor", "scaling"),
+    [
+        (500000.0, 64, 8192, 16.0, "llama3"),  # Llama 4 Scout: low_freq_factor = high_freq_factor = 1
+        (500000.0, 64, 8192, 8.0, "llama3"),
+        (50000.0, 32, 4096, 32.0, "yarn"),  # Kimi K2: beta_fast = beta_slow = 1
+        (50000.0, 32, 4096, 64.0, "yarn"),
+    ],
+)
+def test_hard_steps_are_no_lists_of_longrope(
+    base: float, pairs: int, length: int, factor: float, scaling: str, form: str
+) -> None:
+    plain = frequencies(pairs, base)
+    found = identify(_as_tensors(np.where(2 * np.pi / plain > length, plain / factor, plain))[form])
+    assert (found.base, found.scaling, found.factor) == (base, scaling, factor)
+    assert length in found.original_lengths
+    assert "without a ramp" in str(found)
+
+
+def _slowed(plain: np.ndarray, share: np.ndarray, factor: float) -> np.ndarray:
+    share = np.clip(share, 0, 1)
+    return plain * (share + (1 - share) / factor)
+
+
+@pytest.mark.parametrize(
+    ("corners", "said"),
+    [
+        ((14.0, 31.0), "the ramp falls from pair 14 to 31"),
+        ((19.35, 30.02), "without truncation.*from pair 19.35 to 30.02"),
+    ],
+)
+def test_yarn_of_any_corners(corners: tuple[float, float], said: str) -> None:
+    low, high = corners
+    found = identify(torch.tensor(_slowed(frequencies(64, 1e6), (high - np.arange(64)) / (high - low), 16.0)).float())
+    assert (found.base, found.scaling, found.factor) == (1e6, "yarn", 16)
+    assert re.search(said, str(found))
+
+
+def test_llama3_of_any_corners() -> None:
+    plain = frequencies(64, 1e6)
+    found = identify(torch.tensor(_slowed(plain, (plain * 5000 / (2 * np.pi) - 1) / (8 - 1), 10.0)).float())
+    assert (found.base, found.scaling, found.factor) == (1e6, "llama3", 10)
+    assert "high_freq_factor is 8 and the original length 5000" in str(found)
+
+
+@pytest.mark.parametrize("base", [500000.0, 1000000.0, 50000.0])
+@pytest.mark.parametrize("power", [0.5, 1.3])
+def test_what_is_slowed_by_no_known_formula_is_unknown(base: float, power: float) -> None:
+    slowed = np.maximum(1, np.arange(64) - 8.0) ** power
+    found = identify(torch.tensor(frequencies(64, base) / slowed).float())
+    assert found.kind == "unknown"
+    assert f"the first 10 of 64 numbers are the frequencies of base {base:.10g}" in found.reason
+
+
+def test_lists_of_longrope_are_told_from_formulas() -> None:
+    smooth = 0.9977997200264581 + 12 / (1 + np.exp(-(np.arange(48) - 22) / 4))  # like those of MiniCPM
+    searched = np.array([1.03, 1.05, 1.05, 1.08, 1.23, 1.23, 1.3, 1.45, 1.6, 1.65, 1.9, 2.86, 3.69, 5.42, 5.49, 5.49])
+    for factors in (smooth, searched):
+        found = identify(torch.tensor(frequencies(len(factors)) / factors).float())
+        assert (found.base, found.scaling) == (10000, "longrope")
+
+
 def test_proportional_rotary() -> None:
     values = torch.tensor(frequencies(64, 1e6)).float()
     values[16:] = 0

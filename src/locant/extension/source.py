@@ -111,12 +111,14 @@ class Source:
         kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
+        repeated: Names that stand more than once in one group of config.json, in the order of their repetition.
     """
 
     path: Path
     kind: Literal["huggingface", "gguf"]
     content: Mapping[str, Any]
     tensors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
 
 
 def load_source(model: Path) -> Source:
@@ -143,7 +145,9 @@ def load_source(model: Path) -> Source:
             raise UsageError(f"{path} holds weights alone. Give its folder, with the model's {_CONFIG}.")
         if path.suffix.lower() == ".gguf":
             raise UsageError(f"{path} is no GGUF file: it does not begin with the letters GGUF. Download it again.")
-        return Source(path, "huggingface", _read_object(path))
+        repeated: dict[str, None] = {}
+        content = _read_object(path, repeated)
+        return Source(path, "huggingface", content, repeated=tuple(repeated))
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
@@ -167,7 +171,17 @@ def _file_of(model: Path) -> Path:
     return model
 
 
-def _read_object(path: Path) -> Mapping[str, Any]:
+def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
+    """Return the object in a file, and add the names that it repeats within one group."""
+
+    def group(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in entries:
+            if name in found:
+                repeated[name] = None
+            found[name] = value
+        return found
+
     with path.open("rb") as file:
         raw = file.read(_LARGEST_CONFIG + 1)
     if len(raw) > _LARGEST_CONFIG:
@@ -175,7 +189,7 @@ def _read_object(path: Path) -> Mapping[str, Any]:
             f"{path} is larger than {_LARGEST_CONFIG // 1_000_000} MB; no model's configuration is. Give its {_CONFIG}."
         )
     try:
-        content = json.loads(raw.decode("utf-8-sig"))
+        content = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=group)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read as JSON: {error}. Copy the file again.") from error
     if not isinstance(content, dict):

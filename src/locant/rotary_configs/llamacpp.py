@@ -108,7 +108,8 @@ def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> Parsed
 def _parsed(words: list[str]) -> dict[str, str]:
     flags: dict[str, str] = {}
     for index, word in enumerate(words):
-        flag = "--ctx-size" if word == "-c" else word
+        # llama.cpp takes underscores in the names of flags for dashes.
+        flag = "--ctx-size" if word == "-c" else word.replace("_", "-") if word.startswith("--") else word
         if flag.startswith(("--rope-", "--yarn-")) and flag not in _FLAGS:
             raise ConfigError(f"Unknown flag '{flag}' of llama.cpp.{nearest(flag, _FLAGS)} Known: {', '.join(_FLAGS)}.")
         if flag not in _FLAGS:

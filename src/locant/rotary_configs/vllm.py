@@ -40,7 +40,7 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
         131072
     """
     given = _parsed(overrides)
-    merged = {**config, **given}
+    merged = _merged(config, given)
     for group in GROUPS:
         other = GROUPS[1 - GROUPS.index(group)]
         if given.get(group) and config.get(other) and other not in given:
@@ -51,10 +51,15 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
     _check_base_is_kept(given, config)
     findings: list[Finding] = []
     states_relative_scale = False
-    for group in GROUPS:
-        if isinstance(merged.get(group), Mapping):
-            states_relative_scale |= merged[group].get("attn_factor") is not None
-            merged[group] = _as_huggingface(merged[group])
+    nested = text_part(merged)
+    for part in (merged, nested):
+        for group in GROUPS:
+            if isinstance(part.get(group), Mapping):
+                states_relative_scale |= part[group].get("attn_factor") is not None
+    for name, part in merged.items():
+        if part is nested:
+            merged[name] = _in_huggingface_terms(nested)
+    merged = _in_huggingface_terms(merged)
     parsed = read_huggingface(merged)
     model_type = str(text_part(merged).get("model_type") or merged.get("model_type"))
     heeds = states_relative_scale or model_type.startswith(_HEEDS_ATTENTION)
@@ -75,6 +80,24 @@ def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return overrides
 
 
+def _merged(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration under the overrides: nested configurations are merged, other groups replaced."""
+    merged = {**config, **given}
+    for name, value in given.items():
+        if name.endswith("_config") and isinstance(value, Mapping) and isinstance(config.get(name), Mapping):
+            merged[name] = _updated(config[name], value)
+    return merged
+
+
+def _updated(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a nested configuration with the overrides in it, and its groups with theirs."""
+    updated = dict(present)
+    for name, value in given.items():
+        both = isinstance(value, Mapping) and isinstance(present.get(name), Mapping)
+        updated[name] = _updated(present[name], value) if both else value
+    return updated
+
+
 def _check_base_is_kept(given: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     replaced, present = given.get("rope_parameters"), config.get("rope_parameters")
     if not isinstance(replaced, Mapping) or not isinstance(present, Mapping):
@@ -85,6 +108,12 @@ def _check_base_is_kept(given: Mapping[str, Any], config: Mapping[str, Any]) -> 
             f"{FORMAT} replaces rope_parameters as a whole but does not repeat rope_theta {base:g}: vLLM would take "
             f'10000. Add "rope_theta": {base:g} to the override.'
         )
+
+
+def _in_huggingface_terms(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with its groups as transformers would have them."""
+    groups = {group: _as_huggingface(part[group]) for group in GROUPS if isinstance(part.get(group), Mapping)}
+    return {**part, **groups}
 
 
 def _as_huggingface(rope: Mapping[str, Any]) -> dict[str, Any]:

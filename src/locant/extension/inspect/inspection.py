@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -117,6 +117,7 @@ def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacp
         found.append(error_finding(error, source.path.name))
     else:
         found += parsed.findings
+    found += _repeated(source)
     model_type = _model_type(source, content)
     engine = _engine(hf_overrides, llamacpp, source)
     if engine is not None and parsed is not None:
@@ -124,7 +125,7 @@ def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacp
         parsed = (
             read_vllm(hf_overrides, source.content) if hf_overrides else read_llamacpp(llamacpp or "", parsed.config)
         )
-        found = [*parsed.findings, *(() if hf_overrides else own)]
+        found = [*parsed.findings, *(() if hf_overrides else own), *_repeated(source)]
     elif source.kind == "huggingface" and has_usual_sizes:
         found += engine_differences(source.content, parsed)
         found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
@@ -158,6 +159,16 @@ def _read(source: Source) -> ParsedConfig:
             f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."
         )
     return read_huggingface(source.content)
+
+
+def _repeated(source: Source) -> Iterator[Finding]:
+    for name in source.repeated:
+        yield Finding(
+            "warning",
+            f"'{name}' stands twice in one group of {source.path.name}; readers of JSON take the last, and drop the "
+            "others without a word.",
+            "Keep one of them.",
+        )
 
 
 def _has_rotary_entries(content: Mapping[str, Any]) -> bool:

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
+from locant.rotary_configs.identify.blends import fast_pairs_of_another_base, recognise_blend, recognise_longrope
 from locant.rotary_configs.identify.frequencies import (
     FLOAT32_FREQUENCY,
     Candidate,
     effective_dtype,
-    recognise_blend,
-    recognise_longrope,
     recognise_progression,
     rounding,
     smallest_step,
@@ -93,6 +92,13 @@ def _identify_vector(values: Tensor, shape: tuple[int, ...]) -> Identification:
         turning = candidate.exact > 0
         error = ((measured - candidate.exact).abs()[turning] - step).clamp(min=0) / candidate.exact[turning]
         return _finding(candidate, shape, _name(dtype), float(error.max()), kind="inverse frequencies")
+    fast = fast_pairs_of_another_base(measured, FLOAT32_FREQUENCY * measured)
+    if fast is not None and fast[0] >= _SMALLEST_BASE:
+        return _unknown(
+            shape,
+            f"the first {fast[1]} of {len(values)} numbers are the frequencies of base {fast[0]:.10g}, and the others "
+            "are slowed by no known formula",
+        )
     return _unknown(shape, "these numbers are not the frequencies of any known formula")
 
 
