@@ -1,22 +1,24 @@
 """Logits of saved models in plain transformers against Locant's own rotation of the same weights.
 
 For scalings that follow the length of the text (dynamic, LongRoPE) the equality is that of one pass over the whole text
-without cached keys, by a model that has read nothing before; see tests/support/rotation_in_model.py.
+without cached keys, by a model that has read nothing before: then transformers turns all tokens by the frequencies of
+that text's length, and Locant is told that length.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from extend_models import FAMILIES, config_of, save_model
-from rotation_in_model import locant_rotation
 
 from locant.errors import ConfigError
 from locant.extension.extend.extend import extend_model
 from locant.extension.extend.methods import apply_method, extension_methods
+from locant.positions.huggingface import install
 from locant.rotary_configs import read_huggingface
 
 transformers = pytest.importorskip("transformers")
@@ -52,8 +54,13 @@ def logits(folder: Path, length: int, *, ours: bool = False) -> torch.Tensor:
     with torch.no_grad():
         if not ours:
             return model(tokens, use_cache=False).logits
-        content = json.loads((folder / "config.json").read_text())
-        with locant_rotation(model, read_huggingface(content).configs):
+        configs = read_huggingface(json.loads((folder / "config.json").read_text())).configs
+        fixed = {
+            layer: replace(config, scaling=config.scaling.fixed_for(length), max_length=None)
+            for layer, config in configs.items()
+        }
+        with install(model, fixed) as installed:
+            assert not installed.caches_unrotated_keys
             return model(tokens, use_cache=False).logits
 
 
@@ -89,6 +96,6 @@ def test_the_rotation_is_put_back(folders: dict[str, Path]) -> None:
     with torch.no_grad():
         before = model(tokens).logits
         other = read_huggingface(config_of("llama") | {"rope_theta": 10.0}).configs
-        with locant_rotation(model, other):
+        with install(model, other):
             assert not torch.allclose(model(tokens).logits, before, atol=0.01)
         assert torch.equal(model(tokens).logits, before)

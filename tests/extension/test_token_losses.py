@@ -48,8 +48,9 @@ def test_the_last_losses_alone(model: Any) -> None:
     torch.testing.assert_close(found.double(), _plain_losses(model, tokens)[69:], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("scaling", ["dynamic", "yarn"])
-def test_extended_models_equal_one_fresh_pass(scaling: str, tmp_path: Path) -> None:
+def test_extended_models_equal_one_fresh_pass(scaling: str, exact: bool, tmp_path: Path) -> None:
     path = save_model(tmp_path / "model", "llama")
     from locant.extension.extend.methods import apply_method
     from locant.extension.load import load_config
@@ -60,7 +61,8 @@ def test_extended_models_equal_one_fresh_pass(scaling: str, tmp_path: Path) -> N
     for length in (128, 90, 40):  # a longer text must leave no trace in a shorter one
         tokens = _tokens(length)
         expected = _plain_losses(load_model(path, config), tokens)
-        torch.testing.assert_close(token_losses(evaluated, tokens, chunk=16).double(), expected, rtol=1e-4, atol=1e-4)
+        losses = token_losses(evaluated, tokens, chunk=16, exact=exact).double()
+        torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_greedy_answers_equal_full_passes(model: Any) -> None:
@@ -90,6 +92,7 @@ def test_an_answer_stops(tmp_path: Path) -> None:
     prompt = _tokens(20).tolist()
     whole = Answerer(model, 40).answer(prompt, 5)
     assert Answerer(model, 40, stop=[whole[2]]).answer(prompt, 5) == whole[: whole.index(whole[2])]
+    assert Answerer(model, 40, exact=True).answer(prompt, 5) == whole
 
 
 @pytest.mark.parametrize(("heads", "groups"), [(4, 2), (3, 3), (6, 1)])

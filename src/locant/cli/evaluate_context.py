@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--expect", action="append", default=[], metavar="TEXT", help="what the answer must contain; may be repeated")
     add("--method", default="none", metavar="M,M", help="evaluate as extended by these, without saving; none: as it is")
     add("--to", type=length_of("--to"), metavar="L", help="length in tokens that --method extends to")
+    add("--exact", action="store_true", help="rotate by Locant, exact at every position, in the place of transformers")
     add("--output", "-o", type=Path, metavar="FOLDER", help="results (default context-NAME); what is there is kept")
     add("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
     add("--json", action="store_true", help="print the results as JSON")
@@ -110,6 +111,7 @@ def _settings(options: argparse.Namespace, lengths: tuple[int, ...], target: int
         needle=Needle(**own) if options.needle else Needle(),
         methods=parse_names(options.method),
         target_length=target,
+        exact=options.exact,
     )
 
 

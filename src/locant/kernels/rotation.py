@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
-from locant.kernels.tensors import suits_kernels
+from locant.kernels.tensors import SMALLEST, suits_kernels
 
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
 KERNEL = Kernel(
@@ -19,13 +19,14 @@ KERNEL = Kernel(
 )
 
 
-def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
+def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, smallest: int = SMALLEST) -> bool:
     """Return whether the kernel rotates these tensors by these angles, which are as :func:`rotate` takes them.
 
     Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
+    The first one has at least ``smallest`` elements.
     """
     return (
-        suits_kernels(*features)
+        suits_kernels(*features, smallest=smallest)
         and cosine.shape == sine.shape
         and all(x.dtype == torch.float32 and x.stride(-1) == 1 and not x.requires_grad for x in (cosine, sine))
         and all(x.dtype == features[0].dtype and _fits(x, cosine) for x in features)

@@ -14,16 +14,16 @@ SMALLEST = 1 << 12
 sizes alone, so that the same computation takes the same way each time."""
 
 
-def suits_kernels(*tensors: Tensor) -> bool:
+def suits_kernels(*tensors: Tensor, smallest: int = SMALLEST) -> bool:
     """Return whether tensors are such as kernels read: of :data:`DTYPES`, on the CPU, in plain memory.
 
-    The first one has at least :data:`SMALLEST` elements. Never under ``torch.compile``, export, tracing, the transforms
+    The first one has at least ``smallest`` elements. Never under ``torch.compile``, export, tracing, the transforms
     of ``torch.func`` or forward-mode differentiation, which see only PyTorch's own operations.
     """
     return (
         not torch.compiler.is_compiling()
         and not torch._C._is_tracing()
-        and tensors[0].numel() >= SMALLEST
+        and tensors[0].numel() >= smallest
         and all(x.device.type == "cpu" and x.dtype in DTYPES and type(x) in _PLAIN for x in tensors)
         and not torch._C._are_functorch_transforms_active()
         and forward_ad._current_level < 0

@@ -1,3 +1,4 @@
+from locant.positions import huggingface as huggingface
 from locant.positions.angles import Frequencies as Frequencies
 from locant.positions.angles import PositionTable as PositionTable
 from locant.positions.attention import Mask as Mask

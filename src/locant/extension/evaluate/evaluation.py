@@ -70,6 +70,7 @@ class EvaluationSettings(Settings):
         methods: ``none`` for the model as it is, and names of extension methods.
         target_length: Length in tokens that the methods extend to.
         chunk: Tokens read at once.
+        exact: Whether Locant's rotation takes the place of the model's own.
     """
 
     lengths: tuple[int, ...]
@@ -82,6 +83,7 @@ class EvaluationSettings(Settings):
     methods: tuple[str, ...] = (AS_IS,)
     target_length: int | None = None
     chunk: int = 512
+    exact: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -229,7 +231,8 @@ class _Plan:
         self.path, self.configs, self.settings = path, configs, settings
         self.documents, self.answers, self.records, self.device = documents, answers, records, device
         weights, kind = weights_fingerprint(path), str(device).partition(":")[0]
-        self.keys = {method: fingerprint([weights, config, kind]) for method, config in configs.items()}
+        way = ["exact"] if settings.exact else []
+        self.keys = {method: fingerprint([weights, config, kind, *way]) for method, config in configs.items()}
         self.jobs: dict[str, list[Job]] = {
             method: [*perplexity_jobs(documents, settings, depends_on_length=_depends_on_length(config)), *answers]
             for method, config in configs.items()
@@ -249,7 +252,7 @@ class _Plan:
             if not jobs:
                 continue
             model = load_model(self.path, self.configs[method], device=self.device)
-            session = Session(model, tokenizer, self.settings.chunk)
+            session = Session(model, tokenizer, self.settings.chunk, self.settings.exact)
             meter.plan(session, [job.tokens(wanted) for job, wanted in chain.from_iterable(missing.values())])
             for job, wanted in jobs:
                 size, cached = job.tokens(wanted)

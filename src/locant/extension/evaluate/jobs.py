@@ -33,11 +33,13 @@ class Session:
         model: In evaluation mode.
         tokenizer: Of the model.
         chunk: Tokens read at once.
+        exact: Whether Locant's rotation takes the place of the model's own.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     chunk: int
+    exact: bool = False
     _answerer: Answerer | None = field(default=None, init=False)
 
     def answerer(self, length: int) -> Answerer:
@@ -47,7 +49,7 @@ class Session:
         if self._answerer is None or self._answerer.length != length:
             end = self.tokenizer.eos_token_id
             stop = () if end is None else (end,)
-            self._answerer = Answerer(self.model, length, stop=stop, chunk=self.chunk)
+            self._answerer = Answerer(self.model, length, stop=stop, chunk=self.chunk, exact=self.exact)
         return self._answerer
 
 
@@ -87,7 +89,9 @@ class PerplexityJob:
             progress(done)
 
         tokens = self.document.window(longest.start, longest.length)
-        losses = token_losses(session.model, tokens, scored_from=first, chunk=session.chunk, on_chunk=on_chunk).double()
+        losses = token_losses(
+            session.model, tokens, scored_from=first, chunk=session.chunk, exact=session.exact, on_chunk=on_chunk
+        ).double()
         for name, window in zip(wanted, windows, strict=True):
             scored = losses[window.scored_from - first : window.length - first]
             seconds = next(seconds for done, seconds in times if done >= window.length - 1)

@@ -78,6 +78,6 @@ def _seconds_a_unit(session: Session, work: float) -> float:
     seconds = []
     for _ in range(2):  # the first pass warms up
         begin = time.perf_counter()
-        token_losses(session.model, tokens, chunk=session.chunk)
+        token_losses(session.model, tokens, chunk=session.chunk, exact=session.exact)
         seconds.append(time.perf_counter() - begin)
     return min(seconds) / work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from locant.positions.huggingface import install
+from locant.rotary_configs import read_huggingface
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -175,9 +176,26 @@ def _follows_length(module: nn.Module) -> bool:
 
 
 @contextmanager
-def fixed_length(model: PreTrainedModel, length: int) -> Iterator[None]:
-    """Within the block, frequencies that follow the length of the text are those of ``length`` tokens."""
+def fixed_length(model: PreTrainedModel, length: int, *, exact: bool = False) -> Iterator[None]:
+    """Within the block, frequencies that follow the length of the text are those of ``length`` tokens.
+
+    Args:
+        model: A causal language model.
+        length: In tokens.
+        exact: Whether Locant's rotation takes the place of the model's own.
+    """
     with ExitStack() as stack:
+        if exact:
+            configs = read_huggingface(model.config.get_text_config().to_dict()).configs
+            fixed = {
+                layer: replace(config, scaling=config.scaling.fixed_for(length), max_length=None)
+                for layer, config in configs.items()
+            }
+            with install(model):  # compares what is read with what the class computes
+                pass
+            stack.enter_context(install(model, fixed))
+            yield
+            return
         for module in model.modules():
             if _follows_length(module):
                 stack.enter_context(_fixed(module, length))
@@ -212,6 +230,7 @@ def token_losses(
     *,
     scored_from: int = 1,
     chunk: int = CHUNK,
+    exact: bool = False,
     on_chunk: Callable[[int], None] | None = None,
 ) -> Tensor:
     """Return the negative log likelihood of each token, given all tokens before it.
@@ -221,6 +240,7 @@ def token_losses(
         tokens: Token ids ``[L]``.
         scored_from: Index of the first token whose loss is wanted; at least 1.
         chunk: Tokens read at once; the result does not depend on it beyond rounding.
+        exact: Whether Locant's rotation takes the place of the model's own.
         on_chunk: Called after every chunk with the number of tokens read so far.
 
     Returns:
@@ -229,7 +249,7 @@ def token_losses(
     tokens = tokens.to(model.device)
     count = len(tokens) - 1  # nothing is predicted from the last token
     parts: list[Tensor] = []
-    with fixed_length(model, len(tokens)), chunk_attention(model):
+    with fixed_length(model, len(tokens), exact=exact), chunk_attention(model):
         cache = new_cache(model, count)
         for start in range(0, count, chunk):
             end = min(start + chunk, count)
@@ -254,10 +274,20 @@ class Answerer:
             those of this length, for every prompt.
         stop: Ids of tokens that end an answer.
         chunk: Tokens read at once.
+        exact: Whether Locant's rotation takes the place of the model's own.
     """
 
-    def __init__(self, model: PreTrainedModel, length: int, *, stop: Sequence[int] = (), chunk: int = CHUNK) -> None:
-        self.model, self.length, self.stop, self.chunk = model, length, frozenset(stop), chunk
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        length: int,
+        *,
+        stop: Sequence[int] = (),
+        chunk: int = CHUNK,
+        exact: bool = False,
+    ) -> None:
+        self.model, self.length, self.stop = model, length, frozenset(stop)
+        self.chunk, self.exact = chunk, exact
         self._cache = new_cache(model, length)
         self._read: list[int] = []
 
@@ -273,7 +303,7 @@ class Answerer:
         tokens = list(prompt)
         self._keep(tokens)
         answer: list[int] = []
-        with fixed_length(self.model, self.length), chunk_attention(self.model):
+        with fixed_length(self.model, self.length, exact=self.exact), chunk_attention(self.model):
             while len(answer) < count:
                 logits = self._continue(tokens, on_chunk)
                 token = int(logits.argmax())

@@ -19,6 +19,9 @@ from locant.positions.scheme import AttentionShape, PositionScheme
 # Longer than any text: stands for "as long as it gets" when asking whether frequencies depend on the length.
 _LONGEST = 1 << 31
 
+# Tables kept for scaled frequencies: a text that grows leaves its shorter lengths behind.
+_MOST_TABLES = 4
+
 
 @register_scheme("rotary")
 class Rotary(PositionScheme):
@@ -147,6 +150,8 @@ class Rotary(PositionScheme):
         """
         kind = self.config.scaling.length_class(length)
         if kind not in self._tables:
+            if len(self._tables) > _MOST_TABLES:
+                del self._tables[next(key for key in self._tables if key)]
             self._tables[kind] = self._table(length)
         sine, cosine = self._tables[kind](positions).chunk(2, dim=-1)
         return sine, cosine

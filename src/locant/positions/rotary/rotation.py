@@ -12,6 +12,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels import rotation as kernel
+from locant.kernels.tensors import SMALLEST
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
 
@@ -49,20 +50,24 @@ class RotaryAngles:
     layout: RotaryLayout
 
 
-def apply_rotation(features: Sequence[Tensor], angles: RotaryAngles, *, backwards: bool = False) -> tuple[Tensor, ...]:
+def apply_rotation(
+    features: Sequence[Tensor], angles: RotaryAngles, *, backwards: bool = False, of_any_size: bool = False
+) -> tuple[Tensor, ...]:
     """Rotate the pairs of the leading features of tensors by the same angles; the other features pass.
 
     Args:
         features: Each ``[B, H, L, D]`` with ``D >= 2n``, of any floating dtype.
         angles: What to rotate by.
         backwards: Whether to rotate by the opposite angles.
+        of_any_size: Whether the C++ kernel shall serve small tensors too, such as those of one token, for which it
+            would not be built by itself.
 
     Returns:
         The rotated features in their shapes and dtypes; the arithmetic is float32 (float64 for float64).
     """
     if torch.is_grad_enabled() and not torch.compiler.is_compiling() and any(x.requires_grad for x in features):
-        return _Rotation.apply(angles, backwards, *features)  # type: ignore[no-untyped-call]
-    return _rotate(features, angles, backwards)
+        return _Rotation.apply(angles, backwards, of_any_size, *features)  # type: ignore[no-untyped-call]
+    return _rotate(features, angles, backwards, of_any_size)
 
 
 def rotate_pairs(x: Tensor, sine: Tensor, cosine: Tensor, layout: RotaryLayout) -> Tensor:
@@ -90,19 +95,22 @@ class _Rotation(torch.autograd.Function):
     """Its gradient is the rotation backwards, for which nothing but the angles is kept."""
 
     @staticmethod
-    def forward(ctx: Any, angles: RotaryAngles, backwards: bool, *features: Tensor) -> tuple[Tensor, ...]:
-        ctx.angles, ctx.backwards = angles, backwards
-        return _rotate(features, angles, backwards)
+    def forward(
+        ctx: Any, angles: RotaryAngles, backwards: bool, of_any_size: bool, *features: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.angles, ctx.backwards, ctx.of_any_size = angles, backwards, of_any_size
+        return _rotate(features, angles, backwards, of_any_size)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *apply_rotation(gradients, ctx.angles, backwards=not ctx.backwards)
+        turned = apply_rotation(gradients, ctx.angles, backwards=not ctx.backwards, of_any_size=ctx.of_any_size)
+        return None, None, None, *turned
 
 
-def _rotate(features: Sequence[Tensor], angles: RotaryAngles, backwards: bool) -> tuple[Tensor, ...]:
+def _rotate(features: Sequence[Tensor], angles: RotaryAngles, backwards: bool, of_any_size: bool) -> tuple[Tensor, ...]:
     cosine, sine = angles.cosine, angles.sine
     interleaved = angles.layout == "interleaved"
-    if kernel.serves(features, cosine, sine):
+    if kernel.serves(features, cosine, sine, smallest=1 if of_any_size else SMALLEST):
         return kernel.rotate(features, cosine, sine, interleaved=interleaved, backwards=backwards)
     return tuple(_rotate_one(x, cosine, -sine if backwards else sine, interleaved) for x in features)
 

@@ -234,6 +234,15 @@ class FrequencyScaling(EngineForms):
         del length
         return 0
 
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return the scaling that has, for every text, the frequencies which this one has for texts of a length.
+
+        Args:
+            length: In tokens.
+        """
+        del length
+        return self
+
     def as_options(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as plain data, for a configuration file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -142,6 +142,10 @@ class LongRoPE(Extension):
     def length_class(self, length: int) -> int:
         """Return 1 for texts beyond the original length, unless a final length decides for all."""
         return int(self.final_length is None and length > self.trained_length)
+
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return this scaling with a ``final_length``, unless it has one."""
+        return self if self.final_length is not None else replace(self, final_length=length)
 
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
         """Return the frequencies of the formula above."""

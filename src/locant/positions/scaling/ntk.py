@@ -146,6 +146,13 @@ class DynamicNTK(FrequencyScaling):
             return 0
         return -(-length // self.length_step) * self.length_step
 
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return this scaling with a ``target_length``, unless it has one."""
+        assert self.original_length is not None
+        if self.target_length is not None:
+            return self
+        return replace(self, target_length=self.length_class(length) or self.original_length)
+
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
         """Return the frequencies of the formula above."""
         assert self.original_length is not None

@@ -1,0 +1,278 @@
+"""Models of transformers with their own rotation and with Locant's: agreement, errors, speed.
+
+    python benchmarks/positions/exact_positions.py agreement errors speed
+
+writes ``docs/results/exact-positions/*.json`` and, from all that is there, ``docs/results/exact-positions.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import re
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+from small_causal_models import DYNAMIC, LONGROPE, causal_model, logits, logits_by_steps, some_tokens
+
+from locant.errors import LocantError
+from locant.positions.huggingface import install
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+FOLDER = RESULTS / "exact-positions"
+
+_LAYERS = 4
+_SMALL = (
+    (r"vocab", 64),
+    (r"^(num|n)_(local_|routed_|total_)?experts$|^moe_num_experts$", 4),
+    (r"experts_per_tok|moe_k$|moe_topk|num_experts_per_token|top_k_experts", 2),
+    (r"shared_experts$|^n_group$|^topk_group$", 1),
+    (r"(intermediate|ffn|mlp).*(size|dim)$|^ffn_dim$|^d_ff$|^n_inner$|expert.*(size|dim)$", 32),
+    (r"(lora|low)_rank$|_lora_rank|lora_r$", 16),
+)
+
+
+def reduced(entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a configuration with few layers and heads, and narrow; heads keep their features."""
+    heads, width = entries.get("num_attention_heads"), entries.get("hidden_size")
+    known = isinstance(heads, int) and isinstance(width, int) and heads > 0
+    size = entries.get("head_dim") or (width // heads if known else None)
+    small = dict(entries)
+    for name, value in entries.items():
+        if isinstance(value, dict) and (name.endswith("_config") or "model_type" in value):
+            small[name] = reduced(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            small[name] = min([value, *(count for words, count in _SMALL if re.search(words, name))])
+            if name.endswith(("token_id", "token_index")):
+                small[name] = 0
+    if known and heads > 2:
+        small["num_attention_heads"] = 2
+        if isinstance(entries.get("num_key_value_heads"), int):
+            small["num_key_value_heads"] = 2 if entries["num_key_value_heads"] >= heads else 1
+    if known and size:
+        small["hidden_size"] = size * min(heads, 2)
+    layers = entries.get("num_hidden_layers")
+    if isinstance(layers, int):
+        small["num_hidden_layers"] = min(layers, _LAYERS)
+        lists = {name: value for name, value in small.items() if isinstance(value, list) and len(value) == layers}
+        small |= {name: value[:_LAYERS] for name, value in lists.items()}
+    return small
+
+
+def rotating_types() -> Iterator[str]:
+    """Yield the types of causal language models whose code rotates."""
+    for model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        module = transformers.CONFIG_MAPPING[model_type].__module__
+        folder = Path(transformers.__file__).parent.joinpath(*module.split(".")[1:-1])
+        if any(re.search(r"apply_\w*rot|Rotary", path.read_text()) for path in folder.glob("modeling_*.py")):
+            yield model_type
+
+
+def agreement() -> list[dict[str, Any]]:
+    """Compare the logits of a small random model of every type at positions 0 to 23."""
+    rows = []
+    for model_type in rotating_types():
+        row: dict[str, Any] = {"model": model_type}
+        tokens = some_tokens(24)
+        torch.manual_seed(0)
+        try:
+            kind = transformers.CONFIG_MAPPING[model_type]
+            model = transformers.AutoModelForCausalLM.from_config(kind.from_dict(reduced(kind().to_dict()))).eval()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    if parameter.dim() > 1:
+                        parameter.normal_(std=min(0.2, 2 / parameter.shape[-1] ** 0.5))
+            theirs = logits(model, tokens)
+        except Exception as error:  # whatever a class says about a configuration made smaller
+            row["not built"] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+        else:
+            try:
+                with install(model):
+                    row["difference"] = (logits(model, tokens) - theirs).abs().max().item()
+                    row["largest"] = theirs.abs().max().item()
+            except LocantError as error:
+                row["refused"] = str(error)
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+def errors() -> list[dict[str, Any]]:
+    """Measure what is wrong where transformers is not right, on small models whose attention is far from even."""
+    rows = []
+
+    def add(what: str, model: Any, error: Any) -> None:
+        row = {"case": what, "transformers": error()}
+        with install(model):
+            row["locant"] = error()
+        print(row, flush=True)
+        rows.append(row)
+
+    tokens, at = some_tokens(64), torch.arange(64)[None]
+    for dtype in (torch.float32, torch.bfloat16):
+        for start in (32_768, 131_072, 1_000_000):
+            model = causal_model("llama", dtype=dtype, head_dim=64)
+            near = causal_model("llama", dtype=dtype, head_dim=64).double()
+            with install(near):
+                exact = logits(near, tokens)
+
+            def far(model: Any = model, exact: Any = exact, start: int = start) -> float:
+                return (logits(model, tokens, position_ids=at + start) - exact).abs().max().item()
+
+            add(f"{dtype}, logits of a text that begins at {start:,}".replace("torch.", ""), model, far)
+    for name, (family, entries) in {
+        "dynamic NTK": ("llama", {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}),
+        "LongRoPE": ("phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16}),
+    }.items():
+        model = causal_model(family, **entries)
+
+        def cached(model: Any = model) -> float:
+            return (logits_by_steps(model, tokens, 10) - logits(model, tokens)).abs().max().item()
+
+        add(f"{name}, logits with a cache against one pass, four times the original length", model, cached)
+    return rows
+
+
+_SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+_TURNS = 15
+
+
+def speed() -> list[dict[str, Any]]:
+    """Time prefill and decoding in turns, on a model with the layers of SmolLM2-135M, of which it has eight."""
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16):
+        config = transformers.LlamaConfig(**_SHAPE, num_hidden_layers=8, vocab_size=1000)
+        model = transformers.LlamaForCausalLM(config).eval().to(dtype)
+        for what, length in (("prefill", 256), ("prefill", 2048), ("decoding", 256), ("decoding", 2048)):
+            tokens = torch.randint(0, 1000, (1, length))
+            ratios = []
+            for turn in range(_TURNS + 2):
+                theirs = _seconds(model, tokens, what)
+                with install(model):
+                    _seconds(model, tokens, what)  # makes the table of angles
+                    ours = _seconds(model, tokens, what)
+                if turn > 1:
+                    ratios.append(ours / theirs)
+            row = {"dtype": str(dtype).removeprefix("torch."), "what": what, "tokens": length}
+            row |= {"ratio": statistics.median(ratios), "from": min(ratios), "to": max(ratios)}
+            print(row, flush=True)
+            rows.append(row)
+    return rows
+
+
+@torch.inference_mode()
+def _seconds(model: Any, tokens: torch.Tensor, what: str) -> float:
+    if what == "prefill":
+        start = time.perf_counter()
+        model(tokens, use_cache=True, logits_to_keep=1)
+        return time.perf_counter() - start
+    cache = model(tokens, use_cache=True, logits_to_keep=1).past_key_values
+    start = time.perf_counter()
+    for _ in range(16):
+        cache = model(tokens[:, :1], past_key_values=cache, use_cache=True).past_key_values
+    return time.perf_counter() - start
+
+
+PARTS = {"agreement": agreement, "errors": errors, "speed": speed}
+
+
+def page() -> str:
+    """Return the page of all parts that were measured."""
+    lines = [
+        "# Exact positions in models of transformers",
+        "",
+        "Models of transformers with their own rotation and with Locant's ([transformers.md](../transformers.md)), by",
+        "`python benchmarks/positions/exact_positions.py agreement errors speed`.",
+    ]
+    for part in PARTS:
+        path = FOLDER / f"{part}.json"
+        if path.exists():
+            found = json.loads(path.read_text())
+            lines += ["", *globals()[f"_{part}_section"](found["rows"]), "", f"({found['environment']})"]
+    return "\n".join(lines) + "\n"
+
+
+def _agreement_section(rows: list[dict[str, Any]]) -> list[str]:
+    served = [row for row in rows if "difference" in row]
+    lines = [
+        "## Where transformers is right",
+        "",
+        f"Small random models of every type of causal language model whose code rotates, {len(rows)} in all; largest",
+        f"difference of logits at positions 0 to 23 in float32. {len(served)} are served. The others are refused",
+        "with a reason, or could not be built small from the defaults of their configuration. A random model may make",
+        "much of the rounding of its angles: largest logit beside it.",
+        "",
+        "| model type | difference | largest logit |",
+        "| --- | ---: | ---: |",
+        *(f"| {row['model']} | {row['difference']:.1e} | {row['largest']:.1f} |" for row in served),
+        "",
+        "| model type | not served because |",
+        "| --- | --- |",
+    ]
+    for row in rows:
+        reason = row.get("refused") or row.get("not built")
+        if reason:
+            lines.append(f"| {row['model']} | {'refused: ' if 'refused' in row else 'not built: '}{_cell(reason)} |")
+    return lines
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _errors_section(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        "## Where it is not",
+        "",
+        "Largest error of logits (of size 5) of small random models. Rotary positions are relative, so a text that",
+        "begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what remains",
+        "is the rounding of everything else in the model.",
+        "",
+        "| case | transformers | Locant |",
+        "| --- | ---: | ---: |",
+        *(f"| {row['case']} | {row['transformers']:.1e} | {row['locant']:.1e} |" for row in rows),
+    ]
+
+
+def _speed_section(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        "## Speed",
+        "",
+        f"Time with Locant's rotation over time with transformers' own, medians of {_TURNS} turns on a CPU, one after",
+        "the other; eight layers of SmolLM2-135M's shape. Decoding is 16 tokens after a text of that length.",
+        "",
+        "| dtype | what | tokens | ratio | from | to |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        *(
+            f"| {row['dtype']} | {row['what']} | {row['tokens']:,} | {row['ratio']:.2f} | {row['from']:.2f} | "
+            f"{row['to']:.2f} |"
+            for row in rows
+        ),
+    ]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.set_verbosity(logging.CRITICAL)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    environment = f"{versions}, {platform.machine()}, {torch.get_num_threads()} threads"
+    for part in sys.argv[1:]:
+        content = {"environment": environment, "rows": PARTS[part]()}
+        (FOLDER / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
+    (RESULTS / "exact-positions.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()
