@@ -21,18 +21,22 @@ from typing import Any
 
 import torch
 import transformers
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from small_causal_models import DYNAMIC, LONGROPE, causal_model, logits, logits_by_steps, some_tokens
 
 from locant.errors import LocantError
+from locant.positions import Rotary, rotate_pairs
 from locant.positions.huggingface import install
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FOLDER = RESULTS / "exact-positions"
 
 _LAYERS = 4
+_OTHER_NAMES = (("num_attention_heads", "n_head"), ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"))
 _SMALL = (
     (r"vocab", 64),
     (r"^(num|n)_(local_|routed_|total_)?experts$|^moe_num_experts$", 4),
@@ -45,7 +49,8 @@ _SMALL = (
 
 def reduced(entries: dict[str, Any]) -> dict[str, Any]:
     """Return the entries of a configuration with few layers and heads, and narrow; heads keep their features."""
-    heads, width = entries.get("num_attention_heads"), entries.get("hidden_size")
+    names = {name: next((each for each in (name, other) if each in entries), name) for name, other in _OTHER_NAMES}
+    heads, width, layers = (entries.get(name) for name in names.values())
     known = isinstance(heads, int) and isinstance(width, int) and heads > 0
     size = entries.get("head_dim") or (width // heads if known else None)
     small = dict(entries)
@@ -57,14 +62,13 @@ def reduced(entries: dict[str, Any]) -> dict[str, Any]:
             if name.endswith(("token_id", "token_index")):
                 small[name] = 0
     if known and heads > 2:
-        small["num_attention_heads"] = 2
+        small[names["num_attention_heads"]] = 2
         if isinstance(entries.get("num_key_value_heads"), int):
             small["num_key_value_heads"] = 2 if entries["num_key_value_heads"] >= heads else 1
     if known and size:
-        small["hidden_size"] = size * min(heads, 2)
-    layers = entries.get("num_hidden_layers")
+        small[names["hidden_size"]] = size * min(heads, 2)
     if isinstance(layers, int):
-        small["num_hidden_layers"] = min(layers, _LAYERS)
+        small[names["num_hidden_layers"]] = min(layers, _LAYERS)
         lists = {name: value for name, value in small.items() if isinstance(value, list) and len(value) == layers}
         small |= {name: value[:_LAYERS] for name, value in lists.items()}
     return small
@@ -131,6 +135,17 @@ def errors() -> list[dict[str, Any]]:
                 return (logits(model, tokens, position_ids=at + start) - exact).abs().max().item()
 
             add(f"{dtype}, logits of a text that begins at {start:,}".replace("torch.", ""), model, far)
+    for start in (32_768, 131_072, 1_000_000):
+        model = causal_model("llama", dtype=torch.bfloat16, head_dim=64)
+        with install(model, scheme="none"):
+            plain = _first_keys(model, tokens, at + start)
+        sine, cosine = (part.double() for part in Rotary(64).sine_cosine(at[0] + start))
+        exact = rotate_pairs(plain, sine, cosine, "half")
+
+        def keys(model: Any = model, exact: Any = exact, start: int = start) -> float:
+            return (_first_keys(model, tokens, at + start) - exact).abs().max().item()
+
+        add(f"bfloat16, keys of the first layer at {start:,}", model, keys)
     for name, (family, entries) in {
         "dynamic NTK": ("llama", {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}),
         "LongRoPE": ("phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16}),
@@ -142,6 +157,22 @@ def errors() -> list[dict[str, Any]]:
 
         add(f"{name}, logits with a cache against one pass, four times the original length", model, cached)
     return rows
+
+
+def _first_keys(model: Any, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return the keys of the first layer as attention gets them, in float64."""
+    seen: list[torch.Tensor] = []
+
+    def spy(module: Any, query: Any, key: torch.Tensor, *args: Any, **options: Any) -> Any:
+        seen.append(key)
+        return sdpa_attention_forward(module, query, key, *args, **options)
+
+    transformers.AttentionInterface.register("spy", spy)
+    transformers.AttentionMaskInterface.register("spy", sdpa_mask)
+    model.set_attn_implementation("spy")
+    logits(model, tokens, position_ids=at)
+    model.set_attn_implementation("sdpa")
+    return seen[0].double()
 
 
 _SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
@@ -235,9 +266,9 @@ def _errors_section(rows: list[dict[str, Any]]) -> list[str]:
     return [
         "## Where it is not",
         "",
-        "Largest error of logits (of size 5) of small random models. Rotary positions are relative, so a text that",
-        "begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what remains",
-        "is the rounding of everything else in the model.",
+        "Largest error of logits and keys (of size 5) of small random models. Rotary positions are relative, so a text",
+        "that begins at a far position has the logits that it has at 0, taken in float64. In bfloat16 most of what",
+        "remains is the rounding of everything else in the model.",
         "",
         "| case | transformers | Locant |",
         "| --- | ---: | ---: |",

@@ -87,6 +87,8 @@ LONGROPE = {
     "factor": 4.0,
 }
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+SHORT: dict[str, Any] = {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}
+"""Entries of a model whose frequencies follow the length of texts beyond 16 tokens."""
 
 
 def causal_model(model_type: str, *, dtype: torch.dtype = torch.float32, **entries: Any) -> Any:
@@ -101,12 +103,12 @@ def causal_model(model_type: str, *, dtype: torch.dtype = torch.float32, **entri
 
     config = transformers.CONFIG_MAPPING[model_type](**SIZES | FAMILIES[model_type] | entries)
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() >= 2:
                 parameter.normal_(std=0.2)
-    return model.to(dtype)
+    return model
 
 
 def some_tokens(length: int, rows: int = 1, seed: int = 1) -> Tensor:

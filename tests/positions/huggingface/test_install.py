@@ -48,7 +48,7 @@ def test_far_positions_are_as_near_ones() -> None:
 
 def test_keys_in_bfloat16_are_rounded_once() -> None:
     model, tokens = causal_model("llama", dtype=torch.bfloat16), some_tokens(24)
-    start = 131_072
+    start = 1_000_000
     seen: list[Tensor] = []
 
     def first_keys() -> Tensor:
@@ -76,7 +76,7 @@ def test_keys_in_bfloat16_are_rounded_once() -> None:
     exact = torch.cat((a * cosine - b * sine, a * sine + b * cosine), dim=-1)
     # Numbers of bfloat16 have eight bits: one rounding is off by up to 2^-8 of them.
     assert ((ours - exact).abs() <= 2**-8 * exact.abs() + 1e-6).all()
-    assert (theirs - exact).abs().max() > 4 * (ours - exact).abs().max()
+    assert (theirs - exact).abs().max() > 5 * (ours - exact).abs().max()
 
 
 def test_everything_else_stays_as_it_was(tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_causal_models import DYNAMIC, LONGROPE, causal_model, logits, logits_by_steps, some_tokens
+from small_causal_models import DYNAMIC, LONGROPE, SHORT, causal_model, logits, logits_by_steps, some_tokens
 from torch import Tensor
 
 from locant.errors import LocantError
@@ -24,7 +24,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "static cache and beams": {"cache_implementation": "static", "disable_compile": True, "num_beams": 2},
     "prompt lookup": {"prompt_lookup_num_tokens": 3},
 }
-SHORT = {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}
 OF_FOUR_PAIRS = LONGROPE | {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.0]}
 FOLLOWING: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamic": ("llama", SHORT),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_causal_models import DYNAMIC, causal_model, logits, logits_by_steps, some_tokens
+from small_causal_models import SHORT, causal_model, logits, some_tokens
 from torch import Tensor
 
 from locant.positions import Linear, RotaryConfig
@@ -37,7 +37,7 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
 @pytest.mark.parametrize("scheme", [None, "alibi", "t5", "fire"])
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_gradient_checkpointing(scheme: str | None, reentrant: bool) -> None:
-    model, tokens = causal_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16), some_tokens(24, rows=2)
+    model, tokens = causal_model("llama", **SHORT), some_tokens(24, rows=2)
     torch.manual_seed(0)
     install(model, scheme=scheme)
     plain = gradients(model, tokens)
@@ -95,29 +95,24 @@ def test_adapters_of_peft() -> None:
     torch.testing.assert_close(results[2], results[0], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3_text", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_compiling_needs_no_graph_break(family: str) -> None:
     model, tokens = causal_model(family), some_tokens(16)
-    torch.compiler.reset()
-    plain = torch._dynamo.explain(model)(tokens, use_cache=False)
     install(model)
-    torch.compiler.reset()
-    ours = torch._dynamo.explain(model)(tokens, use_cache=False)
-    assert ours.graph_break_count <= plain.graph_break_count
     expected = logits(model, tokens)
-    compiled = torch.compile(model, backend="eager", fullgraph=plain.graph_break_count == 0)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("scheme", ["alibi", "shaw", None])
+@pytest.mark.parametrize("scheme", ["shaw", None])
 def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
-    model, tokens = causal_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16), some_tokens(24)
+    model, tokens = causal_model("llama", num_hidden_layers=1, **SHORT), some_tokens(20)
     torch.manual_seed(0)
     install(model, scheme=scheme)
     expected = logits(model, tokens)
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=scheme == "shaw")
     torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
-    torch.testing.assert_close(logits_by_steps(compiled, tokens[:, :20], 18), expected[:, :20], rtol=0, atol=1e-4)
     torch.compiler.reset()
