@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from toy_language import sentences
 
+from locant.training import Recipe, train
+
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -54,3 +56,11 @@ def recipe_data(corpus: Path) -> dict:
         },
         "decoding": {"beam": 2},
     }
+
+
+@pytest.fixture(scope="session")
+def finished(recipe_data: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the recipe; tests leave it as it is, but for evaluations."""
+    run = tmp_path_factory.mktemp("runs") / "finished"
+    train(Recipe.parse(recipe_data), run)
+    return run

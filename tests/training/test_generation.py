@@ -25,10 +25,8 @@ LINES = ["one two", "red", "two red five", "six four four four", "five five six"
 
 
 @pytest.fixture(scope="module")
-def run(recipe_data, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    train(Recipe.parse(recipe_data), folder)
-    return folder
+def run(finished) -> Path:
+    return finished
 
 
 @pytest.fixture(scope="module")

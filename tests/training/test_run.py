@@ -44,13 +44,6 @@ def validations(run: Path) -> list[tuple]:
     return [(row["step"], row["loss"], row["bleu"], row["chrf"]) for row in rows]
 
 
-@pytest.fixture(scope="module")
-def finished(recipe_data, tmp_path_factory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "finished"
-    train(Recipe.parse(recipe_data), run)
-    return run
-
-
 def test_a_run_learns_and_leaves_everything_behind(finished):
     curve = losses(finished)
     assert [step for step, _ in curve] == list(range(1, 31))
