@@ -110,12 +110,16 @@ class Reader:
     Args:
         translator: The model.
         probed: Folder of tokenised sentence pairs that the position probe is fitted on; none where it is ``None``.
+
+    Attributes:
+        translator: The model.
+        lock: Held while the model computes, because what is watched or left out is hooked into its modules.
     """
 
     def __init__(self, translator: Translator, probed: Path | None = None) -> None:
         self.translator = translator
         self._probed = probed
-        self._lock = RLock()
+        self.lock = RLock()
         self._remembered = lru_cache(maxsize=_KEPT)(self._compute)
 
     @classmethod
@@ -154,7 +158,7 @@ class Reader:
         """
         sentence = " ".join(text("The sentence", sentence, LONGEST_SENTENCE).split())
         count = whole("Number of translations", count, 1, MOST_TRANSLATIONS)
-        with self._lock:
+        with self.lock:
             return self._remembered(sentence, count)
 
     def _compute(self, sentence: str, count: int) -> SentenceReading:
@@ -228,7 +232,7 @@ class Reader:
         part = choice("Attention", part, PARTS)
         layer = whole(f"Layer of the {part} attention", layer, 1, self.layers[part])
         head = whole("Head", head, 1, self.heads)
-        with self._lock:
+        with self.lock:
             self.read(sentence, count)
             probed = self.probe is not None
         found = {"attention": Picture(self._attention, (sentence, count, part, layer, head))}
@@ -245,7 +249,7 @@ class Reader:
         return attention(reading.tokens, reading.seen, part, layer, head)
 
     def _knowledge(self) -> Curves:
-        with self._lock:
+        with self.lock:
             assert self.probe is not None
             assert self.bare_probe is not None
             return knowledge({"": self.probe, ", no residuals": self.bare_probe})
@@ -266,7 +270,7 @@ class Reader:
         assert isinstance(model, Transformer)
         device = model.target_embedding.weight.device
         source, target = (torch.tensor([ids], device=device) for ids in (tokens.source, tokens.target))
-        with self._lock:  # hooks take the residual connections out while it runs
+        with self.lock:  # hooks take the residual connections out while it runs
             lengths = torch.tensor([len(tokens.source)], device=device)
             both = hidden_states(model, source, lengths, target, residuals=False)
             assert self.bare_probe is not None

@@ -67,6 +67,9 @@ class ShownModel(Protocol):
     weights: str
     """Where the weights are from."""
 
+    lock: RLock
+    """To be held while the model computes."""
+
     @property
     def sentence(self) -> str:
         """What is read at first."""
@@ -95,6 +98,9 @@ class ExampleModel:
     weights = "initial weights"
     sentence = "the dog bites the man"
 
+    def __init__(self) -> None:
+        self.lock = RLock()
+
     @cached_property
     def model(self) -> Transformer:
         """The model."""
@@ -120,7 +126,8 @@ class ExampleModel:
         groups = tuple((place,) for place in range(len(words)))
         if stack == "encoder":
             return StackInput(tuple(words), vectors, groups, padding)
-        memory = trace_stack(self.model.encoder, vectors).output
+        with self.lock:
+            memory = trace_stack(self.model.encoder, vectors).output
         tokens = ("(begin)", *words)
         vectors = torch.cat((_vector("(begin)")[None], vectors))
         groups = tuple((place + 1,) for (place,) in groups)
@@ -144,7 +151,7 @@ class TrainedModel:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._lock = RLock()
+        self.lock = reader.lock
         self._read = lru_cache(maxsize=_KEPT)(self._compute)
 
     @cached_property
@@ -162,7 +169,7 @@ class TrainedModel:
     def read(self, sentence: str, stack: str) -> StackInput:
         """Return the tokens of a sentence, or of the model's translation of it for the decoder."""
         sentence = " ".join(text("The sentence", sentence, LONGEST_SENTENCE).split())
-        with self._lock:
+        with self.lock:
             return self._read(sentence, stack)
 
     def _compute(self, sentence: str, stack: str) -> StackInput:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class View:
 
 
 class Viewer:
-    """Traces of the models that can be shown. One request computes at a time; the last traces are remembered.
+    """Traces of the models that can be shown. Of each model one request computes at a time; the last are remembered.
 
     Args:
         models: The models by name, the one shown at first before the others.
@@ -68,7 +68,6 @@ class Viewer:
 
     def __init__(self, models: Mapping[str, ShownModel]) -> None:
         self.models = models
-        self._lock = RLock()
         self._traced = lru_cache(maxsize=_KEPT)(self._trace)
 
     def config(self, model: str) -> TransformerConfig:
@@ -91,7 +90,7 @@ class Viewer:
 
     def trace(self, view: View, swap: tuple[int, int] | None = None) -> StackTrace:
         """Return the trace of a view, or of the sentence with two words swapped, counted from 1."""
-        with self._lock:
+        with self.models[view.model].lock:
             return self._traced(view, swap)
 
     def tokens(self, view: View) -> list[str]:
@@ -112,7 +111,7 @@ class Viewer:
             "causal": Mask(causal=True),
         }
         return StackChanges(
-            schemes=self._schemes(view, length + view.padding),
+            schemes=self._schemes(view, length + view.padding, given.words.device),
             mask=masks[view.mask],
             heads=view.heads,
             scaled=view.scaled,
@@ -122,13 +121,14 @@ class Viewer:
     def _stack(self, view: View) -> Any:
         return stack_of(self.models[view.model].model, view.stack)
 
-    def _schemes(self, view: View, length: int) -> list[PositionScheme] | None:
+    def _schemes(self, view: View, length: int, device: torch.device) -> list[PositionScheme] | None:
         """Return the scheme that is wanted, with initial values, or ``None`` for the stack's own."""
         config = self.config(view.model)
         if (view.scheme, view.heads) == (config.position, config.heads):
             return None
-        options = config.position_options if view.scheme == config.position else {}
-        return [_scheme(view.scheme, config.d_model, view.heads, view.mask == "causal", length, tuple(options.items()))]
+        options = json.dumps(config.position_options if view.scheme == config.position else {})
+        built = _scheme(view.scheme, config.d_model, view.heads, view.mask == "causal", length, options)
+        return [built.to(device)]
 
     def pictures(
         self,
@@ -233,7 +233,7 @@ class Viewer:
         found: dict[str, Sequence[Tensor]] = {}
         for scheme in SCHEMES:
             try:
-                with self._lock:
+                with self.models[view.model].lock:
                     changes = self._changes(replace(view, scheme=scheme), given)
                     found[scheme] = trace_states(self._stack(view), words, given.memory, changes=changes)
             except LocantError:  # the scheme does not take such heads or so many tokens
@@ -347,10 +347,9 @@ def _swapped(first: Any, second: Any) -> Sequence[tuple[str, Any]]:
 
 
 @lru_cache(maxsize=64)
-def _scheme(
-    name: str, width: int, heads: int, causal: bool, length: int, options: tuple[tuple[str, Any], ...]
-) -> PositionScheme:
-    return seeded_scheme(name, AttentionShape(width, heads, causal), length=length, options=dict(options))
+def _scheme(name: str, width: int, heads: int, causal: bool, length: int, options: str) -> PositionScheme:
+    shape = AttentionShape(width, heads, causal)
+    return seeded_scheme(name, shape, length=length, options=json.loads(options))
 
 
 def _numbers(values: Tensor) -> Numbers:
