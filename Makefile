@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint site lab-smoke multi30k quality distillation bench bench-positions adaptation clean
+.PHONY: demo test tests lint site lab-smoke multi30k quality distillation bench bench-positions adaptation zoo clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -82,6 +82,10 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task language-modelling --schemes none,rotary --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 -o lab-smoke/text
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
+
+# Every architecture of the installed transformers against what is read from its config.json; takes half an hour.
+zoo: $(BIN)/locant
+	$(BIN)/python benchmarks/zoo.py
 
 # What helps a small translator in the same time; takes hours. MULTI30K=folder as above
 quality: $(BIN)/locant

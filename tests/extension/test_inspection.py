@@ -19,7 +19,7 @@ from locant.extension import Inspection, inspect_model
 
 def _inspected(tmp_path: Path, content: Any) -> Inspection:
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    return inspect_model(tmp_path)
+    return inspect_model(tmp_path, ask_class=False)
 
 
 def _changed(name: str, /, **entries: Any) -> dict[str, Any]:
@@ -138,9 +138,9 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (
             {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_positions": 1024},
             "error",
-            "says nothing about rotary",
+            "class of the model type .gpt2. in transformers has no rotary",
         ),
-        ({"model_type": "t5", "d_model": 512, "num_heads": 8}, "error", "says nothing about rotary"),
+        ({"model_type": "t5", "d_model": 512, "num_heads": 8}, "error", "has no rotary positions"),
         ({}, "error", "says nothing about rotary"),
         # numbers beyond any range
         (_changed("Llama 2 7B", max_position_embeddings=10**400), "error", "must be a positive whole number; got 1"),

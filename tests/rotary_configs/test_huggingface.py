@@ -89,8 +89,8 @@ def test_what_is_written_reads_the_same(name: str, version: Any, data: st.DataOb
         with pytest.raises(ConfigError, match="transformers 4 cannot express the scaling 'proportional'"):
             write_huggingface(config, version)
         return
-    written = write_huggingface(config, version, model_type="llama")
-    assert_same(read_huggingface({"model_type": "llama"} | written).config, config)
+    written = write_huggingface(config, version, model_type="stablelm")
+    assert_same(read_huggingface({"model_type": "stablelm"} | written).config, config)
 
 
 @pytest.mark.parametrize("version", ["4", "5"])
@@ -230,7 +230,10 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         (_scaled(type="dynamic", alpha=1000.0, factor=1.0), "'alpha' in rope_scaling of config.json is not known"),
         (_scaled(type="mrope"), "without mrope_section"),
         (_llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}), "0.25 in .* but 0.5 next to"),
-        (_llama(partial_rotary_factor=0.5, rotary_dim=8), "rotary_dim is 8, but partial_rotary_factor 0.5"),
+        (
+            _llama(model_type="stablelm", partial_rotary_factor=0.5, rotary_dim=8),
+            "rotary_dim is 8, but partial_rotary_factor 0.5",
+        ),
         (_llama(qk_rope_head_dim=16, head_dim=64), "head_dim 64 and qk_rope_head_dim 16"),
         ({"hidden_size": 100, "num_attention_heads": 3}, r"hidden_size \(100\) that num_attention_heads \(3\)"),
         (_llama(rotary=False), "rotary false: the model is said to have no rotary positions"),
@@ -264,7 +267,7 @@ def test_what_cannot_be_right_is_refused(config: dict[str, Any], message: str) -
         (_llama(model_type="novel"), "the model type 'novel' is not known here: halves are assumed", "rotate_half"),
         (_llama(rope_theta=None), "has no rope_theta; 10000 is taken", "publication"),
         (_scaled(**_YARN, llama_4_scaling_beta=0.1), "queries grow with their position", "Scale the queries"),
-        (_llama(no_rope_layers=[1, 0], no_rope_layer_interval=2), "do not rotate at all", "no_rope_layers"),
+        (_llama(no_rope_layers=[1, 0], num_hidden_layers=2), "Layer 1 has no positions", "every layer"),
         (_llama(rope_interleaved=True), "rope_interleaved true, but the class of 'llama'", "permuted"),
     ],
 )

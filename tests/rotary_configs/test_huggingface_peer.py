@@ -72,25 +72,8 @@ def test_transformers_takes_what_is_written(scaling: FrequencyScaling, version: 
 
 def test_transformers_takes_a_partly_rotated_head() -> None:
     config = RotaryConfig(head_dim=98, rotary_dim=54)
-    theirs = CONFIG_MAPPING["llama"](**write_huggingface(config))
+    theirs = CONFIG_MAPPING["stablelm"](**write_huggingface(config, model_type="stablelm"))
     assert_same_frequencies(theirs, config)
-
-
-@pytest.mark.parametrize(
-    "model_type", sorted(set(families.HEAD_DIMS) | set(families.ROTATED_FRACTIONS) | set(families.BASES))
-)
-def test_defaults_are_those_of_the_classes(model_type: str) -> None:
-    if model_type not in CONFIG_MAPPING:
-        pytest.skip("not in this release")
-    theirs = CONFIG_MAPPING[model_type]()
-    rope = getattr(theirs, "rope_parameters", None) or {}
-    rope = rope.get("full_attention", rope)
-    if model_type in families.HEAD_DIMS:
-        assert type(theirs).head_dim == families.HEAD_DIMS[model_type]
-    if model_type in families.BASES:
-        assert rope["rope_theta"] == families.BASES[model_type]
-    if model_type in families.ROTATED_FRACTIONS:
-        assert rope["partial_rotary_factor"] == families.ROTATED_FRACTIONS[model_type]
 
 
 @pytest.mark.parametrize(

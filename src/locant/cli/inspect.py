@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as", dest="engine", choices=tuple(ENGINES), help="print the equivalent setting of an engine")
     parser.add_argument("--llamacpp", metavar="FLAGS", help="inspect what llama.cpp runs with these flags")
     parser.add_argument("--hf-overrides", metavar="JSON", help="inspect what vLLM runs with these overrides")
+    parser.add_argument(
+        "--without-class",
+        action="store_true",
+        help="do not compare with the model's class in transformers, whose import takes seconds",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the bands; FILE ends in .png, .svg or .pdf")
 
@@ -53,7 +58,12 @@ def run(options: argparse.Namespace) -> int:
         from locant.figures.files import require_image_path
 
         require_image_path(options.figure)
-    inspection = inspect_model(options.model, hf_overrides=options.hf_overrides, llamacpp=options.llamacpp)
+    inspection = inspect_model(
+        options.model,
+        hf_overrides=options.hf_overrides,
+        llamacpp=options.llamacpp,
+        ask_class=not options.without_class,
+    )
     setting, refused = None, ""
     if options.engine:
         try:
@@ -107,9 +117,13 @@ def _print_all(inspection: Inspection) -> None:
     parsed = inspection.parsed
     for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)
+    for sentence in () if parsed is None else parsed.layers_without():
+        console.print(f"\n{sentence}")
     for layer, axes in ({} if parsed is None else parsed.multimodal).items():
         console.print(f"\n{_printable(layer)} layers have several axes, of {axes['sections']} pairs")
     console.print()
+    if inspection.checked_against:
+        console.print(f"Compared with {inspection.checked_against}.")
     if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")
     for finding in inspection.findings:
@@ -123,6 +137,9 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
     assert config.rotary_dim is not None
     declared = inspection.declared_length
     console.print(f"\n{_printable(layer)} layers", style="bold")
+    which = "" if inspection.parsed is None else inspection.parsed.layers_with(layer)
+    if which:
+        console.print(_printable(which))
     console.print(
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"

@@ -49,7 +49,7 @@ def load_config(path: Path) -> dict[str, Any]:
         config: dict[str, Any] = from_file.from_pretrained(
             source.path.parent, gguf_file=source.path.name, trust_remote_code=False
         ).to_diff_dict()
-    rotary = to_engine_config(inspect_model(path), "hf5")
+    rotary = to_engine_config(inspect_model(path, ask_class=False), "hf5")
     assert isinstance(rotary, dict)
     removed = {*_NOT_THE_MODELS, *(key for key, value in rotary.items() if value is None)}
     return {key: value for key, value in (config | rotary).items() if key not in removed}

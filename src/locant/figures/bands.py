@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from textwrap import fill
@@ -55,14 +55,17 @@ def inspected_layers(inspection: Inspection) -> list[LayerBands]:
     """
     if inspection.parsed is None:
         raise LocantError(f"Nothing can be drawn before the configuration is right: {inspection.findings[0].message}")
-    return [_layer(name, config) for name, config in inspection.parsed.configs.items()]
+    parsed = inspection.parsed
+    layers = [_layer(name, config, parsed.layers_with(name)) for name, config in parsed.configs.items()]
+    rest = parsed.layers_without()
+    return [*layers[:-1], replace(layers[-1], note=" ".join([f"{layers[-1].note}.", *rest]))] if rest else layers
 
 
-def _layer(name: str, config: RotaryConfig) -> LayerBands:
+def _layer(name: str, config: RotaryConfig, which: str) -> LayerBands:
     explanation = config.explain()
     return LayerBands(
         name=name,
-        note=config.describe(),
+        note=f"{which}; {config.describe()}" if which else config.describe(),
         wavelengths=np.array([pair.wavelength for pair in explanation.pairs]),
         scaled=np.array([pair.scaled_wavelength for pair in explanation.pairs]),
         fates=[pair.fate for pair in explanation.pairs],

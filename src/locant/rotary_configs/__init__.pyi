@@ -6,7 +6,7 @@ from locant.rotary_configs.gguf import read_gguf as read_gguf
 from locant.rotary_configs.gguf_writer import GGUFRotary as GGUFRotary
 from locant.rotary_configs.gguf_writer import write_gguf as write_gguf
 from locant.rotary_configs.huggingface import read_huggingface as read_huggingface
-from locant.rotary_configs.huggingface import write_huggingface as write_huggingface
+from locant.rotary_configs.huggingface_writer import write_huggingface as write_huggingface
 from locant.rotary_configs.identify.identify import identify as identify
 from locant.rotary_configs.identify.result import Identification as Identification
 from locant.rotary_configs.llamacpp import read_llamacpp as read_llamacpp

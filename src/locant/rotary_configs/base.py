@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,26 @@ ALL_LAYERS = "all"
 
 
 @dataclass(frozen=True)
+class LayerType:
+    """The layers of a model that treat positions alike.
+
+    Attributes:
+        name: The type by the file's name (``full_attention``, ``linear_attention``), ``all`` where there is one; layers
+            of a type that rotates in some layers alone are told apart as "full_attention without positions".
+        layers: Their indices, from 0.
+        config: Key of their configuration in :attr:`ParsedConfig.configs`; ``None`` where they do not rotate.
+        window: Tokens that they look back over, themselves among them, where they do not see the whole text.
+        attends: Whether they have attention at all: layers of a state space or a convolution have not.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    config: str | None
+    window: int | None = None
+    attends: bool = True
+
+
+@dataclass(frozen=True)
 class ParsedConfig:
     """The rotary positions of a model, read from another software's configuration.
 
@@ -32,11 +52,32 @@ class ParsedConfig:
         multimodal: For every layer type with positions of several axes (M-RoPE) the entries of the file:
             ``sections``, the numbers of pairs of each axis, and ``interleaved``. For text alone, where all axes have
             the same position, the configuration in ``configs`` is exact without it.
+        layers: Which layers are of which type, in the order of their first layer; empty where the file does not tell
+            how many layers there are.
     """
 
     configs: dict[str, RotaryConfig]
     findings: tuple[Finding, ...] = ()
     multimodal: dict[str, dict[str, Any]] = field(default_factory=dict)
+    layers: tuple[LayerType, ...] = ()
+
+    def of_layer(self, index: int) -> RotaryConfig | None:
+        """Return the configuration of one layer, ``None`` where it does not rotate.
+
+        Args:
+            index: The layer, from 0.
+
+        Raises:
+            ConfigError: It is not known of which type the layer is.
+        """
+        for kind in self.layers:
+            if index in kind.layers:
+                return None if kind.config is None else self.configs[kind.config]
+        if self.layers:
+            raise ConfigError(
+                f"This model has no layer {index}: it has {sum(len(kind.layers) for kind in self.layers)}."
+            )
+        return self.config
 
     @property
     def config(self) -> RotaryConfig:
@@ -51,6 +92,52 @@ class ParsedConfig:
                 "one for all layers; choose from 'configs'."
             )
         return next(iter(self.configs.values()))
+
+    def layers_with(self, config: str) -> str:
+        """Return which layers have a configuration, in words: "layers 5, 11, 17 (3 of 18), window 512 tokens".
+
+        Args:
+            config: Key of the configuration; the words are empty where the file does not tell its layers.
+        """
+        total = sum(len(kind.layers) for kind in self.layers)
+        said = []
+        for kind in self.layers:
+            if kind.config != config:
+                continue
+            which = f"all {total} layers" if len(kind.layers) == total else in_words(kind.layers)
+            counted = "" if len(kind.layers) == total else f" ({len(kind.layers)} of {total})"
+            window = f", window {kind.window} tokens" if kind.window else ""
+            named = f"{kind.name}: " if kind.name not in (config, ALL_LAYERS) else ""
+            said.append(f"{named}{which}{counted}{window}")
+        return "; ".join(said)
+
+    def layers_without(self) -> tuple[str, ...]:
+        """Return sentences about the layers that do not rotate: "Layers 3, 7, 11 have no positions."."""
+        found = []
+        for attends, what in ((True, "no positions"), (False, "no attention")):
+            layers = [
+                index
+                for kind in self.layers
+                if kind.config is None and kind.attends is attends
+                for index in kind.layers
+            ]
+            if layers:
+                words = in_words(layers)
+                found.append(f"{words[0].upper()}{words[1:]} {'has' if len(layers) == 1 else 'have'} {what}.")
+        return tuple(found)
+
+
+def in_words(layers: Iterable[int], most: int = 12) -> str:
+    """Return the indices of layers in words.
+
+    Example:
+        >>> in_words([11, 3, 7]), in_words([5])
+        ('layers 3, 7, 11', 'layer 5')
+    """
+    indices = sorted(layers)
+    shown = ", ".join(map(str, indices[:most]))
+    more = f" and {len(indices) - most} more, up to {indices[-1]}" if len(indices) > most else ""
+    return f"layer{'' if len(indices) == 1 else 's'} {shown}{more}"
 
 
 def by_layer(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> dict[str, RotaryConfig]:

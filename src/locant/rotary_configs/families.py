@@ -1,117 +1,135 @@
 """Facts of Hugging Face's model classes that config.json does not state, by ``model_type``.
 
-Read from transformers 5.23; the tests compare these tables with the version that is installed.
+``model_types.json`` holds what the classes of transformers 5.23 do with a small model's queries and keys; it is
+generated (``tests/support/zoo/facts.py``), and the tests compare it with the version that is installed. Classes that
+come with their checkpoints stand in :mod:`locant.rotary_configs.own_code`.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
 from locant.positions.rotary.config import RotaryLayout
 
-_INTERLEAVED = """
-axk1 axk2 bailing_hybrid blt codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4
-dots3_note ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite glm4v_text glm_moe_dsa glm_ocr_text
-gptj helium kimi_k2 llama4_text longcat_flash mistral4 mistral_large4 moonshine openai_privacy_filter roformer youtu
-"""
-INTERLEAVED = frozenset(_INTERLEAVED.split())
-"""Model types whose classes pair neighbouring features."""
-
-SWITCHED = frozenset(["axk1", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "mistral4", "youtu"])
-"""Those of :data:`INTERLEAVED` that ``rope_interleave: false`` turns to halves."""
-
-_HALF = """
-apertus arcee bitnet cwm diffllama exaone4 falcon falcon_h1 gemma gemma2 gemma3 gemma3_text gemma3n_text gemma4_text
-glm4_moe gpt_neox gpt_neox_japanese gpt_oss granite granitemoe hunyuan_v1_dense internlm3 jamba lfm2 llama minimax
-minimax_m2 ministral ministral3 mistral mixtral modernbert nanochat nemotron olmo olmo2 olmo3 olmoe persimmon phi
-phi3 phimoe qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl qwen2_vl_text qwen3 qwen3_5_text qwen3_moe
-qwen3_next qwen3_vl_moe_text qwen3_vl_text recurrent_gemma seed_oss smollm3 stablelm starcoder2 zamba2
-"""
-HALF = frozenset(_HALF.split())
-"""Model types known to pair features of the two halves; others are taken to do so, with a finding."""
+Behaviour = Literal["rotates", "still", "none"]
+"""What the layers of a type do: rotate, attend without positions, or not attend at all."""
 
 YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
 """Model types whose classes take the type 'yarn' for LongRoPE."""
 
-LOCAL_AND_GLOBAL: dict[str, tuple[float, float]] = {
-    "gemma3": (10_000.0, 1_000_000.0),
-    "gemma3_text": (10_000.0, 1_000_000.0),
-    "gemma3n_text": (10_000.0, 1_000_000.0),
-    "modernbert": (10_000.0, 160_000.0),
-    "modernbert-decoder": (10_000.0, 160_000.0),
-}
-"""Bases of sliding and of full attention where the file leaves them out."""
 
-BASES: dict[str, float] = {
-    "apertus": 12_000_000.0,
-    "bitnet": 500_000.0,
-    "cohere": 500_000.0,
-    "cwm": 1_000_000.0,
-    "ernie4_5": 500_000.0,
-    "ernie4_5_moe": 500_000.0,
-    "gpt_oss": 150_000.0,
-    "helium": 100_000.0,
-    "llama4_text": 500_000.0,
-    "longcat_flash": 10_000_000.0,
-    "minimax": 1_000_000.0,
-    "minimax_m2": 5_000_000.0,
-    "mixtral": 1_000_000.0,
-    "olmo3": 500_000.0,
-    "phimoe": 1_000_000.0,
-    "qwen2_5_vl_text": 1_000_000.0,
-    "qwen2_vl_text": 1_000_000.0,
-    "qwen3_vl_moe_text": 500_000.0,
-    "qwen3_vl_text": 500_000.0,
-    "smollm3": 2_000_000.0,
-}
-"""Base where the file leaves it out and the class does not take 10000."""
+@dataclass(frozen=True)
+class ModelType:
+    """What the class of a model type does with positions.
 
-ROTATED_FRACTIONS: dict[str, float] = {
-    "glm": 0.5,
-    "glm4": 0.5,
-    "glm4_moe": 0.5,
-    "gpt_neox": 0.25,
-    "moonshine": 0.9,
-    "nemotron": 0.5,
-    "persimmon": 0.5,
-    "phi": 0.5,
-    "qwen3_5_text": 0.25,
-    "qwen3_next": 0.25,
-    "recurrent_gemma": 0.5,
-    "stablelm": 0.25,
-}
-"""Fraction of the head's features that are rotated, where the file leaves it out and it is not all."""
+    Attributes:
+        name: ``model_type``.
+        rotates: Whether any layer rotates, with :attr:`switch` on where there is one.
+        layout: How features are paired.
+        can_turn_to_halves: Whether ``rope_interleave: false`` makes :attr:`layout` half.
+        defaults: Values of entries that the file leaves out.
+        rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
+        rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
+        layer_types: The types of the layers, from the first, where the file does not state them; repeated as needed.
+        last_type: The type of the last layer, where it is not the one whose turn it is.
+        behaviour: What the layers of each type do.
+        without_window: What layers without a window do where the file switches the sliding window off.
+        switch: An entry and the value of it with which the class rotates.
+        features: First rotated feature, number of them and features of the head in the class's own size, by layer type.
+        text_part: Names of the nested groups that lead to the text part of a multimodal model.
+        text_type: Model type of that part where it does not state one.
+    """
 
-HEAD_DIMS: dict[str, int] = {
-    "cwm": 128,
-    "ernie4_5": 128,
-    "gemma": 256,
-    "gemma2": 256,
-    "gemma3_text": 256,
-    "gemma3n_text": 256,
-    "gemma4_text": 256,
-    "glm": 128,
-    "glm4": 128,
-    "gpt_oss": 64,
-    "helium": 128,
-    "internlm3": 128,
-    "llama4_text": 128,
-    "minimax_m2": 128,
-    "ministral3": 128,
-    "qwen3": 128,
-    "qwen3_5_text": 256,
-    "qwen3_next": 256,
-    "qwen3_vl_text": 128,
-    "seed_oss": 128,
-}
-"""Features of a head where the file leaves them out and the class does not divide the width by the heads."""
+    name: str
+    rotates: bool = True
+    layout: RotaryLayout = "half"
+    can_turn_to_halves: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    rope: Mapping[str, Any] | None = None
+    rotates_partly: bool = False
+    layer_types: Sequence[str] = ()
+    last_type: str | None = None
+    behaviour: Mapping[str, Behaviour] = field(default_factory=dict)
+    without_window: Behaviour | None = None
+    switch: tuple[str, Any] | None = None
+    features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    text_part: tuple[str, ...] = ()
+    text_type: str | None = None
+
+    @property
+    def rope_by_layer(self) -> bool:
+        """Whether the class has a rotation for every layer type."""
+        return self.rope is not None and all(each is None or isinstance(each, Mapping) for each in self.rope.values())
 
 
-def layout_of(model_type: str | None, interleave: bool | None) -> RotaryLayout:
-    """Return the layout of a model type.
+def model_type(name: str | None) -> ModelType | None:
+    """Return the facts of a model type, ``None`` where they are not known here."""
+    return _all_types().get(name or "")
+
+
+def known_model_types() -> tuple[str, ...]:
+    """Return the names of all model types that are known here."""
+    return tuple(_all_types())
+
+
+def is_in_transformers(name: str | None) -> bool:
+    """Whether transformers has a class of that model type itself."""
+    from locant.rotary_configs.own_code import OWN_CODE
+
+    return name in _all_types() and name not in OWN_CODE
+
+
+def layout_of(name: str | None, interleave: bool | None, kind: ModelType | None = None) -> RotaryLayout:
+    """Return the layout of a model type, halves where it is not known.
 
     Args:
-        model_type: ``model_type`` of config.json.
+        name: ``model_type`` of config.json.
         interleave: ``rope_interleave`` of config.json.
+        kind: Its facts, where they are not among those that are known here.
     """
-    if model_type in SWITCHED and interleave is False:
+    found = model_type(name) or kind
+    if found is None:
         return "half"
-    return "interleaved" if model_type in INTERLEAVED else "half"
+    if found.text_type is not None and not found.defaults:
+        found = model_type(found.text_type) or found
+    return "half" if found.can_turn_to_halves and interleave is False else found.layout
+
+
+@functools.cache
+def _all_types() -> Mapping[str, ModelType]:
+    from locant.rotary_configs.own_code import OWN_CODE
+
+    stored = json.loads((Path(__file__).parent / "model_types.json").read_text(encoding="utf-8"))
+    return {**OWN_CODE, **{name: from_facts(name, facts) for name, facts in stored.items()}}
+
+
+def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
+    """Return a model type from its entry in ``model_types.json``.
+
+    Args:
+        name: ``model_type``.
+        facts: The entry.
+    """
+    switch = facts.get("switch")
+    return ModelType(
+        name,
+        rotates=facts.get("rotates", True),
+        layout=facts.get("layout", "half"),
+        can_turn_to_halves=facts.get("rope_interleave", False),
+        defaults=facts.get("defaults", {}),
+        rope=facts.get("rope"),
+        rotates_partly=facts.get("partly", False),
+        layer_types=facts.get("layer_types", ()),
+        last_type=facts.get("last_type"),
+        behaviour=facts.get("behaviour", {}),
+        without_window=facts.get("without_window"),
+        switch=None if switch is None else (switch[0], switch[1]),
+        features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
+        text_part=tuple(facts.get("text_part", ())),
+        text_type=facts.get("text_type"),
+    )

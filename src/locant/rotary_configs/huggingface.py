@@ -1,32 +1,32 @@
-"""Rotary positions in the config.json of Hugging Face's transformers, releases 4 and 5: reading and writing."""
+"""Rotary positions in the config.json of Hugging Face's transformers, releases 4 and 5: reading."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
-from locant.rotary_configs.base import (
-    ALL_LAYERS,
-    ParsedConfig,
-    by_layer,
-    cannot_express,
-    declared_length,
-    with_equivalent_base,
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.head_sizes import head_sizes
+from locant.rotary_configs.layers import (
+    GLOBAL,
+    KNOWN_TYPES,
+    LOCAL,
+    grouped,
+    layer_names,
+    layers_with_positions,
+    window_of,
 )
-from locant.rotary_configs.rope_parameters import (
-    read_scaling,
-    read_type,
-    write_rotated_fraction,
-    write_scaling,
-)
+from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.rope_parameters import read_scaling, read_type
 
-_TEXT_PARTS = ("text_config", "llm_config", "language_config")
+_TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 _ROPE_KEYS = (
     "rope_parameters",
     "rope_scaling",
@@ -38,32 +38,39 @@ _ROPE_KEYS = (
     "partial_rotary_factor",
     "rotary_pct",
     "rotary_dim",
+    "attn_rotary_emb",
     "rope_interleave",
     "qk_rope_head_dim",
     "no_rope_layers",
     "no_rope_layer_interval",
+    "layer_rope_theta",
     "rotary",
+    "rotary_value",
     "rope_interleaved",
+    "use_mem_rope",
+    "compress_rope_theta",
 )
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
-LOCAL, GLOBAL = "sliding_attention", "full_attention"
+_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 
 
 def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
     """Read the rotary positions of a model from its config.json.
 
-    Known traps end in an error where the file cannot be right, in a finding where it may be. Heads of DeepSeek's
-    family (``qk_rope_head_dim``) are the separate rotated part of the head, which has a projection of its own.
+    What the file leaves out is taken from the model's class, as transformers does. Known traps end in an error where
+    the file cannot be right, in a finding where it may be. Heads of DeepSeek's family (``qk_rope_head_dim``) are the
+    separate rotated part of the head, which has a projection of its own.
 
     Args:
         config: The content of config.json, of any 4.x or 5.x release; of a multimodal model, its text part is read.
 
     Returns:
-        A configuration for every layer type; ``all`` where there is one.
+        A configuration for every layer type; ``all`` where there is one. ``layers`` tells which layers have it.
 
     Raises:
         ConfigError: A type or key is unknown (the nearest known one is named), a value is missing or out of range, two
-            contradict each other, or the file means something that a rotary configuration cannot express.
+            contradict each other, the model has no rotary positions, or the file means something that a rotary
+            configuration cannot express.
 
     Example:
         >>> parsed = read_huggingface({
@@ -72,59 +79,70 @@ def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
         >>> parsed.config.head_dim, parsed.config.scaling.name, parsed.config.scaling.factor
         (128, 'linear', 8.0)
     """
+    return read_config(config)
+
+
+def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: ModelType | None = None) -> ParsedConfig:
+    """Read the rotary positions of a model as :func:`read_huggingface` does, or as vLLM's own classes do.
+
+    Args:
+        config: The content of config.json.
+        in_vllm: Whether the classes are those of vLLM, all of which rotate a part of the head where they are told so.
+        kind: Facts of the class, for a model type that is not known here.
+    """
     findings: list[Finding] = []
-    top = Fields(text_part(config), "config.json")
-    _refuse_other_positions(top)
-    model_type = top.text("model_type") or Fields(config, "config.json").text("model_type")
-    layout = families.layout_of(model_type, top.flag("rope_interleave"))
-    if model_type not in families.INTERLEAVED | families.HALF:
-        findings.append(
-            Finding(
-                "warning",
-                f"config.json does not say how features are paired, and the model type '{model_type}' is not known "
-                "here: halves are assumed, as most models have it.",
-                "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
-            )
-        )
-    if top.flag("rope_interleaved") and layout == "half":
-        findings.append(
-            Finding(
-                "warning",
-                f"config.json has rope_interleaved true, but the class of '{model_type}' in transformers pairs halves.",
-                "Compare with the code that trained the model; weights may have to be permuted from one to the other.",
-            )
-        )
-    if any([top.get("no_rope_layers"), top.get("no_rope_layer_interval")]):
-        findings.append(Finding("note", "Some layers of this model do not rotate at all.", "See no_rope_layers."))
-    max_length = top.whole("max_position_embeddings") or top.whole("n_positions")
-    original_length = top.whole("original_max_position_embeddings")
+    name = text_type(config)
+    kind = families.model_type(name) or kind
+    if kind is not None and in_vllm:
+        kind = replace(kind, rotates_partly=True)
+    part = Fields(in_usual_names({**text_part(config), "model_type": name}, findings), "config.json")
+    part.get("model_type")
+    _refuse_other_positions(part, kind, name)
+    layout = families.layout_of(name, part.flag("rope_interleave"), kind)
+    findings += _doubts_about_layout(part, kind, name)
+    max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
+    original_length = part.whole("original_max_position_embeddings")
+    names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    for layer, (rope, base) in _layers(top, model_type).items():
-        head_dim = _head_dim(top, model_type, layer)
-        fraction = _rotated_fraction(top, rope, model_type)
-        context = RopeContext(max_length, original_length, fraction)
+    for layer, (rope, base) in _groups(part, kind, names, findings).items():
+        sizes = head_sizes(part, rope, kind, layer, names)
+        context = RopeContext(_length_for(rope, max_length, kind), original_length, sizes.fraction)
         if base is None:
-            base = families.BASES.get(model_type or "", 10000.0)
+            base = _base_of_class(kind, layer)
             context.note(
                 f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
             )
         _read_axes(rope, layer, context, multimodal)
-        takes_yarn = model_type in families.YARN_IS_LONGROPE
-        scaling = read_scaling(rope, context, takes_yarn_for_longrope=takes_yarn)
+        scaling = read_scaling(rope, context, takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE)
         configs[layer] = RotaryConfig(
-            head_dim=head_dim,
+            head_dim=sizes.head_dim,
             base=base,
-            rotary_dim=_rotary_dim(top, head_dim, fraction if scaling.turning_fraction is None else None),
+            rotary_dim=sizes.rotary_dim if scaling.turning_fraction is None else sizes.head_dim,
             layout=layout,
             scaling=scaling,
             max_length=declared_length(scaling, max_length, context.findings),
         )
-        findings += [finding for finding in context.findings if finding not in findings]
-    top.refuse_rest(_ROPE_KEYS, [key for key in top.values if "rope" in key or "rotary" in key])
-    top.refuse_misspelt(_LENGTHS)
-    return ParsedConfig(configs, tuple(findings), multimodal)
+        findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
+    layers = _layer_types(part, kind, names, configs)
+    part.refuse_rest(_ROPE_KEYS, [key for key in part.values if _is_about_rotation(key, kind)])
+    part.refuse_misspelt(_LENGTHS)
+    if layers and not any(each.config for each in layers):
+        raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
+    findings += _layers_without_positions(layers)
+    return ParsedConfig(configs, tuple(findings), multimodal, layers)
+
+
+def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
+    """Return the declared length; that of the class where the file has none and a scaling goes by it."""
+    if stated is not None or kind is None or read_type(rope) == "default":
+        return stated
+    return next((kind.defaults[name] for name in _LENGTH_NAMES if name in kind.defaults), None)
+
+
+def _is_about_rotation(key: str, kind: ModelType | None) -> bool:
+    return ("rope" in key or "rotary" in key) and key not in (kind.defaults if kind else {})
 
 
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -133,7 +151,7 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         ConfigError: An entry about rotary positions stands beside that part and contradicts it.
     """
-    for name in _TEXT_PARTS:
+    for name in _part_names(config):
         part = config.get(name)
         if not isinstance(part, Mapping):
             continue
@@ -143,21 +161,83 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
                     f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
                     f"the one in '{name}'; remove the other one."
                 )
-        return part
+        return text_part(part)
     return config
 
 
-def _refuse_other_positions(top: Fields) -> None:
-    """Raise ConfigError for a model that has no rotary positions: GPT-J and Falcon can be told so."""
-    if top.flag("rotary") is False:
+def text_type(config: Mapping[str, Any]) -> str | None:
+    """Return the model type of the text part of a config.json.
+
+    Where that part does not state one, it is what the class of the whole takes there.
+
+    Raises:
+        ConfigError: It is not text.
+    """
+    part = text_part(config)
+    own = Fields(part, "config.json").text("model_type")
+    outer = Fields(config, "config.json").text("model_type")
+    for name in (own, outer):
+        known = families.model_type(name)
+        if known is not None and known.text_type is not None:
+            return known.text_type
+        if name is not None:
+            return name
+    return None
+
+
+def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    known = families.model_type(config.get("model_type") if isinstance(config.get("model_type"), str) else None)
+    return known.text_part[:1] if known is not None and known.text_part else _TEXT_PARTS
+
+
+def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:
+    """Raise ConfigError for a model that has no rotary positions, by its class or by an entry."""
+    if part.flag("rotary") is False:
         raise ConfigError("config.json has rotary false: the model is said to have no rotary positions.")
-    if top.flag("alibi"):
+    if part.flag("alibi"):
         raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
+    stated = part.get("position_embedding_type")
+    if kind is not None and not kind.rotates:
+        raise ConfigError(f"The class of the model type '{name}' in transformers has no rotary positions.")
+    if kind is not None and kind.switch is not None:
+        key, on = kind.switch
+        value = part.get(key) if key in part.values else kind.defaults.get(key)
+        if value != on:
+            raise ConfigError(
+                f"The class of the model type '{name}' rotates where {key} is {on!r}; here it is {value!r}, so the "
+                "model has no rotary positions."
+            )
+    elif isinstance(stated, str) and "nope" in stated.lower():
+        raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
 
 
-def _layers(top: Fields, model_type: str | None) -> dict[str, tuple[Fields, float | None]]:
+def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None) -> list[Finding]:
+    found = []
+    if kind is None:
+        found.append(
+            Finding(
+                "warning",
+                f"config.json does not say how features are paired, and the model type '{name}' is not known "
+                "here: halves are assumed, as most models have it.",
+                "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
+            )
+        )
+    if part.flag("rope_interleaved") and families.layout_of(name, None) == "half":
+        found.append(
+            Finding(
+                "warning",
+                f"config.json has rope_interleaved true, but the class of '{name}' in transformers pairs halves.",
+                "Compare with the code that trained the model; weights may have to be permuted from one to the other.",
+            )
+        )
+    return found
+
+
+def _groups(
+    part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding]
+) -> dict[str, tuple[Fields, float | None]]:
     """Return the parameters and the base of every layer type; the base is None where it is left out."""
-    new, old = top.mapping("rope_parameters"), top.mapping("rope_scaling")
+    new, old = part.mapping("rope_parameters"), part.mapping("rope_scaling")
     if new and old and _comparable(new) != _comparable(old):
         raise ConfigError(
             "config.json has rope_parameters as well as rope_scaling, and they differ: transformers 5 takes "
@@ -165,20 +245,118 @@ def _layers(top: Fields, model_type: str | None) -> dict[str, tuple[Fields, floa
         )
     where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
     given = new or old or {}
-    base = agreed(top.number("rope_theta"), top.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
-    if given and all(value is None or isinstance(value, Mapping) for value in given.values()):
-        layers = {name: Fields(value, f"'{name}' of {where}") for name, value in given.items() if value is not None}
-        return {name: (rope, _first(rope.number("rope_theta"), base)) for name, rope in layers.items()}
+    base = agreed(part.number("rope_theta"), part.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
+    by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
+    if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
+        return _by_layer_type(by_layer, where, base, kind, names, findings)
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            raise ConfigError(
+                f"'{name}' in {where} is a group of its own, which transformers passes over. Move its entries up, "
+                f"into {where.split()[0]}."
+            )
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
+    listed = _listed_base(part)
+    if listed is not None:
+        return {ALL_LAYERS: (rope, listed)}
+    if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
+        base = None  # transformers writes the class's own beside the one that counts
     base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
-    local, full = families.LOCAL_AND_GLOBAL.get(model_type or "", (None, None))
-    local = _first(top.number("rope_local_base_freq"), top.number("local_rope_theta"), local)
+    if not given and kind is not None and not kind.rope_by_layer:
+        rope = Fields(_scaling_of(kind.rope), f"the class of '{kind.name}'")
+    local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
+    if kind is not None and kind.rope_by_layer and kind.rope is not None:
+        if GLOBAL not in kind.rope or LOCAL not in kind.rope:
+            return _of_class(kind, part, rope, base)
+        local = _first(local, _base_in(kind.rope.get(LOCAL)))
+        base = _first(base, part.number("global_rope_theta"), _base_in(kind.rope.get(GLOBAL)))
+        if not given:
+            rope = Fields(_scaling_of(kind.rope.get(GLOBAL)), where)
     if local is None:
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention.
-    base = _first(base, top.number("global_rope_theta"), full)
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _listed_base(part: Fields) -> float | None:
+    """Return the base of all layers that rotate by ``layer_rope_theta``, where the file has that."""
+    bases = {base for base in part.numbers("layer_rope_theta") or () if base}
+    if len(bases) > 1:
+        raise ConfigError(
+            f"layer_rope_theta of config.json gives layers {len(bases)} different bases "
+            f"({', '.join(f'{base:g}' for base in sorted(bases))}), which one configuration cannot express."
+        )
+    return next(iter(bases), None)
+
+
+def _by_layer_type(
+    given: Mapping[str, Any],
+    where: str,
+    base: float | None,
+    kind: ModelType | None,
+    names: tuple[str, ...],
+    findings: list[Finding],
+) -> dict[str, tuple[Fields, float | None]]:
+    """Return the groups of a file that has one for every layer type."""
+    known = {*KNOWN_TYPES, *names, *((kind.rope or {}) if kind else {})}
+    for name in given:
+        if name not in known and given[name] is not None:
+            raise ConfigError(
+                f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)} Known: "
+                f"{', '.join(sorted(known - {ALL_LAYERS}))}."
+            )
+    groups = {}
+    for name, value in given.items():
+        default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
+        if name not in known or (value is None and default is None):
+            continue
+        if value is not None and value.get("truncate") is False:
+            value = {key: each for key, each in value.items() if key != "truncate"}
+            findings.append(_truncate_is_passed_over(name, where))
+        rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")
+        groups[name] = (rope, _first(rope.number("rope_theta"), base, _base_in(default)))
+    return groups
+
+
+def _truncate_is_passed_over(name: str, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"truncate false stands in '{name}' of {where}, where transformers passes over it: it looks for truncate next "
+        "to the layer types, and rounds the corners of YaRN.",
+        "Expect rounded corners from transformers, or train with them.",
+    )
+
+
+def _of_class(
+    kind: ModelType, part: Fields, rope: Fields, base: float | None
+) -> dict[str, tuple[Fields, float | None]]:
+    """Return the groups of a class whose rotations have labels of their own, where the file has none by layer."""
+    del part
+    groups = {}
+    for name, default in (kind.rope or {}).items():
+        if default is not None:
+            fields = Fields({**_scaling_of(default), **rope.values}, rope.where)
+            groups[name] = (fields, _first(fields.number("rope_theta"), _base_in(default), base))
+    return groups
+
+
+def _scaling_of(group: Any) -> dict[str, Any]:
+    """Return the scaling of a class's own group; base and rotated fraction are looked up where they are needed."""
+    return {key: value for key, value in (group or {}).items() if key not in ("rope_theta", "partial_rotary_factor")}
+
+
+def _base_in(group: Any) -> float | None:
+    return group.get("rope_theta") if isinstance(group, Mapping) else None
+
+
+def _base_of_class(kind: ModelType | None, layer: str) -> float:
+    if kind is None:
+        return 10_000.0
+    rope = kind.rope or {}
+    found = _first(_base_in(rope), _base_in(rope.get(layer)), kind.defaults.get("rope_theta"))
+    default = kind.defaults.get("default_theta")
+    return _first(found, default if isinstance(default, int | float) else None, 10_000.0) or 10_000.0
 
 
 def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,47 +368,36 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _head_dim(top: Fields, model_type: str | None, layer: str) -> int:
-    rotated, stated = top.whole("qk_rope_head_dim"), top.whole("head_dim")
-    if model_type == "gemma4_text" and layer == GLOBAL:
-        stated = top.whole("global_head_dim") or 512
-    if rotated is not None:
-        if stated not in (None, rotated):
-            raise ConfigError(
-                f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
-                "are rotated."
-            )
-        return rotated
-    stated = stated or families.HEAD_DIMS.get(model_type or "")
-    if stated is not None:
-        return stated
-    width = top.whole("hidden_size") or top.whole("n_embd")
-    heads = top.whole("num_attention_heads") or top.whole("n_head")
-    if width is None or heads is None or width % heads:
-        raise ConfigError(
-            f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
+def _layer_types(
+    part: Fields, kind: ModelType | None, names: tuple[str, ...], configs: Mapping[str, RotaryConfig]
+) -> tuple[LayerType, ...]:
+    behaviour = layers_with_positions(part, kind, names)
+    config_of: dict[str, str | None] = {}
+    for name in names:
+        if name in configs or ALL_LAYERS in configs:
+            config_of[name] = name if name in configs else ALL_LAYERS
+        elif "main" in configs:
+            config_of[name] = "main" if name == LOCAL else "compress"
+        elif name == ALL_LAYERS and GLOBAL in configs:
+            config_of[name] = GLOBAL
+        else:
+            config_of[name] = None
+    windows = {name: window for name in set(names) if (window := window_of(part, kind, name)) is not None}
+    return grouped(names, behaviour, config_of, windows)
+
+
+def _layers_without_positions(layers: tuple[LayerType, ...]) -> list[Finding]:
+    still = [index for each in layers if each.attends and each.config is None for index in each.layers]
+    if not still:
+        return []
+    said = f"{in_words(still)} {'has' if len(still) == 1 else 'have'} no positions"
+    return [
+        Finding(
+            "note",
+            f"{said[:1].upper()}{said[1:]}: queries and keys are not rotated there.",
+            "An engine that rotates every layer runs another model.",
         )
-    return width // heads
-
-
-def _rotated_fraction(top: Fields, rope: Fields, model_type: str | None) -> float | None:
-    beside = agreed(
-        top.number("partial_rotary_factor"), top.number("rotary_pct"), "partial_rotary_factor and rotary_pct differ."
-    )
-    inside = rope.number("partial_rotary_factor")
-    message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
-    fraction = agreed(inside, beside, message)
-    return families.ROTATED_FRACTIONS.get(model_type or "") if fraction is None else fraction
-
-
-def _rotary_dim(top: Fields, head_dim: int, fraction: float | None) -> int:
-    counted = None if fraction is None else int(head_dim * fraction)
-    stated = top.whole("rotary_dim")
-    if stated is not None and counted is not None and stated != counted:
-        raise ConfigError(
-            f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
-        )
-    return stated or (head_dim if counted is None else counted)
+    ]
 
 
 def _read_axes(rope: Fields, layer: str, context: RopeContext, multimodal: dict[str, dict[str, Any]]) -> None:
@@ -247,110 +414,3 @@ def _read_axes(rope: Fields, layer: str, context: RopeContext, multimodal: dict[
         "configuration holds the frequencies, and is exact for text alone.",
         "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
     )
-
-
-_ROTARY_DIM_ONLY = ("gptj", "codegen")
-_NAMES_IN_4 = {"gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}}
-
-
-def write_huggingface(
-    configs: RotaryConfig | Mapping[str, RotaryConfig],
-    version: Literal["4", "5"] = "5",
-    *,
-    model_type: str | None = None,
-) -> dict[str, Any]:
-    """Return the keys to merge into a config.json, so that transformers builds these rotary positions.
-
-    Static NTK scalings are written as the larger base that they are. Keys that the file must not have any more are
-    ``None``.
-
-    Args:
-        configs: The configuration, or one for every layer type.
-        version: ``4`` writes ``rope_theta`` and ``rope_scaling``, ``5`` writes ``rope_parameters``.
-        model_type: ``model_type`` of the file, which decides about the layout; only half layouts can do without.
-
-    Raises:
-        ConfigError: transformers cannot express a configuration.
-
-    Example:
-        >>> from locant.positions import Linear
-        >>> written = write_huggingface(RotaryConfig(head_dim=128, scaling=Linear(factor=8, original_length=4096)))
-        >>> written["rope_parameters"]
-        {'rope_type': 'linear', 'factor': 8, 'rope_theta': 10000.0}
-        >>> written["head_dim"], written["max_position_embeddings"]
-        (128, 32768)
-    """
-    if version not in ("4", "5"):
-        raise ConfigError(f"Unknown version '{version}' of transformers.{nearest(str(version), '45')} Known: 4, 5.")
-    given = {layer: with_equivalent_base(config) for layer, config in by_layer(configs).items()}
-    if model_type in _ROTARY_DIM_ONLY:
-        return _as_gptj(given, model_type)
-    for config in given.values():
-        if version not in config.scaling.transformers_versions:
-            newer = ", ".join(config.scaling.transformers_versions)
-            raise cannot_express(f"config.json of transformers {version}", config.scaling, f"write version {newer}")
-    shared = _shared(given, model_type)
-    groups = {layer: _group(config, model_type) for layer, config in given.items()}
-    if version == "5":
-        return shared | {"rope_parameters": groups.get(ALL_LAYERS, groups), "rope_scaling": None, "rope_theta": None}
-    if ALL_LAYERS in groups:
-        return shared | _as_version_4(groups[ALL_LAYERS], model_type)
-    if set(groups) != {GLOBAL, LOCAL} or groups[LOCAL].keys() != {"rope_type", "rope_theta"}:
-        raise ConfigError(
-            f"config.json of transformers 4 cannot express rotary positions of the layer types {', '.join(groups)} "
-            "apart: it has rope_local_base_freq for unscaled sliding_attention beside full_attention. Write version 5."
-        )
-    return shared | _as_version_4(groups[GLOBAL], model_type) | {"rope_local_base_freq": groups[LOCAL]["rope_theta"]}
-
-
-def _shared(given: dict[str, RotaryConfig], model_type: str | None) -> dict[str, Any]:
-    entries = [_beside(config, model_type) for config in given.values()]
-    lengths = {entry["max_position_embeddings"] for entry in entries} - {None}
-    if len(lengths) > 1 or len({config.head_dim for config in given.values()}) > 1:
-        raise ConfigError(
-            f"config.json has one head_dim and one max_position_embeddings, but the configurations of "
-            f"{', '.join(given)} differ in them."
-        )
-    written = entries[0] | {"max_position_embeddings": next(iter(lengths), None)}
-    return {key: value for key, value in written.items() if value is not None}
-
-
-def _beside(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
-    """Return the entries next to the parameters of one configuration."""
-    known = families.layout_of(model_type, None)
-    if config.layout != known and model_type not in families.SWITCHED:
-        raise ConfigError(
-            f"config.json cannot express layout '{config.layout}': the class of the model type '{model_type}' decides, "
-            f"and has '{known}'. Permute the projections of queries and keys, or name a model_type of that layout."
-        )
-    width = "qk_rope_head_dim" if model_type in families.SWITCHED else "head_dim"
-    switch = config.layout == "interleaved" if model_type in families.SWITCHED else None
-    written = {width: config.head_dim, "rope_interleave": switch}
-    return written | config.scaling.huggingface_entries(config.max_length)
-
-
-def _group(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
-    written = write_scaling(config, "config.json") | {"rope_theta": config.base}
-    fraction = write_rotated_fraction(config, "config.json")
-    if fraction != 1 or model_type in families.ROTATED_FRACTIONS:
-        written["partial_rotary_factor"] = fraction
-    return written
-
-
-def _as_version_4(group: dict[str, Any], model_type: str | None) -> dict[str, Any]:
-    names = _NAMES_IN_4.get(model_type or "", {})
-    beside = {names.get(key, key): group[key] for key in ("rope_theta", "partial_rotary_factor") if key in group}
-    scaling = {key: value for key, value in group.items() if key not in ("rope_theta", "partial_rotary_factor")}
-    is_scaled = scaling["rope_type"] != "default"
-    return beside | {"rope_scaling": scaling if is_scaled else None, "rope_parameters": None}
-
-
-def _as_gptj(given: dict[str, RotaryConfig], model_type: str | None) -> dict[str, Any]:
-    config = next(iter(given.values()))
-    if len(given) > 1 or config.scaling != Unscaled() or config.base != 10000 or config.layout != "interleaved":
-        raise ConfigError(
-            f"config.json of the model type '{model_type}' holds rotary_dim and nothing else: its class has one "
-            "unscaled rotation with base 10000 and layout 'interleaved' for all layers."
-        )
-    length = {} if config.max_length is None else {"n_positions": config.max_length}
-    return {"rotary_dim": config.rotary_dim} | length

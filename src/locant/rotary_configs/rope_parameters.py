@@ -21,6 +21,7 @@ _SHARED_ENTRIES = (
     "mrope_section",
     "mrope_interleaved",
     "llama_4_scaling_beta",
+    "max_position_embeddings",
 )
 
 
@@ -65,6 +66,7 @@ def read_scaling(rope: Fields, context: RopeContext, *, takes_yarn_for_longrope:
         raise ConfigError(
             f"Unknown rope_type '{kind}' in {rope.where}.{nearest(kind, known)} Known: {', '.join(known)}."
         )
+    rope.whole("max_position_embeddings")  # ministral3 and mistral4 repeat it there; their classes pass over it
     rope.flag("finetuned")  # of the YaRN authors' own code: whether the model was trained with the scaling
     scaling = known[kind].from_rope_parameters(rope, context)
     if rope.number("llama_4_scaling_beta"):

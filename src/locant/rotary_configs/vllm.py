@@ -11,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
-from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.huggingface import read_config, text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 
 FORMAT = "--hf-overrides of vLLM"
@@ -60,13 +60,13 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
         if part is nested:
             merged[name] = _in_huggingface_terms(nested)
     merged = _in_huggingface_terms(merged)
-    parsed = read_huggingface(merged)
+    parsed = read_config(merged, in_vllm=True)
     model_type = str(text_part(merged).get("model_type") or merged.get("model_type"))
     heeds = states_relative_scale or model_type.startswith(_HEEDS_ATTENTION)
     for read in parsed.configs.values():
         findings += read.scaling.vllm_findings(read.max_length, heeds_attention=heeds)
     configs = {layer: _as_served(read, model_type) for layer, read in parsed.configs.items()}
-    return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal)
+    return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
 
 
 def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:

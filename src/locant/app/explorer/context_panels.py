@@ -173,7 +173,7 @@ def inspect_text(content: Any) -> Inspection:
         # Whatever cannot be said in UTF-8 is no configuration; the reader says so.
         path.write_text(content, encoding="utf-8", errors="surrogatepass")
         try:
-            return inspect_model(path)
+            return inspect_model(path, ask_class=False)  # anybody's text: nothing is built from it
         except UsageError as error:
             raise UsageError(str(error).replace(str(path), "The pasted text")) from None
 

@@ -223,8 +223,8 @@ class _Job:
 def _refuse_own_code(content: Mapping[str, Any]) -> None:
     """Raise UsageError for a model that plain transformers could not load without code from its folder."""
     part = text_part(content)
-    known = families.INTERLEAVED | families.HALF
-    if content.get("auto_map") and not {content.get("model_type"), part.get("model_type")} & known:
+    names = (content.get("model_type"), part.get("model_type"))
+    if content.get("auto_map") and not any(families.is_in_transformers(name) for name in names):
         raise UsageError(
             f"The model type '{content.get('model_type')}' needs code of its own, which is neither run nor passed on, "
             "so the result could not be loaded."

@@ -17,7 +17,7 @@ from locant.positions.scaling.forms import FACTORS, LONG_FACTORS, SHORT_FACTORS
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_writer import write_gguf
-from locant.rotary_configs.huggingface import LOCAL
+from locant.rotary_configs.layers import LOCAL
 
 if TYPE_CHECKING:
     from gguf import GGUFReader

@@ -13,7 +13,9 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.huggingface import LOCAL, read_huggingface, text_part, write_huggingface
+from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.huggingface_writer import write_huggingface
+from locant.rotary_configs.layers import LOCAL
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""

@@ -11,7 +11,7 @@ from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs.base import UNREADABLE, error_finding
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
-from locant.rotary_configs.huggingface import write_huggingface
+from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
 from locant.rotary_configs.vllm import write_vllm
 

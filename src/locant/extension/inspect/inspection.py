@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.engine_differences import engine_differences
+from locant.extension.inspect.model_class.ask import AskedClass, disagreements
+from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
@@ -18,7 +20,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.huggingface import read_config, read_huggingface, text_part, text_type
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.vllm import read_vllm
 
@@ -36,6 +38,8 @@ class Inspection:
             then.
         findings: What is wrong or doubtful, errors first.
         content: What was read: the text part of config.json, or the metadata.
+        checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
+            was.
         engine: The engine whose options are in ``parsed`` besides the file, where some were given: ``vLLM`` or
             ``llama.cpp``.
     """
@@ -48,6 +52,7 @@ class Inspection:
     findings: tuple[Finding, ...]
     content: Mapping[str, Any]
     engine: str | None = None
+    checked_against: str | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -66,23 +71,33 @@ class Inspection:
             "kind": self.kind,
             "model_type": self.model_type,
             "engine": self.engine,
+            "checked_against": self.checked_against,
             "declared_length": self.declared_length,
             "layers": {layer: _layer(config) for layer, config in configs.items()},
+            "layer_types": [] if self.parsed is None else [dataclasses.asdict(kind) for kind in self.parsed.layers],
             "multimodal": {} if self.parsed is None else self.parsed.multimodal,
             "findings": [dataclasses.asdict(finding) for finding in self.findings],
         }
 
 
-def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacpp: str | None = None) -> Inspection:
+def inspect_model(
+    model: Path | str,
+    *,
+    hf_overrides: str | None = None,
+    llamacpp: str | None = None,
+    ask_class: bool = True,
+) -> Inspection:
     """Read what a model's rotary configuration means, and find what is wrong with it.
 
-    Nothing of the model is executed, and of its weights only frequencies are read.
+    Nothing of the model is executed, and of its weights only frequencies are read. Where transformers is installed and
+    has a class for the model type, that class is asked as well: a model with tiny widths, without weights.
 
     Args:
         model: A folder with config.json, a config.json, a GGUF file, ``smollm2`` or an id on Hugging Face's Hub, of
             which only JSON files are downloaded.
         hf_overrides: JSON of vLLM's ``--hf-overrides``: the model is inspected as vLLM runs it with them.
         llamacpp: Flags of llama.cpp: the model is inspected as llama.cpp runs it with them.
+        ask_class: Whether to compare with the class of transformers, whose import takes seconds.
 
     Returns:
         The meaning and the findings; a configuration that cannot be right is a finding, not an exception.
@@ -107,16 +122,20 @@ def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacp
     """
     source = load_source(resolve_model(model, weights=False))
     content, parsed, has_usual_sizes, found = source.content, None, False, list[Finding]()
+    asked: AskedClass | None = None
     try:
         if source.kind == "huggingface":
             content = text_part(source.content)
         check_sizes(source.kind, content)
         has_usual_sizes = True
-        parsed = _read(source)
+        if ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp:
+            asked = class_of(source.content)
+        parsed = _read(source, asked)
     except UNREADABLE as error:
         found.append(error_finding(error, source.path.name))
     else:
         found += parsed.findings
+        found += [] if asked is None else disagreements(asked, parsed)
     found += _repeated(source)
     model_type = _model_type(source, content)
     engine = _engine(hf_overrides, llamacpp, source)
@@ -140,7 +159,8 @@ def inspect_model(model: Path | str, *, hf_overrides: str | None = None, llamacp
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
-    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content, engine)
+    against = None if asked is None else f"{asked.name} of transformers {asked.release}"
+    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content, engine, against)
 
 
 def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> str | None:
@@ -151,9 +171,18 @@ def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> s
     return "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
 
 
-def _read(source: Source) -> ParsedConfig:
+def _read(source: Source, asked: AskedClass | None) -> ParsedConfig:
     if source.kind == "gguf":
         return read_gguf(source.content, source.tensors)
+    if asked is not None and families.model_type(text_type(source.content)) is None:
+        parsed = read_config(source.content, kind=asked.kind)
+        said = Finding(
+            "note",
+            f"The model type '{asked.kind.name}' is not known here; what its class does was read from {asked.name} of "
+            f"transformers {asked.release}.",
+            "Compare with the code that trained the model, if it was another.",
+        )
+        return replace(parsed, findings=(*parsed.findings, said))
     if not _has_rotary_entries(source.content):
         raise ConfigError(
             f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."
@@ -173,10 +202,8 @@ def _repeated(source: Source) -> Iterator[Finding]:
 
 def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
-    known = families.INTERLEAVED | families.HALF | families.LOCAL_AND_GLOBAL.keys() | families.BASES.keys()
-    return any(
-        str(part.get("model_type")) in known or any("rope" in key or "rotary" in key for key in part) for part in parts
-    )
+    known = (families.model_type(str(part.get("model_type"))) for part in parts)
+    return any(known) or any("rope" in key or "rotary" in key for part in parts for key in part)
 
 
 def _model_type(source: Source, content: Mapping[str, Any]) -> str | None:

@@ -125,13 +125,16 @@ def _meaning(inspection: Inspection) -> list[Component]:
     parts += map(_finding, inspection.findings) if inspection.findings else [html.P("Nothing was found wrong.")]
     parsed = inspection.parsed
     panels = layer_pictures(inspection)
+    parts += [html.P(sentence) for sentence in (() if parsed is None else parsed.layers_without())]
     for layer, config in ({} if parsed is None else parsed.configs).items():
         figure = chart(panels[layer])
+        which = "" if parsed is None else parsed.layers_with(layer)
         share = f"{config.rotary_dim} of {config.head_dim} features of a head are rotated, layout {config.layout}, "
         parts.append(
             html.Section(
                 [
                     html.H2(panels[layer].title),
+                    *([html.P(f"{which[0].upper()}{which[1:]}.")] if which else []),
                     html.P(f"{share}base {config.base:,.10g}; {config.describe()}."),
                     html.Div(dcc.Graph(figure=figure, style=room(figure), config=GRAPH), className="plot"),
                     html.Div(html.Pre(str(config.explain())), className="scroll", tabIndex=0),

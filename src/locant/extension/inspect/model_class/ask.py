@@ -1,0 +1,144 @@
+"""The class of a model in the installed transformers, asked what it makes of a config.json."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.base import ParsedConfig, in_words
+from locant.rotary_configs.families import ModelType
+
+if TYPE_CHECKING:
+    from locant.extension.inspect.model_class.observe import ObservedLayer
+
+_POSITIONS = (0, 1, 3, 17, 101, 501)
+_MOST_LAYERS = 48
+_TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder")
+
+
+@dataclass(frozen=True)
+class AskedClass:
+    """What a class did with a small model of a file.
+
+    Attributes:
+        name: Name of the model's class.
+        release: Release of transformers.
+        layers: What its attention layers do.
+        length: Tokens of the text that they computed.
+        kind: The facts of the class, for a model type that is not known otherwise.
+    """
+
+    name: str
+    release: str
+    layers: tuple[ObservedLayer, ...]
+    length: int
+    kind: ModelType
+
+    @property
+    def rotates(self) -> bool:
+        """Whether any layer rotates."""
+        return any(layer.rotation is not None for layer in self.layers)
+
+
+def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedClass | None:
+    """Build the smallest model of a config.json's class, and watch what it does to queries and keys.
+
+    Widths of layers that do not decide how heads are rotated are made small, and of more than 48 layers the first are
+    built. No weights are loaded, and no code but that of the installed transformers is run.
+
+    Args:
+        content: The object in config.json.
+        longest: Tokens that a text may have, where a longer one is rotated otherwise.
+
+    Returns:
+        What was seen; ``None`` without transformers, for a model type that it does not have, and for a file of which
+        the class makes no model.
+    """
+    name = content.get("model_type")
+    if importlib.util.find_spec("transformers") is None or not isinstance(name, str):
+        return None
+    import transformers
+
+    from locant.extension.inspect.model_class.observe import observe
+    from locant.extension.inspect.model_class.small_model import HEADS, build, entries_of, quiet, reduced_entries
+
+    if name not in transformers.CONFIG_MAPPING:
+        return None
+    positions = tuple(each for each in _POSITIONS if longest is None or each < longest)
+    for heads in HEADS[:-1]:
+        # Classes raise whatever they like for a file, or for widths, of which they make no model.
+        with contextlib.suppress(Exception), quiet():
+            config = _text_config(transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content))))
+            small = type(config)(**copy.deepcopy(reduced_entries(entries_of(config), _MOST_LAYERS, heads)))
+            model = build(small)
+            layers = tuple(observe(model, positions))
+            kind = _facts(small, layers)
+            return AskedClass(type(model).__name__, transformers.__version__, layers, positions[-1] + 1, kind)
+    return None
+
+
+def _text_config(config: Any) -> Any:
+    while part := next((part for part in _TEXT_PARTS if part in getattr(config, "sub_configs", {})), None):
+        config = getattr(config, part)
+    return config
+
+
+def _facts(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
+    """Return the facts of a class, as far as one file shows them."""
+    rotating = [layer for layer in layers if layer.rotation is not None]
+    types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or []
+    attention = {layer.layer: layer for layer in layers}
+    behaviour: dict[str, Any] = {}
+    features: dict[str, tuple[int, int, int]] = {}
+    for index, name in enumerate(types):
+        layer = attention.get(index)
+        if layer is not None and layer.rotation is not None:
+            behaviour[name] = "rotates"
+            rotation = layer.rotation
+            features.setdefault(name, (rotation.first, rotation.rotary_dim, rotation.head_dim))
+        else:
+            behaviour.setdefault(name, "none" if layer is None else "still")
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    own = {name: getattr(type(config), name, None) for name in fields}
+    return ModelType(
+        str(config.model_type),
+        rotates=bool(rotating),
+        layout=next((layer.layout for layer in rotating if layer.layout), "half"),
+        defaults={name: value for name, value in own.items() if isinstance(value, int | float) and value is not True},
+        rope=getattr(config, "rope_parameters", None) or None,
+        rotates_partly=any(each.rotation and each.rotation.rotary_dim < each.rotation.head_dim for each in rotating),
+        layer_types=tuple(types),
+        behaviour=behaviour,
+        features=features or {"all": _features(rotating[0])} if rotating else {},
+    )
+
+
+def _features(layer: ObservedLayer) -> tuple[int, int, int]:
+    rotation = layer.rotation
+    assert rotation is not None
+    return rotation.first, rotation.rotary_dim, rotation.head_dim
+
+
+def disagreements(asked: AskedClass, parsed: ParsedConfig) -> list[Finding]:
+    """Return where the class does something else than was read from the file.
+
+    Args:
+        asked: What the class did.
+        parsed: What was read.
+    """
+    from locant.extension.inspect.model_class.compare import compare_with_class
+
+    return [
+        Finding(
+            "warning",
+            f"{asked.name} of transformers {asked.release}, built from this file, does something else than the file "
+            f"says in {in_words(difference.layers)}: it says {difference.read}; the class: {difference.found}.",
+            "Find out which of them the weights were trained with.",
+        )
+        for difference in compare_with_class(parsed, asked.layers, asked.length)
+    ]

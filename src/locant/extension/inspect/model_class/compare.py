@@ -1,0 +1,80 @@
+"""Comparison of rotary positions as they were read from a file with those that a model's class computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from locant.extension.inspect.model_class.observe import ObservedLayer
+from locant.positions.rotary.config import RotaryConfig
+from locant.rotary_configs.base import ParsedConfig
+
+_RELATIVE = 2e-5
+_SCALE = 1e-4
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which layers of the class do something else than the file was read to say.
+
+    Attributes:
+        subject: What differs: ``rotation``, ``features``, ``layout``, ``frequencies`` or ``scale``.
+        layers: The layers, from 0.
+        read: What was read.
+        found: What the class does.
+    """
+
+    subject: str
+    layers: tuple[int, ...]
+    read: str
+    found: str
+
+
+def compare_with_class(parsed: ParsedConfig, layers: Sequence[ObservedLayer], length: int) -> list[Difference]:
+    """Return where the class computes something else.
+
+    Args:
+        parsed: The reading.
+        layers: What the layers of the class were seen to do.
+        length: Length of the text in tokens that they computed, one more than its last position.
+    """
+    grouped: dict[tuple[str, str, str], list[int]] = {}
+    for layer in layers:
+        if layer.layer is None:
+            continue
+        for difference in _of_layer(parsed.of_layer(layer.layer), layer, length):
+            grouped.setdefault(difference, []).append(layer.layer)
+    return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
+
+
+def _of_layer(config: RotaryConfig | None, layer: ObservedLayer, length: int) -> Iterator[tuple[str, str, str]]:
+    found = layer.rotation
+    if config is None or found is None:
+        if config is not None:
+            yield "rotation", "rotates", "does not rotate"
+        elif found is not None:
+            yield "rotation", "does not rotate", f"rotates {found.rotary_dim} of {found.head_dim} features"
+        return
+    if found.layout is None:
+        yield "layout", config.layout, "moves features, but not by a rotation of pairs"
+        return
+    assert config.rotary_dim is not None
+    frequencies = [float(each) for each in config.frequencies(length)]
+    turning = [each for each in frequencies if each > 0]
+    # Pairs that stand still are not seen, nor are those that turn too slowly for the text.
+    found_turning = [each for each in found.frequencies if abs(each) > 0]
+    if found.rotary_dim != config.rotary_dim and len(found_turning) != len(turning):
+        yield "features", f"rotates {config.rotary_dim} features", f"rotates {found.rotary_dim} features"
+        return
+    # The two features of a single pair are halves and neighbours at once.
+    if layer.layout is not None and layer.layout != config.layout and config.rotary_dim > 2:
+        yield "layout", config.layout, layer.layout
+    for index, (stated, seen, precision) in enumerate(
+        zip(frequencies, found.frequencies, found.precisions, strict=False)
+    ):
+        if abs(stated - seen) > precision + _RELATIVE * abs(stated):
+            yield "frequencies", f"pair {index} turns by {stated:.6g} a token", f"{seen:.6g}"
+            break
+    scale = config.attention_scale(length)
+    if layer.scale is not None and abs(layer.scale / scale - 1) > _SCALE:
+        yield "scale", f"attention scale {scale:.6g}", f"{layer.scale:.6g}"

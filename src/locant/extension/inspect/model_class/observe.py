@@ -1,0 +1,294 @@
+"""A model of transformers watched at its attention: the queries and keys of every layer, rotated as the class does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from locant.extension.inspect.model_class.rotation import MeasuredRotation, measure_rotation
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from locant.positions.rotary.config import RotaryLayout
+
+ATTENTION = "locant_observed"
+_WARM_UP = 4  # tokens at position 0 before the others, by which short convolutions see the same everywhere
+
+
+@dataclass(frozen=True)
+class ObservedLayer:
+    """The attention of one layer.
+
+    Attributes:
+        name: Name of its module.
+        layer: Index of the layer, from 0, in its stack.
+        rotation: What it does to queries and keys; ``None`` where it does not rotate.
+        layout: How the features of its projections are paired, before the class permutes them.
+        scale: What multiplies cosine and sine; ``None`` where it cannot be told.
+        window: Tokens that it looks back over, where it says so.
+    """
+
+    name: str
+    layer: int | None
+    rotation: MeasuredRotation | None
+    layout: RotaryLayout | None
+    scale: float | None
+    window: int | None = None
+
+
+@dataclass
+class _Call:
+    name: str
+    query: Tensor
+    key: Tensor
+    window: int | None
+    produced: list[Tensor]
+
+
+@dataclass
+class _Recorder(TorchFunctionMode):
+    """What happens inside attention modules during one pass."""
+
+    model: nn.Module
+    length: int
+    level: set[str]
+    calls: dict[str, _Call] = field(default_factory=dict)
+    stack: list[str] = field(default_factory=list)
+    produced: dict[str, list[Tensor]] = field(default_factory=dict)
+    amplitudes: list[tuple[Tensor, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Record the product of queries and keys of classes that compute their own attention."""
+        del types
+        if func in _PRODUCTS and len(args) >= 2 and self.stack:
+            a, b = args[0], args[1]
+            if func is torch.nn.functional.scaled_dot_product_attention:
+                b = b.transpose(-1, -2)
+            if (
+                a.ndim == b.ndim == 4
+                and a.shape[-2] == b.shape[-1] == self.length
+                and a.shape[-1] == b.shape[-2] != self.length
+            ):
+                self.record(self.stack[-1], a, b.transpose(-1, -2), None)
+        return func(*args, **(kwargs or {}))
+
+    def record(self, name: str, query: Tensor, key: Tensor, window: int | None) -> None:
+        if name not in self.calls and query.shape[-2] == key.shape[-2] == self.length:
+            produced = [
+                each
+                for inner, made in self.produced.items()
+                if inner.startswith(name)
+                for each in made
+                if each.ndim > 2 and each.shape[:2] == (1, self.length)
+            ]
+            self.calls[name] = _Call(name, query.detach(), key.detach(), window, produced)
+
+
+_PRODUCTS = (
+    torch.matmul,
+    torch.Tensor.matmul,
+    torch.Tensor.__matmul__,
+    torch.nn.functional.scaled_dot_product_attention,
+)
+
+
+def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
+    recorder, names = _current[-1]
+    window = options.get("sliding_window") or getattr(module, "sliding_window", None)
+    recorder.record(names.get(id(module), ""), query, key, window if isinstance(window, int) else None)
+    batch, heads, length, _ = query.shape
+    return query.new_zeros(batch, length, heads, value.shape[-1]), None
+
+
+_current: list[tuple[_Recorder, dict[int, str]]] = []
+
+
+def register() -> None:
+    """Make the observing attention known to transformers, under :data:`ATTENTION`."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+
+
+def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] | None = None) -> list[ObservedLayer]:
+    """Run a small model twice and return what its attention layers rotate.
+
+    All tokens are the same, and every attention layer is given the same hidden state at every position, so that
+    queries differ by their positions alone.
+
+    Args:
+        model: A model on the CPU.
+        positions: Rising numbers from 0, 1 on, where the class takes positions; otherwise tokens in a row.
+        inputs: Arguments of the model; by default those of a text.
+
+    Returns:
+        The layers in the order in which they compute.
+    """
+    register()
+    accepted = inspect.signature(model.forward).parameters
+    rows = [0] * _WARM_UP + list(positions)
+    if "position_ids" not in accepted:
+        rows = list(range(len(rows)))
+    try:
+        first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
+    except (IndexError, RuntimeError):
+        rows = list(range(len(rows)))  # a table of learned positions may be shorter
+        first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
+    second = _run(model, inputs or _inputs(accepted, rows), len(rows), set(first.calls))
+    skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
+    return [_observed(call, second, rows[skipped:], skipped) for call in second.calls.values()]
+
+
+def _inputs(accepted: Any, positions: Sequence[int]) -> dict[str, Any]:
+    ids = torch.full((1, len(positions)), 7)
+    given = {
+        "input_ids": ids,
+        "decoder_input_ids": ids,
+        "position_ids": torch.tensor([list(positions)]),
+        "decoder_position_ids": torch.tensor([list(positions)]),
+        "use_cache": False,
+    }
+    return {name: value for name, value in given.items() if name in accepted}
+
+
+@torch.no_grad()
+def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str]) -> _Recorder:
+    recorder = _Recorder(model, length, level)
+    names = {id(module): name for name, module in model.named_modules()}
+    handles = []
+    for name, module in model.named_modules():
+        handles += _hooks(recorder, name, module)
+    _current.append((recorder, names))
+    try:
+        with recorder:
+            model(**inputs)
+    finally:
+        _current.pop()
+        for handle in handles:
+            handle.remove()
+    return recorder
+
+
+def _hooks(recorder: _Recorder, name: str, module: nn.Module) -> list[Any]:
+    is_rotary = any(word in type(module).__name__ for word in ("Rotary", "Rope", "RoPE"))
+
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if "ttention" in type(module).__name__:
+            recorder.stack.append(name)
+        if name not in recorder.level:
+            return None
+        args = list(args)
+        for index, value in enumerate(args):
+            if _is_hidden(value, recorder.length):
+                args[index] = value[:, :1].expand_as(value).clone()
+                return tuple(args), kwargs
+        for key in ("hidden_states", "hidden_state", "x", "query", "query_states", "inputs"):
+            if _is_hidden(kwargs.get(key), recorder.length):
+                kwargs = {**kwargs, key: kwargs[key][:, :1].expand_as(kwargs[key]).clone()}
+                break
+        return tuple(args), kwargs
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if recorder.stack and recorder.stack[-1] == name:
+            recorder.stack.pop()
+        if is_rotary:
+            recorder.amplitudes += _amplitudes(output)
+        elif isinstance(output, torch.Tensor) and output.is_floating_point():
+            recorder.produced.setdefault(name, []).append(output.detach())
+
+    # The output of every module inside an attention module is where its projections may be found.
+    return [
+        module.register_forward_pre_hook(enter, with_kwargs=True),
+        module.register_forward_hook(leave, always_call=True),
+    ]
+
+
+def _is_hidden(value: Any, length: int) -> bool:
+    return (
+        isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim == 3 and value.shape[1] == length
+    )
+
+
+def _amplitudes(output: Any) -> Iterator[tuple[Tensor, float]]:
+    """Yield the length of the hands that a rotary module returns, with their angles' cosines."""
+    if isinstance(output, torch.Tensor) and output.is_complex():
+        yield output.real, float(output.abs().amax())
+    elif isinstance(output, tuple | list) and len(output) == 2:
+        cosine, sine = output
+        if isinstance(cosine, torch.Tensor) and isinstance(sine, torch.Tensor) and cosine.shape == sine.shape:
+            yield cosine, float((cosine.double().square() + sine.double().square()).sqrt().amax())
+
+
+def _observed(call: _Call, recorder: _Recorder, positions: Sequence[int], skipped: int) -> ObservedLayer:
+    numbers = re.findall(r"(?:^|\.)(\d+)(?=\.|$)", call.name)
+    layer = int(numbers[0]) if numbers else None
+    # Some classes scale queries by their position; keys are only turned.
+    moved = call.query if not call.key.any() else call.key
+    rotation = measure_rotation(moved[0, :, skipped:], positions)
+    if rotation is not None and rotation.layout is None:
+        # The class may count positions itself.
+        counted = measure_rotation(moved[0], range(moved.shape[-2]))
+        if counted is not None and counted.layout is not None:
+            rotation, skipped = counted, 0
+    if rotation is None:
+        return ObservedLayer(call.name, layer, None, None, None, call.window)
+    layout, scale = rotation.layout, None
+    for vectors in (call.key, call.query):
+        found = _before(vectors[0, :, skipped:], rotation, [each[:, skipped:] for each in call.produced])
+        if found is not None and layout is not None:
+            layout, scale = found
+            break
+    known = sorted({round(amplitude, 6) for _, amplitude in recorder.amplitudes})
+    if scale is None or not any(abs(scale / each - 1) < 1e-4 for each in known):
+        scale = known[0] if len(known) == 1 else scale
+    return ObservedLayer(call.name, layer, rotation, layout, scale, call.window)
+
+
+def _before(
+    vectors: Tensor, rotation: MeasuredRotation, produced: list[Tensor]
+) -> tuple[RotaryLayout | None, float] | None:
+    """Return the layout in what a projection or norm produced, and by how much it was scaled since.
+
+    At position 0 nothing is turned: the rotated features are those of the projection, perhaps in another order.
+    """
+    block = vectors[0, 0, rotation.first : rotation.first + rotation.rotary_dim].double()
+    count = len(block)
+    wanted, order = block.abs().sort()
+    for tensor in reversed(produced):
+        if 0 in tensor.shape or tensor.ndim < 3 or tensor.shape[0] != 1:
+            continue
+        row = tensor[0, 0].double().flatten()
+        if len(row) < count:
+            continue
+        windows = row.unfold(0, count, 1)
+        found, places = windows.abs().sort(dim=-1)
+        scales = wanted.norm() / found.norm(dim=-1).clamp_min(1e-30)
+        errors = (found * scales[:, None] - wanted).abs().amax(-1) / wanted.norm()
+        best = int(errors.argmin())
+        if errors[best] > 1e-5:
+            continue
+        place = torch.empty(count, dtype=torch.long)
+        place[order] = places[best]
+        half = count // 2
+        if rotation.layout == "half":
+            first, second = place[:half], place[half:]
+        else:
+            first, second = place[0::2], place[1::2]
+        if bool(((second - first) == half).all()):
+            return "half", float(scales[best])
+        if bool(((second - first) == 1).all()) and bool((first % 2 == 0).all()):
+            return "interleaved", float(scales[best])
+        return None, float(scales[best])
+    return None

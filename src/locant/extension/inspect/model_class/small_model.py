@@ -1,0 +1,193 @@
+"""The smallest model of a class of transformers that rotates as a configuration says."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from locant.extension.inspect.model_class.observe import ATTENTION
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads")
+_KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
+_COUNTS = (
+    (r"vocab", 64),
+    (r"^(num|n)_(local_|routed_|total_)?experts$|^moe_num_experts$", 4),
+    (r"experts_per_tok|moe_k$|moe_topk|num_experts_per_token|top_k_experts", 2),
+    (r"shared_experts$", 1),
+    (r"^n_group$|^(mamba_)?n_?groups$|^mamba_n_groups$|^topk_group$|^num_expert_groups?$|^num_limited_groups$", 1),
+    (r"(intermediate|ffn|mlp).*(size|dim)$|^ffn_dim$|^d_ff$|^n_inner$|expert.*(size|dim)$", 32),
+    (r"(lora|low)_rank$|_lora_rank|lora_r$", 16),
+)
+_NEEDED = re.compile(
+    r"^vocab_size$|^(num|n)_(local_|routed_|shared_)?experts$|experts_per_tok|top_k_experts|^(num_experts_)?top_?k$"
+    r"|moe_intermediate_size|first_k_dense_replace"
+)
+HEADS = (2, 4, 8, None)
+"""Numbers of heads to try, in this order: some classes need several; ``None`` is the configuration's own."""
+
+
+def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads: int | None = 2) -> dict[str, Any]:
+    """Return the entries of a configuration with everything small that does not decide how heads are rotated.
+
+    Args:
+        entries: All entries of a configuration's class, as ``to_dict`` gives them.
+        layers: How many layers to keep; all where it is ``None``.
+        heads: How many heads to keep; all where it is ``None``.
+    """
+    small = dict(entries)
+    given = next((small[name] for name in _HEADS if _is_count(small.get(name))), None)
+    width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
+    stated = small.get("head_dim") if _is_count(small.get("head_dim")) else None
+    size = width // given if width and given else stated
+    if size and small.get("head_dim", size) is None:
+        small["head_dim"] = size
+    for name, value in entries.items():
+        if isinstance(value, Mapping) and ("model_type" in value or name.endswith("_config")):
+            small[name] = reduced_entries(value, layers, heads)
+        elif name.endswith("_token_id") or name.endswith("_token_index"):
+            small[name] = 0 if isinstance(value, int) else None
+        elif _is_count(value) or (value is None and _NEEDED.search(name)):
+            count = next((count for words, count in _COUNTS if re.search(words, name)), value)
+            small[name] = count if value is None or count is None else min(value, count)
+    kept = min(given or 0, heads or given or 0)
+    if given and kept < given:
+        for name in (*_HEADS, *_KV_HEADS):
+            if _is_count(small.get(name)):
+                small[name] = kept if small[name] >= given else 1
+            elif name == "num_key_value_heads" and name in small:
+                small[name] = kept
+    if given and size and kept:
+        # Where heads have a size of their own, the width only has to be a multiple of their number.
+        is_free = stated and width and stated * given != width
+        for name in _WIDTHS:
+            if _is_count(small.get(name)):
+                small[name] = (min(size, 64) if is_free else size) * kept
+    _shrink_states(small)
+    if layers is not None:
+        _shorten(small, layers)
+    return small
+
+
+def _shrink_states(small: dict[str, Any]) -> None:
+    """Let the heads of a state space be as wide as its inner layer, as these classes want it."""
+    width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
+    for heads, size in (
+        ("mamba_n_heads", "mamba_d_head"),
+        ("n_mamba_heads", "mamba_headdim"),
+        ("mamba_num_heads", "mamba_head_dim"),
+    ):
+        if width and _is_count(small.get(heads)) and _is_count(small.get(size)):
+            inner = small.get("mamba_d_ssm") or width * (small.get("mamba_expand") or small.get("expand") or 1)
+            small[heads] = min(small[heads], 4)
+            small[size] = int(inner) // small[heads]
+
+
+def _shorten(small: dict[str, Any], layers: int) -> None:
+    """Keep the first layers: numbers of layers, and lists that have one entry for each."""
+    counts = {small[name] for name in _LAYERS if _is_count(small.get(name))}
+    for name in _LAYERS:
+        if _is_count(small.get(name)):
+            small[name] = min(small[name], layers)
+    for name, value in small.items():
+        if isinstance(value, list) and len(value) in counts and len(value) > layers:
+            small[name] = value[:layers]
+        if name == "num_kv_shared_layers" and counts and max(counts) > layers:
+            small[name] = 0
+        if name == "per_layer_config" and isinstance(value, Mapping):
+            small[name] = {index: each for index, each in value.items() if int(index) < layers}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def entries_of(config: Any) -> dict[str, Any]:
+    """Return the entries of a configuration from which its class makes all others."""
+    fields = getattr(type(config), "__dataclass_fields__", {})
+    entries = config.to_dict()
+    entries.pop("model_type", None)
+    return {
+        name: value for name, value in entries.items() if not fields or name in fields or name == "per_layer_config"
+    }
+
+
+def model_class(config_class: type[Any]) -> type[nn.Module] | None:
+    """Return the class of the bare model for a configuration's class of transformers, ``None`` where there is none."""
+    from transformers import PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    with contextlib.suppress(KeyError, ValueError, ImportError, AttributeError):
+        found = MODEL_MAPPING[config_class]
+        return found[0] if isinstance(found, tuple) else found
+    name = config_class.__module__.replace(".configuration_", ".modeling_")
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        return None
+    fitting = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, PreTrainedModel)
+        and each.__module__ == name
+        and not each.__name__.endswith("PreTrainedModel")
+        and _is_for(each, config_class)
+    ]
+    stem = config_class.__name__.removesuffix("Config")
+    fitting.sort(key=lambda each: (each.__name__ != f"{stem}Model", "For" in each.__name__, len(each.__name__)))
+    return next(iter(fitting), None)
+
+
+def _is_for(model: type[Any], config_class: type[Any]) -> bool:
+    stated = (getattr(model, "config_class", None), model.__annotations__.get("config"))
+    return config_class in stated or config_class.__name__ in stated
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing."""
+    from transformers.utils import logging as theirs
+
+    before = theirs.get_verbosity()
+    theirs.set_verbosity(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        theirs.set_verbosity(before)
+
+
+def build(config: Any) -> nn.Module:
+    """Return a model of a configuration with random weights, ready to be observed.
+
+    Raises:
+        Exception: Whatever the class raises for a configuration that it cannot compute.
+    """
+    from locant.extension.inspect.model_class.observe import register
+
+    register()
+    found = model_class(type(config))
+    if found is None:
+        raise LookupError(f"transformers has no model class for {type(config).__name__}")
+    config._experts_implementation = "eager"  # others have wishes about widths
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config._attn_implementation = ATTENTION
+        try:
+            return found(config).eval()
+        except Exception:
+            config._attn_implementation = "eager"  # classes with an attention of their own
+            return found(config).eval()

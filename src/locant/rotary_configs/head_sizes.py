@@ -1,0 +1,180 @@
+"""Widths of attention heads and of their rotated part, by config.json and by the model's class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.layers import GLOBAL
+from locant.rotary_configs.rope_parameters import read_type
+
+_SIZES = ("head_dim", "kv_channels", "attention_head_dim")
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "model_dim")
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+
+
+@dataclass(frozen=True)
+class HeadSizes:
+    """The features of a head.
+
+    Attributes:
+        head_dim: All of them, or those of the separate rotated part.
+        rotary_dim: Those that are rotated.
+        fraction: ``partial_rotary_factor``, where it is stated or the class has one.
+        findings: What is doubtful about it.
+    """
+
+    head_dim: int
+    rotary_dim: int
+    fraction: float | None
+    findings: tuple[Finding, ...] = ()
+
+
+def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, names: tuple[str, ...]) -> HeadSizes:
+    """Return the sizes for the layers of one type.
+
+    Args:
+        part: The text part of config.json.
+        rope: The rotary parameters of that type.
+        kind: The facts of the class, where they are known.
+        layer: The type.
+        names: Types of all layers.
+
+    Raises:
+        ConfigError: They contradict each other, or are not told.
+    """
+    own = _of_the_layer(part, layer, names)
+    fraction = _fraction(part, rope, kind, layer)
+    separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
+    if separate is not None:
+        return _separate(own, separate, fraction)
+    findings: list[Finding] = []
+    head_dim = _head_dim(own, kind, layer, findings)
+    features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
+    rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
+    if fraction not in (None, 1) and kind is not None and not kind.rotates_partly and read_type(rope) == "default":
+        findings.append(_passed_over(kind, fraction))
+        rotary_dim, fraction = head_dim, None
+    if features is not None and features[0] > 0:
+        head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
+    return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings))
+
+
+class _Sizes:
+    """Whole numbers of the part, those of one layer type first where the file has entries by layer."""
+
+    def __init__(self, part: Fields, own: Mapping[str, Any]) -> None:
+        self.part = part
+        self.own = Fields(own, f"per_layer_config of {part.where}")
+
+    def __call__(self, name: str) -> int | None:
+        value = self.part.whole(name)
+        return self.own.whole(name) or value
+
+
+def _of_the_layer(part: Fields, layer: str, names: tuple[str, ...]) -> _Sizes:
+    given = part.get("per_layer_config")
+    index = next((str(index) for index, name in enumerate(names) if name == layer), None)
+    own = given.get(index) if isinstance(given, Mapping) and index is not None else None
+    return _Sizes(part, own if isinstance(own, Mapping) else {})
+
+
+def _separate(own: _Sizes, rotated: int, fraction: float | None) -> HeadSizes:
+    """Return the sizes of a head whose rotated part has a projection of its own."""
+    stated, rest = own("head_dim"), own("qk_nope_head_dim")
+    whole = None if rest is None else rest + rotated
+    share = None if stated is None or fraction is None else int(stated * fraction)
+    if stated is not None and stated not in (rotated, whole) and share != rotated:
+        raise ConfigError(
+            f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
+            "are rotated."
+        )
+    # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
+    return HeadSizes(rotated, rotated, None if fraction is None else 1.0)
+
+
+def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Finding]) -> int:
+    defaults = {} if kind is None else kind.defaults
+    if layer == GLOBAL and not own.own.values:
+        usual = None if kind is None else kind.features.get(GLOBAL)
+        sliding = None if kind is None else kind.features.get("sliding_attention")
+        stated = own("global_head_dim")
+        if stated is not None:
+            return stated
+        if usual is not None and sliding is not None and usual[2] != sliding[2]:
+            return usual[2]
+    stated = next((size for name in _SIZES if (size := own(name)) is not None), None)
+    if stated is not None:
+        return stated
+    for name in _SIZES:
+        if isinstance(defaults.get(name), int):
+            return int(defaults[name])
+    width = next((size for name in _WIDTHS if (size := own(name)) is not None), None)
+    heads = next((size for name in _HEADS if (size := own(name)) is not None), None)
+    taken = []
+    if width is None:
+        width, said = _default(defaults, _WIDTHS)
+        taken += [said] if said else []
+    if heads is None:
+        heads, said = _default(defaults, _HEADS)
+        taken += [said] if said else []
+    if width is None or heads is None or width % heads:
+        raise ConfigError(
+            f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
+        )
+    if taken and kind is not None:
+        findings.append(
+            Finding(
+                "note",
+                f"The file leaves out {' and '.join(taken)}; these are the values of the class of '{kind.name}'.",
+                "Compare with the shapes of the model's weights.",
+            )
+        )
+    return width // heads
+
+
+def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int | None, str]:
+    return next(((int(defaults[name]), f"{name} ({defaults[name]})") for name in names if name in defaults), (None, ""))
+
+
+def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str) -> float | None:
+    beside = agreed(
+        part.number("partial_rotary_factor"), part.number("rotary_pct"), "partial_rotary_factor and rotary_pct differ."
+    )
+    inside = rope.number("partial_rotary_factor")
+    message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
+    fraction = agreed(inside, beside, message)
+    if fraction is not None and not 0 < fraction <= 1:
+        raise ConfigError(f"partial_rotary_factor must be above 0 and at most 1; got {fraction:g}.")
+    if fraction is not None or kind is None:
+        return fraction
+    default = kind.rope or {}
+    own = default.get(layer)
+    default = own if isinstance(own, Mapping) else default
+    found = default.get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
+    return found if isinstance(found, int | float) else None
+
+
+def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None) -> int:
+    stated = own("rotary_dim") or own("attn_rotary_emb")
+    if stated is None and kind is not None and fraction is None:
+        stated = kind.defaults.get("rotary_dim")
+    counted = None if fraction is None else int(head_dim * fraction)
+    if stated is not None and counted is not None and stated != counted:
+        raise ConfigError(
+            f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
+        )
+    return stated or (head_dim if counted is None else counted)
+
+
+def _passed_over(kind: ModelType, fraction: float | None) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over: it "
+        "rotates all features of a head. vLLM rotates that part.",
+        "Remove the entry, or name a model type whose class rotates a part of the head.",
+    )

@@ -1,0 +1,245 @@
+"""Which layers of a model are of which type, by config.json, and what each type does with positions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields
+from locant.rotary_configs.base import ALL_LAYERS, LayerType
+from locant.rotary_configs.families import Behaviour, ModelType
+
+LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+
+_PRESENT_NAMES = {
+    "attention": GLOBAL,
+    "full": GLOBAL,
+    "global": GLOBAL,
+    "local": LOCAL,
+    "sliding": LOCAL,
+    "mamba": LINEAR,
+    "mamba2": LINEAR,
+    "recurrent": LINEAR,
+    "deepseek_sparse_attention": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}
+_WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba"])
+KNOWN_TYPES = frozenset(
+    [
+        *(LOCAL, GLOBAL, LINEAR, "chunked_attention", "window_attention", "indexed_attention", "conv", "hybrid"),
+        *("hybrid_sliding", "compressed_sparse_attention", "heavily_compressed_attention", "minimax_m3_sparse"),
+        *("reference_sliding_attention", "main", "compress", "moe"),
+    ]
+)
+"""Layer types by which configurations are grouped."""
+
+_WINDOWS = {
+    LOCAL: ("sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"),
+    "hybrid_sliding": ("sliding_window", "sliding_window_size"),
+    "chunked_attention": ("attention_chunk_size",),
+}
+_PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
+
+
+def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
+    """Return the type of every layer, ``all`` for those of a model that has one; empty where their number is unknown.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+
+    Raises:
+        ConfigError: An entry that tells the types is wrong.
+    """
+    count = layer_count(part, kind)
+    stated = _stated(part)
+    if stated is not None:
+        if count is not None and len(stated) != count:
+            if len(stated) < count:
+                raise ConfigError(
+                    f"layer_types in {part.where} tells the types of {len(stated)} layers, but there are {count}."
+                )
+            stated = stated[:count]
+        return stated
+    if count is None:
+        return ()
+    return _derived(part, kind, count) or _by_class(kind, count) or (ALL_LAYERS,) * count
+
+
+def layer_count(part: Fields, kind: ModelType | None) -> int | None:
+    """Return the number of layers, where the file or the class tells it."""
+    for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+        found = part.whole(name)
+        if found is not None:
+            return found
+    defaults = {} if kind is None else kind.defaults
+    return next((defaults[name] for name in ("num_hidden_layers", "n_layer", "n_layers") if name in defaults), None)
+
+
+def _stated(part: Fields) -> tuple[str, ...] | None:
+    for name in ("layer_types", "layers_block_type"):
+        value = part.get(name)
+        if value is None:
+            continue
+        if (
+            not isinstance(value, Sequence)
+            or isinstance(value, str)
+            or not all(isinstance(each, str) for each in value)
+        ):
+            raise ConfigError(f"'{name}' in {part.where} must be a list of the layers' types; got {value!r:.60}.")
+        return tuple(_PRESENT_NAMES.get(str(each), str(each)) for each in value)
+    return None
+
+
+def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
+    """Return the types by an entry that tells how they alternate."""
+    indices = range(count)
+    pattern = part.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and set(pattern) <= set(_PATTERN_SIGNS):
+        return tuple(_PATTERN_SIGNS[sign] for sign in pattern[:count])
+    linear = part.get("linear_attn_config")
+    if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
+        return tuple(GLOBAL if index + 1 in linear["full_attn_layers"] else LINEAR for index in indices)
+    for name in ("attn_layer_indices", "full_attn_idxs"):
+        chosen = part.get(name)
+        if isinstance(chosen, list):
+            other = "conv" if name == "full_attn_idxs" else LINEAR
+            return tuple(GLOBAL if index in chosen else other for index in indices)
+    period = _first_count(part, kind, "attn_layer_period")
+    if period:
+        offset = part.get("attn_layer_offset")
+        offset = offset if isinstance(offset, int) else (kind.defaults.get("attn_layer_offset", 0) if kind else 0)
+        return tuple(GLOBAL if index % period == offset else LINEAR for index in indices)
+    every = part.get("full_attention_interval")
+    if isinstance(every, int) and every > 0:
+        return tuple(GLOBAL if (index + 1) % every == 0 else LINEAR for index in indices)
+    every = part.get("global_attn_every_n_layers")
+    if isinstance(every, int) and every > 0:
+        return tuple(LOCAL if index % every else GLOBAL for index in indices)
+    return _sliding(part, kind, count)
+
+
+def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
+    """Return the types of a model whose full and sliding layers alternate."""
+    pattern = part.get("sliding_window_pattern") or part.get("_sliding_window_pattern")
+    alternates = kind is None or LOCAL in kind.layer_types
+    if isinstance(pattern, str) and set(pattern) <= {"L", "G"} and pattern:
+        return tuple(LOCAL if pattern[index % len(pattern)] == "L" else GLOBAL for index in range(count))
+    if isinstance(pattern, int) and pattern > 0 and alternates:
+        names = tuple(GLOBAL if (index + 1) % pattern == 0 else LOCAL for index in range(count))
+        return (*names[:-1], kind.last_type) if kind is not None and kind.last_type else names
+    first = part.get("max_window_layers")
+    if part.get("use_sliding_window") is True and isinstance(first, int):
+        return tuple(GLOBAL if index < first else LOCAL for index in range(count))
+    return ()
+
+
+def _by_class(kind: ModelType | None, count: int) -> tuple[str, ...]:
+    if kind is None or not kind.layer_types:
+        return ()
+    names = tuple(itertools.islice(itertools.cycle(kind.layer_types), count))
+    return (*names[:-1], kind.last_type) if kind.last_type else names
+
+
+def _first_count(part: Fields, kind: ModelType | None, name: str) -> int | None:
+    value = part.get(name)
+    if value is None and kind is not None:
+        value = kind.defaults.get(name)
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[str]) -> tuple[Behaviour, ...]:
+    """Return what every layer does with positions, before its configuration is asked.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        names: Types of the layers.
+    """
+    behaviour = [_behaviour(part, kind, name) for name in names]
+    listed = _listed(part, kind, len(names))
+    if listed is not None:
+        # Such a class asks the list alone, not the types.
+        behaviour = [
+            does if does == "none" else "rotates" if rotates else "still"
+            for does, rotates in zip(behaviour, listed, strict=True)
+        ]
+    bases = part.get("layer_rope_theta")
+    if isinstance(bases, list):
+        for index, base in enumerate(bases[: len(names)]):
+            if not base and behaviour[index] == "rotates":
+                behaviour[index] = "still"
+    return tuple(behaviour)
+
+
+def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | None:
+    """Return which layers rotate by ``no_rope_layers`` (1 rotates) or its interval, ``None`` where neither is meant."""
+    listed, interval = part.get("no_rope_layers"), part.whole("no_rope_layer_interval")
+    default = None if kind is None else kind.defaults.get("no_rope_layer_interval")
+    if isinstance(listed, list) and listed:
+        if len(listed) < count:
+            raise ConfigError(f"no_rope_layers in {part.where} is about {len(listed)} layers, but there are {count}.")
+        return [bool(flag) for flag in listed[:count]]
+    every = interval or default
+    if every is None or (isinstance(listed, list) and default is None):
+        return None
+    return [(index + 1) % every != 0 for index in range(count)]
+
+
+def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
+    if kind is not None and kind.without_window is not None and window_of(part, kind, LOCAL) is None:
+        return kind.without_window if kind.behaviour.get(name) != "none" else "none"
+    if kind is not None and name in kind.behaviour:
+        return kind.behaviour[name]
+    return "none" if name in _WITHOUT_ATTENTION else "rotates"
+
+
+def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
+    """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
+    if name == ALL_LAYERS:
+        if part.get("use_sliding_window") is False or (kind and kind.defaults.get("use_sliding_window") is False):
+            return None
+        value = part.get("sliding_window")
+        return value if _is_count(value) else None
+    for key in _WINDOWS.get(name, ()):
+        value = part.get(key) if key in part.values else None if kind is None else kind.defaults.get(key)
+        if _is_count(value):
+            return value
+    return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def grouped(
+    names: Sequence[str],
+    behaviour: Sequence[Behaviour],
+    config_of: Mapping[str, str | None],
+    windows: Mapping[str, int],
+) -> tuple[LayerType, ...]:
+    """Return the layers by type and by what they do.
+
+    Args:
+        names: Type of every layer.
+        behaviour: What every layer does.
+        config_of: Key of the configuration of each type, ``None`` where it has none.
+        windows: Window of each type, in tokens.
+    """
+    found: dict[tuple[str, Behaviour], list[int]] = {}
+    for index, (name, does) in enumerate(zip(names, behaviour, strict=True)):
+        does = "still" if does == "rotates" and config_of.get(name) is None else does
+        found.setdefault((name, does), []).append(index)
+    mixed = {name for name in set(names) if sum(each == name for each, _ in found) > 1}
+    return tuple(
+        LayerType(
+            f"{name} without positions" if does == "still" and name in mixed else name,
+            tuple(indices),
+            config_of[name] if does == "rotates" else None,
+            windows.get(name) if does != "none" else None,
+            attends=does != "none",
+        )
+        for (name, does), indices in found.items()
+    )

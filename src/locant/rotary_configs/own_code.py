@@ -1,0 +1,221 @@
+"""Models whose code comes with their checkpoints: their facts, and their entries in the names of transformers.
+
+The facts were read in the published code, which every entry names by model and file. Nothing of it is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.families import ModelType
+
+Findings = list[Finding]
+
+
+def _chatglm(given: dict[str, Any], findings: Findings) -> None:
+    """ChatGLM2, ChatGLM3, GLM-4-9B (modeling_chatglm.py): half of a head of ``kv_channels``, a larger base."""
+    _rename(given, "kv_channels", "head_dim")
+    _rename(given, "seq_length", "max_position_embeddings")
+    _rename(given, "num_layers", "num_hidden_layers")
+    given.setdefault("partial_rotary_factor", 0.5)
+    ratio = _number(given.pop("rope_ratio", None), "rope_ratio") or 1.0
+    given["rope_theta"] = (_number(given.get("rope_theta"), "rope_theta") or 10_000.0) * ratio
+    given.pop("original_rope", None)
+    if ratio != 1:
+        findings.append(
+            Finding(
+                "warning",
+                f"rope_ratio {ratio:g} multiplies the base, as in the code of ChatGLM3, GLM-4 and vLLM; the code of "
+                "ChatGLM2-6B-32k divides positions by it.",
+                "Look for rope_ratio in the modeling_chatglm.py that comes with the model.",
+            )
+        )
+
+
+def _openelm(given: dict[str, Any], findings: Findings) -> None:
+    """OpenELM (configuration_openelm.py): ``rope_freq_constant`` is the base."""
+    del findings
+    _rename(given, "rope_freq_constant", "rope_theta")
+    _rename(given, "num_transformer_layers", "num_hidden_layers")
+    _rename(given, "max_context_length", "max_position_embeddings")
+    given.pop("rope_max_length", None)  # the length of a table of angles, which grows
+
+
+def _nomic_bert(given: dict[str, Any], findings: Findings) -> None:
+    """nomic-bert-2048, nomic-embed-text (modeling_hf_nomic_bert.py): GPT-2's names, xPos and NTK as options."""
+    if given.pop("rotary_emb_scale_base", None) is not None:
+        raise ConfigError("rotary_emb_scale_base stands for xPos, whose decay a rotary configuration does not hold.")
+    if given.pop("rotary_emb_interleaved", False):
+        raise ConfigError("rotary_emb_interleaved true: the class of 'nomic_bert' in transformers pairs halves.")
+    _rename(given, "rotary_emb_base", "rope_theta")
+    _rename(given, "rotary_emb_fraction", "partial_rotary_factor")
+    if given.get("partial_rotary_factor") == 0:
+        raise ConfigError("rotary_emb_fraction is 0: the model has no rotary positions.")
+    factor = _number(given.pop("rotary_scaling_factor", None), "rotary_scaling_factor")
+    trained = given.pop("max_trained_positions", None)
+    if factor:
+        given["rope_scaling"] = {"rope_type": "dynamic", "factor": factor}
+        given["max_position_embeddings"] = trained or given.get("n_positions")
+
+
+def _phi3_small(given: dict[str, Any], findings: Findings) -> None:
+    """Phi-3-small (modeling_phi3_small.py): ``rope_embedding_base``, positions divided by ``rope_position_scale``."""
+    del findings
+    _rename(given, "rope_embedding_base", "rope_theta")
+    scale = _number(given.pop("rope_position_scale", None), "rope_position_scale")
+    if scale not in (None, 1):
+        if given.get("rope_scaling"):
+            raise ConfigError(
+                f"rope_position_scale {scale:g} and rope_scaling are both given; no scaling here does both."
+            )
+        given["rope_scaling"] = {"rope_type": "linear", "factor": scale}
+
+
+def _stablelm_epoch(given: dict[str, Any], findings: Findings) -> None:
+    """StableLM 3B, Zephyr 3B (modeling_stablelm_epoch.py): ``rope_pct``."""
+    del findings
+    _rename(given, "rope_pct", "partial_rotary_factor")
+
+
+def _internlm(given: dict[str, Any], findings: Findings) -> None:
+    """InternLM-7B-8k (modeling_internlm.py): a group ``rotary`` of base and type, dynamic with factor 1."""
+    del findings
+    group = given.pop("rotary", None)
+    if not isinstance(group, Mapping):
+        return
+    base, kind = group.get("base"), group.get("type", "origin")
+    if base is not None:
+        given["rope_theta"] = base
+    if kind == "dynamic":
+        given["rope_scaling"] = {"rope_type": "dynamic", "factor": group.get("scaling_factor", 1.0)}
+    elif kind != "origin":
+        raise ConfigError(f"Unknown type {kind!r} in the group 'rotary' of config.json. Known: origin, dynamic.")
+
+
+def _baichuan(given: dict[str, Any], findings: Findings) -> None:
+    """Baichuan, Baichuan2 (modeling_baichuan.py): 7B rotates, 13B, which is wider, has ALiBi."""
+    del findings
+    _rename(given, "model_max_length", "max_position_embeddings")
+    if given.get("hidden_size") == 5120:
+        raise ConfigError("Baichuan of 13 billion parameters (hidden_size 5120) has ALiBi and no rotary positions.")
+
+
+def _qwen(given: dict[str, Any], findings: Findings) -> None:
+    """Qwen-7B to 72B of 2023 (modeling_qwen.py): ``kv_channels``, NTK by length and log-scaled queries as options."""
+    _rename(given, "kv_channels", "head_dim")
+    length = given.pop("seq_length", None)
+    if length is not None:
+        given["max_position_embeddings"] = length
+    _rename(given, "rotary_emb_base", "rope_theta")
+    _rename(given, "rotary_pct", "partial_rotary_factor")
+    if given.pop("use_dynamic_ntk", False):
+        findings.append(
+            Finding(
+                "warning",
+                f"use_dynamic_ntk: texts longer than {length} tokens raise the base by steps, which a rotary "
+                "configuration does not hold; what is shown is the rotation within that length.",
+                "Measure long texts with the model's own code.",
+            )
+        )
+    if given.pop("use_logn_attn", False):
+        findings.append(
+            Finding(
+                "note",
+                f"use_logn_attn multiplies queries beyond {length} tokens by log(position) / log({length}).",
+                "Scale the queries in the attention.",
+            )
+        )
+
+
+def _kimi_linear(given: dict[str, Any], findings: Findings) -> None:
+    """Kimi-Linear (modeling_kimi.py): ``mla_use_nope`` leaves its attention without positions."""
+    del findings
+    if given.pop("mla_use_nope", False):
+        raise ConfigError("config.json has mla_use_nope true: the model has no rotary positions.")
+
+
+def _dbrx(given: dict[str, Any], findings: Findings) -> None:
+    """DBRX (modeling_dbrx.py): base in the group ``attn_config``."""
+    del findings
+    group = given.get("attn_config")
+    if isinstance(group, Mapping) and group.get("rope_theta") is not None:
+        given.setdefault("rope_theta", group["rope_theta"])
+
+
+def _number(value: Any, name: str) -> float | None:
+    if value is not None and not is_number(value):
+        raise ConfigError(f"'{name}' in config.json must be a number; got {value!r}.")
+    return value
+
+
+def _rename(given: dict[str, Any], theirs: str, ours: str) -> None:
+    value = given.pop(theirs, None)
+    if value is not None:
+        given[ours] = value
+
+
+_Translation = Callable[[dict[str, Any], Findings], None]
+_TRANSLATIONS: dict[str, _Translation] = {
+    "chatglm": _chatglm,
+    "openelm": _openelm,
+    "nomic_bert": _nomic_bert,
+    "phi3small": _phi3_small,
+    "stablelm_epoch": _stablelm_epoch,
+    "internlm": _internlm,
+    "baichuan": _baichuan,
+    "qwen": _qwen,
+    "kimi_linear": _kimi_linear,
+    "dbrx": _dbrx,
+}
+
+
+def in_usual_names(content: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
+    """Return the entries of a config.json under the names that transformers has for them.
+
+    Args:
+        content: The text part of config.json.
+        findings: Where findings go.
+
+    Raises:
+        ConfigError: An entry stands for something that no rotary configuration expresses, or is wrong.
+    """
+    translate = _TRANSLATIONS.get(str(content.get("model_type")))
+    if translate is None:
+        return content
+    given = dict(content)
+    translate(given, findings)
+    return given
+
+
+def _half(**defaults: Any) -> dict[str, Any]:
+    return {"defaults": defaults, "rotates_partly": True}
+
+
+OWN_CODE: dict[str, ModelType] = {
+    name: ModelType(name, **facts)
+    for name, facts in {
+        "chatglm": {"layout": "interleaved", **_half(num_attention_heads=32, hidden_size=4096)},
+        "openelm": _half(head_dim=128),
+        "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
+        "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),
+        "internlm": _half(rope_theta=10000.0),
+        "internlm2": _half(rope_theta=10000.0),
+        "baichuan": _half(rope_theta=10000.0),
+        "qwen": _half(rope_theta=10000.0),
+        "dbrx": _half(rope_theta=10000.0, d_model=2048, n_heads=16, n_layers=24),
+        "kimi_k2": {"layout": "interleaved", "can_turn_to_halves": True, **_half(rope_theta=50000.0)},
+        "hunyuan": _half(rope_theta=10000.0),
+        "xverse": _half(rope_theta=10000.0),
+        "orion": _half(rope_theta=10000.0),
+        "deepseek": _half(rope_theta=10000.0),
+        "minicpm": _half(rope_theta=10000.0),
+        "minicpm3": _half(rope_theta=10000.0),
+        "exaone": _half(rope_theta=10000.0),
+        "internlm3": _half(rope_theta=10000.0, head_dim=128),
+    }.items()
+}
+"""Facts of model types that transformers has no class for."""

@@ -1,0 +1,256 @@
+"""Small configurations of an architecture with options drawn at random, as transformers writes them to config.json."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from locant.extension.inspect.model_class.small_model import entries_of, quiet, reduced_entries
+
+LENGTH = 512  # tokens that the models are declared for
+BASES = (5000.0, 10000.0, 250000.0, 1e6)
+SIZES = (8, 16, 24, 32)
+FORMS = ("saved", "old names", "defaults left out")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One config.json.
+
+    Attributes:
+        model_type: The architecture.
+        seed: What its options were drawn by.
+        form: ``saved`` as transformers writes it; ``old names`` with the entries of release 4 where it has such;
+            ``defaults left out`` without some entries for which the class has a default.
+        content: The object in the file.
+        rope_type: The scaling that was drawn.
+    """
+
+    model_type: str
+    seed: int
+    form: str
+    content: dict[str, Any]
+    rope_type: str
+
+
+def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | None = 2) -> Case:
+    """Return a case of an architecture; the same seed gives the same.
+
+    Args:
+        config_class: Class of the configuration.
+        model_type: Its name.
+        seed: Seed 0 keeps the options of the class, in small.
+        heads: Number of heads.
+    """
+    refused: Exception | None = None
+    for attempt in range(6 if seed else 1):
+        rng = random.Random(f"{model_type} {seed} {attempt}")
+        try:
+            content, rope_type = (
+                _drawn(config_class, rng, heads, scaled=attempt < 4) if seed else _usual(config_class, heads)
+            )
+            break
+        except Exception as error:  # a class that has some scalings, or sizes, alone
+            refused = error
+    else:
+        assert refused is not None
+        raise refused
+    form = FORMS[0] if seed < 2 else rng.choice(FORMS)
+    if form == "old names":
+        content = with_old_names(content)
+    elif form == "defaults left out":
+        content = _without_defaults(content, rng)
+    return Case(model_type, seed, form, content, rope_type)
+
+
+def _usual(config_class: Any, heads: int | None) -> tuple[dict[str, Any], str]:
+    with quiet():
+        entries = reduced_entries(entries_of(config_class()), layers=6, heads=heads)
+    return _saved(config_class, entries), "default"
+
+
+def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: bool) -> tuple[dict[str, Any], str]:
+    with quiet():
+        entries = entries_of(config_class())
+    _draw_sizes(entries, rng)
+    rope = entries.get("rope_parameters")
+    if rope and "rope_type" in rope and has_axes(config_class):
+        rope["mrope_section"] = []
+    rope_type = _draw_rope(entries, rng) if scaled else "default"
+    entries = reduced_entries(entries, layers=6, heads=heads)
+    _draw_layers(entries, rng)
+    _flip_switches(entries, rng)
+    return _saved(config_class, entries), rope_type
+
+
+def has_axes(config_class: Any) -> bool:
+    """Whether the code of a class asks for sections of several axes."""
+    folder = Path(sys.modules[config_class.__module__].__file__ or "").parent
+    return any('"mrope_section"' in each.read_text(encoding="utf-8") for each in folder.glob("modeling_*.py"))
+
+
+def _saved(config_class: Any, entries: dict[str, Any]) -> dict[str, Any]:
+    with quiet(), tempfile.TemporaryDirectory() as folder:
+        config_class(**copy.deepcopy(entries)).save_pretrained(folder)
+        content: dict[str, Any] = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
+    size = rng.choice(SIZES)
+    heads = next((entries[name] for name in ("num_attention_heads", "n_head", "num_heads") if entries.get(name)), None)
+    if isinstance(heads, int) and entries.get("hidden_size") == heads * (entries.get("head_dim") or 0):
+        entries["hidden_size"] = heads * size
+    if isinstance(entries.get("rotary_dim"), int):
+        entries["rotary_dim"] = size // 2
+    if isinstance(entries.get("qk_rope_head_dim"), int):
+        if entries.get("head_dim") == entries["qk_rope_head_dim"]:
+            entries["head_dim"] = size
+        entries["qk_rope_head_dim"] = size
+        if "partial_rotary_factor" in (entries.get("rope_parameters") or {}):
+            entries["qk_nope_head_dim"] = size  # the factor stays a half
+    elif isinstance(entries.get("head_dim"), int):
+        entries["head_dim"] = size
+    for name in ("hidden_size", "n_embd", "d_model"):
+        if isinstance(entries.get(name), int) and isinstance(heads, int) and "head_dim" not in entries:
+            entries[name] = size * heads
+    for name in ("max_position_embeddings", "n_positions", "model_max_length"):
+        if isinstance(entries.get(name), int):
+            entries[name] = LENGTH
+
+
+def _draw_rope(entries: dict[str, Any], rng: random.Random) -> str:
+    rope = entries.get("rope_parameters")
+    if not isinstance(rope, dict) or not rope:
+        return "default"
+    if not all(isinstance(value, dict) or value is None for value in rope.values()):
+        entries["rope_parameters"] = _drawn_group(rope, entries, rng)
+        return entries["rope_parameters"]["rope_type"]
+    groups = {name: group and _drawn_group(group, entries, rng) for name, group in rope.items()}
+    entries["rope_parameters"] = groups
+    return "+".join(sorted({group["rope_type"] for group in groups.values() if group}))
+
+
+def _drawn_group(group: dict[str, Any], entries: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    kept = {key: value for key, value in group.items() if key.startswith(("mrope", "partial", "llama_4", "max_pos"))}
+    if "mrope_section" in kept:
+        kept["mrope_section"] = sections(entries, kept, len(kept["mrope_section"]) or 3)
+    is_tied = "partial_rotary_factor" in entries or entries.get("qk_rope_head_dim")
+    if kept.get("partial_rotary_factor") is not None and "mrope_section" not in kept and not is_tied:
+        kept["partial_rotary_factor"] = rng.choice([0.25, 0.5, 0.75])
+    kept["rope_theta"] = rng.choice(BASES)
+    kind = group.get("rope_type", "default")
+    if kind == "proportional":
+        return kept | {"rope_type": "proportional", "factor": rng.choice([1.0, 8.0])}
+    kind = rng.choice(["default", "default", "linear", "dynamic", "yarn", "llama3", "longrope"])
+    if "mrope_section" in kept:
+        kind = rng.choice(["default", "linear", "yarn"])
+    original = LENGTH // 4
+    drawn: dict[str, dict[str, Any]] = {
+        "default": {},
+        "linear": {"factor": rng.choice([2.0, 4.0])},
+        "dynamic": {"factor": 2.0},
+        "yarn": {"factor": 4.0, "original_max_position_embeddings": original} | _yarn_options(rng),
+        "llama3": {
+            "factor": 4.0,
+            "low_freq_factor": rng.choice([0.5, 1.0]),
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": original,
+        },
+        "longrope": {"factor": 4.0, "original_max_position_embeddings": original} | _lists(kept, entries, rng),
+    }
+    return kept | {"rope_type": kind} | drawn[kind]
+
+
+def _yarn_options(rng: random.Random) -> dict[str, Any]:
+    return rng.choice(
+        [
+            {},
+            {"beta_fast": 24.0},
+            {"attention_factor": 1.125},
+            {"mscale": 1.0, "mscale_all_dim": 0.5},
+            {"truncate": False},
+        ]
+    )
+
+
+def sections(entries: dict[str, Any], group: dict[str, Any], axes: int) -> list[int]:
+    """Return sections of several axes that sum to the pairs of a head."""
+    pairs = _pairs(group, entries)
+    return [pairs - (axes - 1) * (pairs // 4), *([pairs // 4] * (axes - 1))]
+
+
+def _pairs(group: dict[str, Any], entries: dict[str, Any]) -> int:
+    head = entries.get("qk_rope_head_dim") or entries.get("head_dim")
+    if not isinstance(head, int):
+        head = entries.get("hidden_size", 64) // (entries.get("num_attention_heads") or 1)
+    return int(head * group.get("partial_rotary_factor", 1.0)) // 2
+
+
+def _lists(group: dict[str, Any], entries: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    pairs = _pairs(group, entries)
+    return {
+        "short_factor": [round(rng.uniform(1, 1.5), 3) for _ in range(pairs)],
+        "long_factor": [round(rng.uniform(1, 4), 3) for _ in range(pairs)],
+    }
+
+
+def _draw_layers(entries: dict[str, Any], rng: random.Random) -> None:
+    types = entries.get("layer_types")
+    if isinstance(types, list) and types and "per_layer_config" not in entries:
+        known = sorted(set(types))
+        entries["layer_types"] = [*(rng.choice(known) for _ in types[1:]), types[-1]]
+    if isinstance(entries.get("no_rope_layers"), list):
+        entries["no_rope_layers"] = [rng.randint(0, 1) for _ in entries["no_rope_layers"]]
+
+
+def _flip_switches(entries: dict[str, Any], rng: random.Random) -> None:
+    for name, value in entries.items():
+        if isinstance(value, bool) and re.search(r"rope|rotary|nope", name):
+            entries[name] = rng.random() < 0.5
+    if "position_embedding_type" in entries:
+        entries["position_embedding_type"] = rng.choice(["rope", "rotary", "absolute", None])
+
+
+_NEOX_NAMES = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+_OLD_NAMES = {"gpt_neox": _NEOX_NAMES, "gpt_neox_japanese": _NEOX_NAMES}
+
+
+def with_old_names(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a config.json with the entries of transformers 4: base and scaling apart, at the top."""
+    rope = content.get("rope_parameters")
+    if not isinstance(rope, dict) or "rope_theta" not in rope:
+        return content
+    old = {key: value for key, value in content.items() if key != "rope_parameters"}
+    names = _OLD_NAMES.get(content["model_type"], {})
+    old[names.get("rope_theta", "rope_theta")] = rope["rope_theta"]
+    scaling = {key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")}
+    if "partial_rotary_factor" in rope:
+        old[names.get("partial_rotary_factor", "partial_rotary_factor")] = rope["partial_rotary_factor"]
+    old["rope_scaling"] = None if scaling == {"rope_type": "default"} else scaling
+    return old
+
+
+_ABOUT_POSITIONS = re.compile(r"rope|rotary|head_dim|layer_types|max_position|sliding_window|interval|pattern")
+
+
+def _without_defaults(content: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Leave out some entries about positions, for which the class then takes what it has."""
+    names = [name for name in content if _ABOUT_POSITIONS.search(name) and name != "per_layer_config"]
+    left_out = set(rng.sample(names, min(len(names), rng.randint(1, 2))))
+    return {key: value for key, value in content.items() if key not in left_out}
+
+
+def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
+    """Return a case of a multimodal model: a text model's configuration within that of the whole."""
+    content = case.content
+    for name in reversed(part):
+        content = {name: content}
+    return Case(model_type, case.seed, case.form, {"model_type": model_type, **content}, case.rope_type)

@@ -1,0 +1,294 @@
+"""Facts of the classes of transformers that config.json does not state, written to ``model_types.json``.
+
+Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/facts.py``.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import locant
+from locant.extension.inspect.model_class.observe import ObservedLayer, observe
+from locant.extension.inspect.model_class.small_model import (
+    HEADS,
+    build,
+    entries_of,
+    model_class,
+    quiet,
+    reduced_entries,
+)
+from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
+from zoo.cases import has_axes, sections
+from zoo.verdict import SHORT
+
+PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
+
+_ABOUT_POSITIONS = re.compile(
+    r"rope|rotary|nope|head_dim|kv_channels|theta|window|pattern|interval|period|attn_layer|position|chunk_size"
+    r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
+    r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$"
+)
+_SWITCHED_ON: tuple[dict[str, Any], ...] = (
+    {"position_embedding_type": "rotary"},
+    {"position_embedding_type": "rope", "layer_types": ["full_attention", "linear_attention"] * 3},
+    {"use_mem_rope": True},
+    {"attn_layer_indices": [1, 3]},
+    {"attn_config": {"rope_theta": 10000.0}},
+)
+_NOT_ABOUT_THEM = re.compile(
+    r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
+)
+
+
+def facts_of(found: Architecture) -> dict[str, Any] | None:
+    """Return the facts of one architecture, ``None`` for one that does not read text."""
+    if found.kind == "composite":
+        return _composite(found)
+    if found.kind != "text":
+        return None
+    if not mentions_rotation(found.config_class):
+        return {"rotates": False}
+    with quiet():
+        config = found.config_class()
+    defaults = {
+        name: value
+        for name in dir(found.config_class)
+        if _ABOUT_POSITIONS.search(name) and not _NOT_ABOUT_THEM.search(name) and not name.startswith("_")
+        for value in [getattr(found.config_class, name, None)]
+        if isinstance(value, int | float | str | list | tuple) and name != "model_type"
+    }
+    facts: dict[str, Any] = {"defaults": {name: _plain(value) for name, value in sorted(defaults.items())}}
+    rope = getattr(config, "rope_parameters", None)
+    if rope:
+        facts["rope"] = rope
+    if aliases := {theirs: ours for ours, theirs in config.attribute_map.items() if _ABOUT_POSITIONS.search(ours)}:
+        facts["aliases"] = aliases
+    types = _layer_types(config)
+    if types:
+        facts["layer_types"] = _shortest_pattern(types)
+    small, layers, entries = _observed(found, config, types)
+    if small is None:
+        return facts | {"unknown": layers}
+    on = next(
+        (key for key in ("position_embedding_type", "use_mem_rope") if key in defaults or hasattr(config, key)), None
+    )
+    if on and any(layer.rotation for layer in layers):
+        facts["switch"] = {on: getattr(small, on)}
+    facts |= _seen(small, layers)
+    return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _composite(found: Architecture) -> dict[str, Any]:
+    path, config_class = [], found.config_class
+    while part := next((name for name in TEXT_PARTS if name in getattr(config_class, "sub_configs", {})), None):
+        path.append(part)
+        config_class = config_class.sub_configs[part]
+    text_type = getattr(config_class, "model_type", None)
+    if text_type is None:  # any text model goes; the class takes one where the file has none
+        try:
+            with quiet():
+                config: Any = found.config_class()
+            for part in path:
+                config = getattr(config, part)
+            text_type = config.model_type
+        except Exception:  # a class whose own default it refuses
+            text_type = None
+    return {"text_part": path, "text_type": text_type}
+
+
+def _layer_types(config: Any) -> list[str]:
+    types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
+    return [str(each) for each in types] if isinstance(types, list | tuple) else []
+
+
+def _shortest_pattern(types: list[str]) -> dict[str, Any]:
+    """Return the types of any number of layers: those that repeat, and the last where it is another."""
+    for size in range(1, len(types) // 2 + 1):
+        pattern = types[:size]
+        repeated = [pattern[index % size] for index in range(len(types))]
+        if repeated == types:
+            return {"repeats": pattern}
+        if repeated[:-1] == types[:-1]:
+            return {"repeats": pattern, "last": types[-1]}
+    return {"all": types}
+
+
+def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a small model's configuration, what its layers do, and its entries; otherwise why it cannot be had."""
+    needed = max((types.index(each) for each in set(types)), default=0) + 1
+    with quiet():
+        entries = entries_of(config)
+    seen: tuple[Any, Any, dict[str, Any]] = (None, "", {})
+    for switched in _variants(found, entries):
+        for layers, heads in itertools.product(sorted({max(6, needed), 12}), HEADS[:3]):
+            small = reduced_entries(entries | switched, layers, heads)
+            try:
+                seen = *_built(found, small), small
+                break
+            except Exception as error:  # whatever the class raises
+                if seen[0] is None:
+                    seen = None, f"{type(error).__name__}: {error}"[:300], {}
+        if seen[0] is not None and any(layer.rotation for layer in seen[1]):
+            break
+    return seen
+
+
+def _variants(found: Architecture, entries: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield changes with which a class may rotate, or can be built at all; at first none."""
+    yield {}
+    yield from (each for each in _SWITCHED_ON if each.keys() <= entries.keys())
+    rope = entries.get("rope_parameters")
+    if rope and "rope_type" in rope:
+        yield {"rope_parameters": {**rope, "partial_rotary_factor": 0.5}}
+        if has_axes(found.config_class):
+            yield {"rope_parameters": {**rope, "mrope_section": sections(entries, rope, 3)}}
+    if entries.get("layer_types", ()) is None:
+        yield {"layer_types": ["conv", "full_attention"] * 3}
+    if entries.get("sliding_window", 1) is None:
+        yield {"sliding_window": 64}
+
+
+def _built(found: Architecture, entries: dict[str, Any]) -> tuple[Any, list[ObservedLayer]]:
+    with quiet():
+        config = found.config_class(**copy.deepcopy(entries))
+        return config, observe(build(config), SHORT)
+
+
+def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedLayer]) -> dict[str, Any]:
+    """Return what the class makes of options that many classes pass over."""
+    facts: dict[str, Any] = {}
+    rotating = [layer for layer in usual if layer.rotation]
+
+    def with_entries(**changes: Any) -> list[ObservedLayer] | None:
+        try:
+            return _built(found, entries | changes)[1]
+        except Exception:  # a class that cannot compute it
+            return None
+
+    rope = entries.get("rope_parameters")
+    if rope:
+        is_flat = "rope_type" in rope
+        groups = {"": rope} if is_flat else {name: group for name, group in rope.items() if group}
+        halved = {name: {**group, "partial_rotary_factor": 0.25} for name, group in groups.items()}
+        layers = with_entries(rope_parameters=halved[""] if is_flat else {**rope, **halved})
+        before = rotating[0].rotation
+        after = next((layer.rotation for layer in layers or () if layer.name == rotating[0].name), None)
+        if after is not None and before is not None and after.rotary_dim != before.rotary_dim:
+            facts["partly"] = True
+    if entries.get("rope_interleave") is not None:
+        layers = with_entries(rope_interleave=not entries["rope_interleave"])
+        facts["rope_interleave"] = bool(layers) and {each.layout for each in layers} != {each.layout for each in usual}
+    if entries.get("sliding_window") is not None and len(set(entries.get("layer_types") or ())) > 1:
+        # Sliding layers cannot do without their window: layers of the other type are asked.
+        layers = with_entries(sliding_window=None, layer_types=["full_attention"] * len(entries["layer_types"]))
+        still = any(each.rotation is None for each in usual)
+        if layers and still and all(each.rotation for each in layers):
+            facts["without_window"] = "rotates"
+    return facts
+
+
+def _seen(small: Any, layers: list[ObservedLayer]) -> dict[str, Any]:
+    rotating = [layer for layer in layers if layer.rotation is not None]
+    types = _layer_types(small)
+    facts: dict[str, Any] = {"rotates": bool(rotating)}
+    if rotating:
+        layouts = {layer.layout for layer in rotating}
+        facts["layout"] = next(iter(layouts - {None}), None)
+        features = {}
+        for layer in rotating:
+            assert layer.rotation is not None
+            measured = [layer.rotation.first, layer.rotation.rotary_dim, layer.rotation.head_dim]
+            kind = types[layer.layer] if layer.layer is not None and layer.layer < len(types) else "all"
+            features.setdefault(kind, measured)
+        facts["features"] = features
+    by_type: dict[str, set[str]] = {}
+    attention = {layer.layer: layer for layer in layers}
+    for index, name in enumerate(types):
+        layer = attention.get(index)
+        seen = "none" if layer is None else "still" if layer.rotation is None else "rotates"
+        by_type.setdefault(name, set()).add(seen)
+    if by_type:
+        facts["types"] = {name: "/".join(sorted(seen)) for name, seen in by_type.items()}
+    elif layers and len({layer.layer for layer in layers}) < (getattr(small, "num_hidden_layers", 0) or 0):
+        facts["attends"] = sorted({layer.layer for layer in layers if layer.layer is not None})
+    still = sorted({layer.layer for layer in layers if layer.rotation is None and layer.layer is not None})
+    if rotating and still and not by_type:
+        facts["still"] = still
+    return facts
+
+
+def mentions_rotation(config_class: Any) -> bool:
+    """Whether the modules of a class, which stand on their own, speak of rotary positions at all."""
+    sources = list(Path(sys.modules[config_class.__module__].__file__ or "").parent.glob("modeling_*.py"))
+    if not sources:  # it has the model of another folder
+        sources = [Path(sys.modules[getattr(model_class(config_class), "__module__", __name__)].__file__ or "")]
+    return any(
+        re.search(r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary", source.read_text(encoding="utf-8")) for source in sources
+    )
+
+
+def compact(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts as ``model_types.json`` holds them: what a reader of config.json needs, and no more."""
+    if "text_part" in facts:
+        return {key: value for key, value in facts.items() if value}
+    if facts == {"rotates": False}:
+        return facts
+    if "unknown" in facts:
+        return {}
+    if not facts["rotates"]:
+        return {"rotates": False}
+    kept = {name: value for name, value in facts["defaults"].items() if not _TECHNICAL.search(name)}
+    types = facts.get("layer_types", {})
+    found = {
+        "layout": facts["layout"],
+        "rope_interleave": facts.get("rope_interleave", False),
+        "defaults": kept,
+        "rope": facts.get("rope"),
+        "partly": facts.get("partly", False) or "partial_rotary_factor" in json.dumps(facts.get("rope")),
+        "layer_types": types.get("repeats") or types.get("all"),
+        "last_type": types.get("last"),
+        "behaviour": {name: _behaviour(name, does) for name, does in facts.get("types", {}).items()},
+        "without_window": facts.get("without_window"),
+        "switch": next(([key, value] for key, value in facts.get("switch", {}).items()), None),
+        "features": facts.get("features"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _behaviour(name: str, seen: str) -> str:
+    if "rotates" in seen:
+        return "rotates"
+    # Linear attention is a state space, whatever its code looks like.
+    return "none" if name == "linear_attention" else seen
+
+
+_TECHNICAL = re.compile(r"^default_rope_type$|feed_forward|^chunk_size|vocab|patch|audio|image|video")
+
+
+def main(names: list[str]) -> None:
+    """Write the facts of all architectures, or show those of some."""
+    chosen = [architecture(name) for name in names] if names else architectures()
+    every = {found.model_type: facts_of(found) for found in chosen}
+    if names:
+        sys.stdout.write("".join(f"{json.dumps({name: facts})}\n" for name, facts in every.items() if facts))
+        return
+    kept = {name: compact(facts) for name, facts in sorted(every.items()) if facts}
+    written = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in kept.items() if facts)
+    PATH.write_text(f"{{\n{written}\n}}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

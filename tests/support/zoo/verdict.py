@@ -1,0 +1,105 @@
+"""Comparison of what Locant reads from a config.json with what the class does that transformers builds from it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from locant.errors import ConfigError
+from locant.extension.inspect.model_class.compare import compare_with_class
+from locant.extension.inspect.model_class.observe import ObservedLayer, observe
+from locant.extension.inspect.model_class.small_model import build, quiet
+from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.base import ParsedConfig
+from zoo.cases import LENGTH, Case
+
+SHORT = (0, 1, 3, 17, LENGTH // 4 - 30)
+LONG = (0, 1, 3, 17, 150, LENGTH - 1, LENGTH * 4)
+
+
+Outcome = Literal["right", "refused", "wrong", "not built"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one case.
+
+    Attributes:
+        model_type: The architecture.
+        seed: Seed of the case.
+        form: Form of the file.
+        rope_type: The scaling that was drawn.
+        outcome: ``right``; ``refused`` by Locant; ``wrong``; ``not built`` where the class itself refuses the file.
+        reason: Locant's message, the differences, or the error of the class.
+        rotating: Layers that rotate, as observed.
+        still: Attention layers that do not.
+        layout: Their pairing.
+    """
+
+    model_type: str
+    seed: int
+    form: str
+    rope_type: str
+    outcome: Outcome
+    reason: str = ""
+    rotating: int = 0
+    still: int = 0
+    layout: str | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
+    """Compare one case at a short and, where its scaling depends on the length, at a long text.
+
+    Args:
+        case: The case.
+        config_class: Class that reads the file.
+        part: Names of the nested groups that lead to the text part of what it reads.
+    """
+    about = (case.model_type, case.seed, case.form, case.rope_type)
+    try:
+        with quiet():
+            short = observe(build(_text_config(case, config_class, part)), SHORT)
+    except Exception as error:  # whatever the class raises
+        return Verdict(
+            *about, "not built", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+        )
+    rotating = [layer for layer in short if layer.rotation is not None]
+    seen: dict[str, Any] = {
+        "rotating": len(rotating),
+        "still": len(short) - len(rotating),
+        "layout": rotating[0].layout if rotating else None,
+    }
+    try:
+        parsed = read_huggingface(case.content)
+    except ConfigError as error:
+        refused_rightly = not rotating and "no rotary positions" in str(error)
+        return Verdict(*about, "right" if refused_rightly else "refused", str(error), **seen)
+    reasons = _differences(parsed, short, SHORT)
+    if not reasons and any(each.scaling.depends_on_length for each in parsed.configs.values()):
+        with quiet():
+            model = build(_text_config(case, config_class, part))
+            reasons = _differences(parsed, observe(model, LONG), LONG)
+    return Verdict(*about, "wrong" if reasons else "right", "; ".join(reasons), **seen)
+
+
+def _text_config(case: Case, config_class: Any, part: tuple[str, ...]) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(case.content), encoding="utf-8")
+        config = config_class.from_pretrained(folder)
+    for name in part:
+        config = getattr(config, name)
+    return config
+
+
+def _differences(parsed: ParsedConfig, layers: list[ObservedLayer], positions: tuple[int, ...]) -> list[str]:
+    try:
+        found = compare_with_class(parsed, layers, positions[-1] + 1)
+    except ConfigError as error:
+        return [str(error)]
+    return [f"layers {list(each.layers)}: {each.read}, but the class: {each.found}" for each in found]
