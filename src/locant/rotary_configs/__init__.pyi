@@ -1,4 +1,5 @@
 from locant.positions.scaling.fields import Finding as Finding
+from locant.rotary_configs.base import LayerType as LayerType
 from locant.rotary_configs.base import ParsedConfig as ParsedConfig
 from locant.rotary_configs.ctranslate2 import read_ctranslate2 as read_ctranslate2
 from locant.rotary_configs.ctranslate2 import write_ctranslate2 as write_ctranslate2

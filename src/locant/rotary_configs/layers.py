@@ -1,4 +1,4 @@
-"""Which layers of a model are of which type, by config.json, and what each type does with positions."""
+"""Types of a model's layers by config.json, and what each of them does with positions."""
 
 from __future__ import annotations
 
