@@ -99,4 +99,4 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py translation
 
 clean:
-	rm -rf demo lab-smoke $(VENV) .venv-bench
+	rm -rf demo lab-smoke build/site $(VENV) .venv-bench

@@ -14,9 +14,7 @@ version = release = __version__
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "site_extension"]
-exclude_patterns: list[str] = []
 highlight_language = "text"  # of a block that names none: mostly what was typed in a shell
-nitpicky = False
 
 # Markdown as GitHub reads it.
 myst_enable_extensions = ["dollarmath"]

@@ -206,9 +206,10 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found; install it or name one in CHROMIUM")
-def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path):
+def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeypatch):
     from playwright.sync_api import sync_playwright
 
+    monkeypatch.setattr("site_interactive.INTERACTIVES", INTERACTIVES[:1])
     folder = SiteFolder(tmp_path / "pages")
     (tmp_path / "html").mkdir()
     write_interactive(folder, tmp_path / "html" / "interactive")
