@@ -28,7 +28,7 @@ PARTS: dict[str, list[str]] = {
         "docs/interop",
         "docs/performance",
     ],
-    "Longer contexts": ["docs/inspect", "docs/extend", "docs/evaluate-context"],
+    "Longer contexts": ["docs/inspect", "docs/extend", "docs/evaluate-context", "docs/transformers"],
     "See and compare": ["docs/figures", "docs/explorer", "docs/lab", "docs/results"],
     "Reference": ["docs/api", "reference", "docs/architecture"],
     "Project": ["CONTRIBUTING", "CHANGELOG"],

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
-from locant.kernels.tensors import SMALLEST, suits_kernels
+from locant.kernels.tensors import suits_kernels
 
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
 KERNEL = Kernel(
@@ -19,19 +19,22 @@ KERNEL = Kernel(
 )
 
 
-def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, smallest: int = SMALLEST) -> bool:
+def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_size: bool = False) -> bool:
     """Return whether the kernel rotates these tensors by these angles, which are as :func:`rotate` takes them.
 
     Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
-    The first one has at least ``smallest`` elements.
+    Small ones are left to PyTorch, unless they may be ``of_any_size``.
     """
-    return (
-        suits_kernels(*features, smallest=smallest)
-        and cosine.shape == sine.shape
-        and all(x.dtype == torch.float32 and x.stride(-1) == 1 and not x.requires_grad for x in (cosine, sine))
-        and all(x.dtype == features[0].dtype and _fits(x, cosine) for x in features)
-        and KERNEL.usable()
-    )
+    if not suits_kernels(*features, of_any_size=of_any_size) or cosine.shape != sine.shape:
+        return False
+    for table in (cosine, sine):
+        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad:
+            return False
+    dtype, shape = features[0].dtype, cosine.shape
+    for x in features:
+        if x.dtype != dtype or not _fits(x, shape):
+            return False
+    return KERNEL.usable()
 
 
 def rotate(
@@ -49,12 +52,12 @@ def rotate(
     Returns:
         The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied.
     """
-    rotated = tuple(torch.empty_like(x) for x in features)
+    rotated = tuple([torch.empty_like(x) for x in features])
     tables = *_batch_and_row_stride(cosine), *_batch_and_row_stride(sine)
-    addresses = cosine.data_ptr(), sine.data_ptr()
+    addresses, pairs = (cosine.data_ptr(), sine.data_ptr()), cosine.shape[-1]
     numbers: list[int] = []
     for x, out in zip(features, rotated, strict=True):
-        numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, cosine.shape[-1])
+        numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, pairs)
         numbers += (*x.stride()[:3], *out.stride()[:3], *tables)
     function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
@@ -62,11 +65,14 @@ def rotate(
     return rotated
 
 
-def _fits(x: Tensor, table: Tensor) -> bool:
-    """Whether features are ``[B, H, L, D]`` for a table ``[L, n]`` or ``[1 or B, 1, L, n]``."""
-    if x.dim() != 4 or x.stride(3) != 1 or table.shape[-2:-1] != x.shape[2:3] or 2 * table.shape[-1] > x.shape[3]:
+def _fits(x: Tensor, table: torch.Size) -> bool:
+    """Whether features are ``[B, H, L, D]`` for a table of the shape ``[L, n]`` or ``[1 or B, 1, L, n]``."""
+    if x.dim() != 4 or x.stride(3) != 1 or len(table) not in (2, 4):
         return False
-    return table.dim() == 2 or (table.dim() == 4 and table.shape[1] == 1 and table.shape[0] in (1, x.shape[0]))
+    rows, _, length, width = x.shape
+    if table[-2] != length or 2 * table[-1] > width:
+        return False
+    return len(table) == 2 or (table[1] == 1 and table[0] in (1, rows))
 
 
 def _batch_and_row_stride(table: Tensor) -> tuple[int, int]:

@@ -14,20 +14,19 @@ SMALLEST = 1 << 12
 sizes alone, so that the same computation takes the same way each time."""
 
 
-def suits_kernels(*tensors: Tensor, smallest: int = SMALLEST) -> bool:
+def suits_kernels(*tensors: Tensor, of_any_size: bool = False) -> bool:
     """Return whether tensors are such as kernels read: of :data:`DTYPES`, on the CPU, in plain memory.
 
-    The first one has at least ``smallest`` elements. Never under ``torch.compile``, export, tracing, the transforms
-    of ``torch.func`` or forward-mode differentiation, which see only PyTorch's own operations.
+    The first one has at least :data:`SMALLEST` elements, unless they may be ``of_any_size``. Never under
+    ``torch.compile``, export, tracing, the transforms of ``torch.func`` or forward-mode differentiation, which see only
+    PyTorch's own operations.
     """
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._is_tracing()
-        and tensors[0].numel() >= smallest
-        and all(x.device.type == "cpu" and x.dtype in DTYPES and type(x) in _PLAIN for x in tensors)
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-    )
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or not (of_any_size or tensors[0].numel() >= SMALLEST):
+        return False
+    for x in tensors:  # a loop, because a generator costs as much as the checks of one token's tensors
+        if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN:
+            return False
+    return not torch._C._are_functorch_transforms_active() and forward_ad._current_level < 0
 
 
 def address(x: Tensor | None) -> int | None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from locant.errors import LocantError
 from locant.positions.huggingface.forms import AngleKind, RotationForm, rotation_form
 from locant.positions.huggingface.served import methods, rotations, with_globals
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.rotary.rotary import Rotary
 from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 
@@ -109,7 +109,12 @@ def rotation(function: Callable[..., Any], kind: AngleKind) -> Callable[..., Any
     # One that may be called with queries alone returns them alone.
     keys_are_optional = parameters[form.features[-1]].default is None
 
+    is_plain = form == RotationForm(form.features, form.layout) and names[:4] == (*form.features, "cos", "sin")
+    plain = _Shared(form.layout)
+
     def rotate(*args: Any, **kwargs: Any) -> Any:
+        if is_plain and len(args) == 4 and not kwargs and args[1] is not None:  # the usual call, without detours
+            return apply_rotation(args[:2], plain.angles(args[2], args[3]), of_any_size=True)
         given = dict(zip(names, args, strict=False))
         given.update(kwargs)
         features = [given[name] for name in known.features if given.get(name) is not None]
@@ -123,6 +128,23 @@ def rotation(function: Callable[..., Any], kind: AngleKind) -> Callable[..., Any
         return turned[0] if keys_are_optional else (turned[0], None)
 
     return rotate
+
+
+class _Shared:
+    """Cosines and sines as the rotation takes them, made once for all layers that are given the same."""
+
+    def __init__(self, layout: RotaryLayout) -> None:
+        self.layout = layout
+        self._latest: tuple[Tensor, Tensor, RotaryAngles] | None = None
+
+    def angles(self, cosine: Tensor, sine: Tensor) -> RotaryAngles:
+        """Return angles for heads, of cosines and sines ``[B, L, n]``."""
+        if torch.compiler.is_compiling():
+            return RotaryAngles(cosine.unsqueeze(1), sine.unsqueeze(1), self.layout)
+        latest = self._latest
+        if latest is None or latest[0] is not cosine or latest[1] is not sine:
+            latest = self._latest = cosine, sine, RotaryAngles(cosine.unsqueeze(1), sine.unsqueeze(1), self.layout)
+        return latest[2]
 
 
 def heads_last(form: RotationForm, unsqueeze_dim: int | None) -> bool:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels import rotation as kernel
-from locant.kernels.tensors import SMALLEST
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
 
@@ -110,7 +109,7 @@ class _Rotation(torch.autograd.Function):
 def _rotate(features: Sequence[Tensor], angles: RotaryAngles, backwards: bool, of_any_size: bool) -> tuple[Tensor, ...]:
     cosine, sine = angles.cosine, angles.sine
     interleaved = angles.layout == "interleaved"
-    if kernel.serves(features, cosine, sine, smallest=1 if of_any_size else SMALLEST):
+    if kernel.serves(features, cosine, sine, of_any_size=of_any_size):
         return kernel.rotate(features, cosine, sine, interleaved=interleaved, backwards=backwards)
     return tuple(_rotate_one(x, cosine, -sine if backwards else sine, interleaved) for x in features)
 
