@@ -181,6 +181,22 @@ def test_attention_implementations_agree(implementation: str, positions: str) ->
     torch.testing.assert_close(found[padding > 0], expected[padding > 0], rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("scheme", [None, "alibi"])
+def test_hooks_of_accelerate_stay(scheme: str | None) -> None:
+    hooks = pytest.importorskip("accelerate.hooks")
+    model, hooked, tokens = causal_model("llama"), causal_model("llama"), some_tokens(12)
+    hooks.add_hook_to_module(hooked, hooks.AlignDevicesHook(io_same_device=True))
+    for module in hooked.modules():
+        hooks.add_hook_to_module(module, hooks.AlignDevicesHook(execution_device="cpu"))
+    before = logits(hooked, tokens)
+    install(model, scheme=scheme)
+    install(hooked, scheme=scheme)
+    assert torch.equal(logits(hooked, tokens), logits(model, tokens))
+    assert torch.equal(logits(copy.deepcopy(hooked), tokens), logits(model, tokens))
+    uninstall(hooked)
+    assert torch.equal(logits(hooked, tokens), before)
+
+
 def test_what_is_refused_changes_nothing() -> None:
     model, tokens = causal_model("llama"), some_tokens(12)
     before = logits(model, tokens)

@@ -13,7 +13,7 @@ from locant.errors import ConfigError, MissingExtraError
 from locant.positions.huggingface import angles, unrotated
 from locant.positions.huggingface.configurations import config_of_layer, rotary_configs
 from locant.positions.huggingface.model_parts import ModelParts, find_parts
-from locant.positions.huggingface.served import original_class, served_class
+from locant.positions.huggingface.served import give_back, original_class, serve
 from locant.positions.registry import SCHEMES, build_scheme, option_names
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.rotary.rotary import Rotary
@@ -152,9 +152,7 @@ def uninstall(model: PreTrainedModel | nn.Module) -> None:
     if not served:
         raise ConfigError("Locant's positions are not installed in this model.")
     for module in served:
-        original = original_class(module)
-        assert original is not None
-        module.__class__ = original
+        give_back(module)
         for name in (angles.STATE, unrotated.STATE):
             module.__dict__.pop(name, None)
         module._modules.pop(_SCHEME, None)
@@ -176,9 +174,9 @@ def _serve_exact(parts: ModelParts, configs: Mapping[str, RotaryConfig]) -> None
     for part in parts.rotaries:
         own = {layer: config_of_layer(configs, layer) for layer in part.form.pairs}
         part.module.__dict__[angles.STATE] = angles.ExactAngles(own, part.form.axes, part.form.kind == "complex")
-        part.module.__class__ = served_class(type(part.module), angles.RotaryServing())
+        serve(part.module, angles.RotaryServing())
     for module, kind in parts.users:
-        module.__class__ = served_class(type(module), angles.RotatingServing(kind))
+        serve(module, angles.RotatingServing(kind))
 
 
 def _serve_unrotated(parts: ModelParts, configs: Mapping[str, RotaryConfig], scheme: PositionScheme | None) -> None:
@@ -198,9 +196,9 @@ def _serve_unrotated(parts: ModelParts, configs: Mapping[str, RotaryConfig], sch
         module.__dict__[unrotated.STATE] = unrotated.Schemes(shared, each)
         if scheme is not None and part is parts.rotaries[0]:
             module.add_module(_SCHEME, (nn.ModuleList(each) if each else scheme).train(module.training))
-        module.__class__ = served_class(type(module), unrotated.HandingOnServing(part.form.kind != "complex"))
+        serve(module, unrotated.HandingOnServing(part.form.kind != "complex"))
     for module, _ in parts.users:
-        module.__class__ = served_class(type(module), unrotated.AttendingServing())
+        serve(module, unrotated.AttendingServing())
 
 
 def _named_scheme(parts: ModelParts, name: str, options: Mapping[str, Any]) -> PositionScheme:

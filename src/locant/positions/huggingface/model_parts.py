@@ -12,7 +12,7 @@ from torch import nn
 from locant.errors import LocantError
 from locant.positions.huggingface import unrotated
 from locant.positions.huggingface.forms import AngleKind, ModuleForm, module_form, rotation_form
-from locant.positions.huggingface.served import locals_in, methods, rotations
+from locant.positions.huggingface.served import is_replaced, locals_in, methods, rotations
 from locant.positions.rotary.config import RotaryLayout
 
 
@@ -114,7 +114,7 @@ def find_parts(model: nn.Module) -> ModelParts:
             layouts |= found
             if not found:
                 continue
-            if users.setdefault(module, part.form.kind) != part.form.kind or "forward" in vars(module):
+            if users.setdefault(module, part.form.kind) != part.form.kind or is_replaced(module):
                 raise LocantError(
                     f"The forward pass of {type(module).__name__} in {name} has been replaced by another tool; install "
                     "Locant's positions first."
@@ -137,7 +137,7 @@ def _is_rotary(module: nn.Module) -> bool:
     return (
         any(word in type(module).__name__ for word in ("Rotary", "Rope"))
         and not any(rotations(method) for _, method in methods(type(module)))
-        and "position_ids" in inspect.signature(module.forward).parameters
+        and "position_ids" in inspect.signature(type(module).forward).parameters
     )
 
 
@@ -145,7 +145,7 @@ def _rotary_part(path: str, module: nn.Module, name: str) -> RotaryPart:
     kind: Any = type(module)
     if next(module.parameters(), None) is not None:
         raise LocantError(f"{kind.__name__} of {name} has trained parameters, so its angles cannot be replaced.")
-    if "forward" in vars(module):
+    if is_replaced(module):
         raise LocantError(f"The forward pass of {kind.__name__} in {name} has been replaced by another tool.")
     try:
         with torch.device("cpu"), torch.no_grad():

@@ -17,6 +17,9 @@ from torch import nn
 ORIGINAL = "locant_original_class"
 """Attribute of a served class: the class that it stands for."""
 
+_HOOKED = "_old_forward"
+"""Attribute in which the hooks of accelerate, which move modules to devices, keep a forward pass."""
+
 _ROTATION = re.compile(r"apply_.*(rot|rope)")
 _ANGLES = {"cos", "sin", "freqs_cis"}
 
@@ -58,6 +61,29 @@ def _made(original: type[nn.Module], serving: Serving) -> type[nn.Module]:
 def _new_instance(original: type[nn.Module], serving: Serving) -> Any:
     kind = served_class(original, serving)
     return kind.__new__(kind)
+
+
+def serve(module: nn.Module, serving: Serving) -> None:
+    """Give a module the served class in the place of its own."""
+    _take_class(module, served_class(type(module), serving))
+
+
+def give_back(module: nn.Module) -> None:
+    """Give a served module its own class again."""
+    original = original_class(module)
+    assert original is not None
+    _take_class(module, original)
+
+
+def is_replaced(module: nn.Module) -> bool:
+    """Return whether a tool other than the hooks of accelerate has replaced a module's forward pass."""
+    return "forward" in vars(module) and not inspect.ismethod(vars(module).get(_HOOKED))
+
+
+def _take_class(module: nn.Module, kind: type[nn.Module]) -> None:
+    module.__class__ = kind
+    if _HOOKED in vars(module):
+        module.__dict__[_HOOKED] = types.MethodType(kind.forward, module)
 
 
 def original_class(module: nn.Module) -> type[nn.Module] | None:
