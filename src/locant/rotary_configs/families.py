@@ -23,6 +23,10 @@ YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
 """Model types whose classes take the type 'yarn' for LongRoPE."""
 
 
+TURNS_BACKWARDS = frozenset(["nanochat"])
+"""Model types whose classes turn pairs by minus the angle."""
+
+
 @dataclass(frozen=True)
 class ModelType:
     """What the class of a model type does with positions.

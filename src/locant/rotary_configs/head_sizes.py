@@ -161,6 +161,9 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str) ->
 
 def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None) -> int:
     stated = own("rotary_dim") or own("attn_rotary_emb")
+    whole = kind is not None and any(rotated == head for _, rotated, head in kind.features.values())
+    if whole and kind is not None and "rotary_dim" in kind.defaults:
+        return head_dim if fraction is None else int(head_dim * fraction)  # a class that passes over its own entry
     if stated is None and kind is not None and fraction is None:
         stated = kind.defaults.get("rotary_dim")
     counted = None if fraction is None else int(head_dim * fraction)

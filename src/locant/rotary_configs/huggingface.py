@@ -196,6 +196,11 @@ def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | No
         raise ConfigError("config.json has rotary false: the model is said to have no rotary positions.")
     if part.flag("alibi"):
         raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
+    if name in families.TURNS_BACKWARDS:
+        raise ConfigError(
+            f"The class of the model type '{name}' turns pairs backwards, by minus the angle, which a rotary "
+            "configuration does not express."
+        )
     stated = part.get("position_embedding_type")
     if kind is not None and not kind.rotates:
         raise ConfigError(f"The class of the model type '{name}' in transformers has no rotary positions.")
@@ -258,7 +263,7 @@ def _groups(
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
     listed = _listed_base(part)
-    if listed is not None:
+    if listed is not None and (kind is None or kind.name.startswith("granite")):  # others take the list as a switch
         return {ALL_LAYERS: (rope, listed)}
     if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
         base = None  # transformers writes the class's own beside the one that counts

@@ -166,16 +166,14 @@ def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[
             does if does == "none" else "rotates" if rotates else "still"
             for does, rotates in zip(behaviour, listed, strict=True)
         ]
-    bases = part.get("layer_rope_theta")
-    if isinstance(bases, list):
-        for index, base in enumerate(bases[: len(names)]):
-            if not base and behaviour[index] == "rotates":
-                behaviour[index] = "still"
     return tuple(behaviour)
 
 
 def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | None:
     """Return which layers rotate by ``no_rope_layers`` (1 rotates) or its interval, ``None`` where neither is meant."""
+    bases = part.get("layer_rope_theta")
+    if isinstance(bases, list) and len(bases) == count:
+        return [bool(base) for base in bases]
     listed, interval = part.get("no_rope_layers"), part.whole("no_rope_layer_interval")
     default = None if kind is None else kind.defaults.get("no_rope_layer_interval")
     if isinstance(listed, list) and listed:

@@ -138,6 +138,27 @@ def _kimi_linear(given: dict[str, Any], findings: Findings) -> None:
         raise ConfigError("config.json has mla_use_nope true: the model has no rotary positions.")
 
 
+def _hunyuan(given: dict[str, Any], findings: Findings) -> None:
+    """Hunyuan (modeling_hunyuan_v1_dense.py): ``alpha`` raises the base to base * alpha^(d / (d - 2))."""
+    del findings
+    for name in ("rope_scaling", "rope_parameters"):
+        group = given.get(name)
+        alpha = _number(group.get("alpha"), "alpha") if isinstance(group, Mapping) else None
+        if not isinstance(group, Mapping) or alpha is None:
+            continue
+        width, heads = given.get("hidden_size"), given.get("num_attention_heads")
+        size = given.get("head_dim") or (
+            width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
+        )
+        if not isinstance(size, int) or size < 3 or alpha <= 0:
+            raise ConfigError(
+                f"alpha {alpha:g} in {name} of config.json needs a head_dim above 2, and must be above 0."
+            )
+        base = _number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
+        given["rope_theta"] = base * alpha ** (size / (size - 2))
+        given[name] = None
+
+
 def _dbrx(given: dict[str, Any], findings: Findings) -> None:
     """DBRX (modeling_dbrx.py): base in the group ``attn_config``."""
     del findings
@@ -170,6 +191,10 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "qwen": _qwen,
     "kimi_linear": _kimi_linear,
     "dbrx": _dbrx,
+    "hunyuan": _hunyuan,
+    "hunyuan_v1_dense": _hunyuan,
+    "hunyuan_v1_moe": _hunyuan,
+    "hunyuan_vl_text": _hunyuan,
 }
 
 

@@ -257,10 +257,16 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "rope_interleave": facts.get("rope_interleave", False),
         "defaults": kept,
         "rope": facts.get("rope"),
-        "partly": facts.get("partly", False) or "partial_rotary_factor" in json.dumps(facts.get("rope")),
+        "partly": facts.get("partly", False)
+        or "partial_rotary_factor" in json.dumps(facts.get("rope"))
+        or any(first == 0 and part < whole for first, part, whole in facts.get("features", {}).values()),
         "layer_types": types.get("repeats") or types.get("all"),
         "last_type": types.get("last"),
-        "behaviour": {name: _behaviour(name, does) for name, does in facts.get("types", {}).items()},
+        "behaviour": {
+            name: _behaviour(name, does)
+            for name, does in facts.get("types", {}).items()
+            if does != "none" or "attention" not in name or name == "linear_attention"
+        },
         "without_window": facts.get("without_window"),
         "switch": next(([key, value] for key, value in facts.get("switch", {}).items()), None),
         "features": facts.get("features"),

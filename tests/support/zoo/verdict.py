@@ -69,7 +69,8 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
         return Verdict(
             *about, "not built", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
         )
-    rotating = [layer for layer in short if layer.rotation is not None]
+    # What moves otherwise than by turning pairs has relative positions of another kind.
+    rotating = [layer for layer in short if layer.rotation is not None and layer.rotation.layout is not None]
     seen: dict[str, Any] = {
         "rotating": len(rotating),
         "still": len(short) - len(rotating),

@@ -39,7 +39,8 @@ class Llama3(Extension):
         factor: ``target_length / original_length``, at least 1.
         target_length: Length in tokens that the model shall read.
         low_frequency_factor: Turns up to which a pair is interpolated.
-        high_frequency_factor: Turns from which on a pair keeps its frequency; above ``low_frequency_factor``.
+        high_frequency_factor: Turns from which on a pair keeps its frequency; where it equals ``low_frequency_factor``,
+            as in Llama 4 Scout, nothing is blended.
 
     Example:
         >>> scaling = Llama3(original_length=8192, factor=8)
@@ -62,10 +63,10 @@ class Llama3(Extension):
         super().__post_init__()
         check_positive(self.name, "low_frequency_factor", self.low_frequency_factor)
         check_positive(self.name, "high_frequency_factor", self.high_frequency_factor)
-        if self.low_frequency_factor >= self.high_frequency_factor:
+        if self.low_frequency_factor > self.high_frequency_factor:
             raise ConfigError(
                 f"The scaling '{self.name}' has low_frequency_factor {self.low_frequency_factor:g} and "
-                f"high_frequency_factor {self.high_frequency_factor:g}; the low one must be smaller."
+                f"high_frequency_factor {self.high_frequency_factor:g}; the low one must not be larger."
             )
 
     def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
@@ -76,7 +77,10 @@ class Llama3(Extension):
         scaled = []
         for frequency in geometric_frequencies(dim // 2, base):
             turns = self.trained_length * frequency / TWO_PI
-            share = min(max((turns - low) / (high - low), Decimal(0)), Decimal(1))
+            if low == high:
+                share = Decimal(1 if turns >= high else 0)
+            else:
+                share = min(max((turns - low) / (high - low), Decimal(0)), Decimal(1))
             scaled.append(frequency * (share + (1 - share) * slowest))
         return tuple(scaled)
 

@@ -11,6 +11,7 @@ from locant.rotary_configs.base import ParsedConfig
 
 _RELATIVE = 2e-5
 _SCALE = 1e-4
+_SLOW = 1e-4  # radians within the text that do not show
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,17 @@ def compare_with_class(parsed: ParsedConfig, layers: Sequence[ObservedLayer], le
     for layer in layers:
         if layer.layer is None:
             continue
-        for difference in _of_layer(parsed.of_layer(layer.layer), layer, length):
+        for difference in _of_layer(_read_for(parsed, layer.layer), layer, length):
             grouped.setdefault(difference, []).append(layer.layer)
     return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
+
+
+def _read_for(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
+    """Return the configuration of a layer; some classes count more layers than the file, and use one for all."""
+    known = {index for kind in parsed.layers for index in kind.layers}
+    if known and layer not in known and len(parsed.configs) == 1:
+        return parsed.config
+    return parsed.of_layer(layer)
 
 
 def _of_layer(config: RotaryConfig | None, layer: ObservedLayer, length: int) -> Iterator[tuple[str, str, str]]:
@@ -52,7 +61,7 @@ def _of_layer(config: RotaryConfig | None, layer: ObservedLayer, length: int) ->
     if config is None or found is None:
         if config is not None:
             yield "rotation", "rotates", "does not rotate"
-        elif found is not None:
+        elif found is not None and found.layout is not None:
             yield "rotation", "does not rotate", f"rotates {found.rotary_dim} of {found.head_dim} features"
         return
     if found.layout is None:
@@ -60,10 +69,9 @@ def _of_layer(config: RotaryConfig | None, layer: ObservedLayer, length: int) ->
         return
     assert config.rotary_dim is not None
     frequencies = [float(each) for each in config.frequencies(length)]
-    turning = [each for each in frequencies if each > 0]
     # Pairs that stand still are not seen, nor are those that turn too slowly for the text.
-    found_turning = [each for each in found.frequencies if abs(each) > 0]
-    if found.rotary_dim != config.rotary_dim and len(found_turning) != len(turning):
+    unseen = frequencies[len(found.frequencies) :]
+    if found.rotary_dim > config.rotary_dim or any(each * length > _SLOW for each in unseen):
         yield "features", f"rotates {config.rotary_dim} features", f"rotates {found.rotary_dim} features"
         return
     # The two features of a single pair are halves and neighbours at once.

@@ -252,7 +252,7 @@ def _observed(call: _Call, recorder: _Recorder, positions: Sequence[int], skippe
             break
     known = sorted({round(amplitude, 6) for _, amplitude in recorder.amplitudes})
     if scale is None or not any(abs(scale / each - 1) < 1e-4 for each in known):
-        scale = known[0] if len(known) == 1 else scale
+        scale = known[0] if len(known) == 1 else None  # keys may be scaled otherwise as well
     return ObservedLayer(call.name, layer, rotation, layout, scale, call.window)
 
 

@@ -1,0 +1,58 @@
+"""Architectures of the installed transformers: what is read from config.json is what their classes do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from transformers import CONFIG_MAPPING
+from zoo.architectures import architecture
+from zoo.facts import compact, facts_of
+from zoo.survey import verdicts
+
+from locant.rotary_configs import families
+
+# One of each kind; ``make zoo`` has them all.
+_KINDS = [
+    "llama",  # the plain case, with every scaling
+    "gpt_neox",  # a part of the head
+    "cohere2",  # neighbours; full attention without positions
+    "smollm3",  # some layers without positions
+    "llama4_text",
+    "exaone4",
+    "gemma3_text",  # a base for each layer type
+    "olmo3",
+    "gemma4_text",  # heads of two sizes, proportional
+    "deepseek_v3",  # a separate rotated part
+    "deepseek_v4",
+    "granitemoehybrid",  # a switch, and state spaces
+    "bamba",
+    "esm",
+    "roformer",
+    "gptj",
+    "jamba",  # no rotation
+    "nemotron_h",
+    "llava",  # a text part
+    "qwen2_5_omni",
+]
+
+
+@pytest.mark.parametrize("model_type", _KINDS)
+def test_config_json_is_read_as_the_class_computes_it(model_type: str) -> None:
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("not in this release")
+    found = list(verdicts(architecture(model_type), range(2)))
+    assert found
+    assert {each.outcome for each in found} <= {"right", "not built"}, [each.reason for each in found]
+    assert any(each.outcome == "right" for each in found), [each.reason for each in found]
+
+
+@pytest.mark.parametrize("model_type", ["mistral", "phi", "cohere", "modernbert"])
+def test_facts_are_those_of_the_installed_class(model_type: str) -> None:
+    facts = facts_of(architecture(model_type))
+    assert facts is not None
+    known = families.model_type(model_type)
+    assert known == families.from_facts(model_type, json.loads(json.dumps(compact(facts))))

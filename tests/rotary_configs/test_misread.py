@@ -1,0 +1,300 @@
+"""Published kinds of config.json that are easily misread; the facts are those of transformers or the models' code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.positions import RotaryConfig
+from locant.positions.scaling import Linear, Llama3, NTKAware, Unscaled, YaRN
+from locant.rotary_configs import read_huggingface
+
+_WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 65536}
+_YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
+
+
+def _still(config: dict[str, Any]) -> list[int]:
+    parsed = read_huggingface(config)
+    return sorted(index for kind in parsed.layers if kind.attends and kind.config is None for index in kind.layers)
+
+
+@pytest.mark.parametrize("stated", [{}, {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}])
+@pytest.mark.parametrize("kind", ["rope_type", "type"])
+def test_olmo_3_scales_full_attention_alone(stated: dict[str, Any], kind: str) -> None:
+    """configuration_olmo3.py: rope_scaling goes into the group of full attention."""
+    rope = {kind if key == "rope_type" else key: value for key, value in _YARN.items()}
+    olmo = {"model_type": "olmo3", **_WIDE, "num_hidden_layers": 4, "rope_theta": 500000, "rope_scaling": rope}
+    configs = read_huggingface(olmo | stated).configs
+    assert isinstance(configs["full_attention"].scaling, YaRN)
+    assert configs["sliding_attention"].scaling == Unscaled()
+    assert configs["sliding_attention"].attention_scale() == 1
+    assert {config.base for config in configs.values()} == {500000}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "jamba", **_WIDE, "attn_layer_period": 8, "attn_layer_offset": 4},
+        {"model_type": "jamba", **_WIDE},
+        {"model_type": "granitemoehybrid", **_WIDE, "position_embedding_type": "nope", "rope_theta": 10000},
+        {"model_type": "granitemoehybrid", **_WIDE},
+        {"model_type": "kimi_linear", **_WIDE, "mla_use_nope": True, "qk_rope_head_dim": 64, "rope_theta": 10000.0},
+        {"model_type": "nemotron_h", **_WIDE, "hybrid_override_pattern": "M-M*"},
+        {
+            "model_type": "NemotronH_Nano_VL_V2",
+            "text_config": {"model_type": "nemotron_h", **_WIDE},
+            "vision_config": {"rope_parameters": {"rope_theta": 100.0}},
+        },
+        {"model_type": "zamba2", **_WIDE, "use_mem_rope": False, "rope_theta": 10000},
+        {"model_type": "esm", **_WIDE, "position_embedding_type": "absolute"},
+        {"model_type": "baichuan", "hidden_size": 5120, "num_attention_heads": 40, "model_max_length": 4096},
+        {"model_type": "llama", **_WIDE, "num_hidden_layers": 2, "no_rope_layers": [0, 0]},
+        {"model_type": "gpt2", "n_embd": 768, "n_head": 12},
+        {"model_type": "bert", **_WIDE},
+    ],
+)
+def test_models_without_rotary_positions_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no rotary positions"):
+        read_huggingface(config)
+
+
+@pytest.mark.parametrize("stated", [{"kv_channels": 128}, {}])
+def test_jetmoes_heads_have_the_size_kv_channels(stated: dict[str, Any]) -> None:
+    """configuration_jetmoe.py: kv_channels, 128 by default, is the head's size."""
+    jetmoe = {"model_type": "jetmoe", "hidden_size": 2048, "num_attention_heads": 32, **stated}
+    assert read_huggingface(jetmoe).config.head_dim == 128
+
+
+@pytest.mark.parametrize("model_type", ["gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"])
+def test_full_attention_of_gemma_4_has_wider_heads(model_type: str) -> None:
+    gemma = {"model_type": model_type, "hidden_size": 2304, "num_attention_heads": 8, "head_dim": 256}
+    assert read_huggingface(gemma).configs["full_attention"].head_dim == 512
+    stated = read_huggingface(gemma | {"global_head_dim": 128}).configs
+    assert (stated["full_attention"].head_dim, stated["sliding_attention"].head_dim) == (128, 256)
+
+
+@pytest.mark.parametrize("outer", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("inner", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("beside", [{}, {"rope_type": "default"}])
+def test_groups_within_groups_are_refused(outer: str, inner: str, beside: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"'{inner}' in {outer} of config.json .* transformers passes over"):
+        read_huggingface(
+            {"model_type": "llama", **_WIDE, outer: {**beside, inner: {"rope_type": "linear", "factor": 2}}}
+        )
+
+
+@pytest.mark.parametrize("head_dim", [None, 64, 128])
+def test_a_separate_part_is_not_cut_again(head_dim: int | None) -> None:
+    """configuration_mistral4.py: a head of 64 + 64 features, partial_rotary_factor 0.5."""
+    rope = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5, "max_position_embeddings": 1048576}
+    mistral = {"model_type": "mistral4", **_WIDE, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "head_dim": head_dim}
+    config = read_huggingface(mistral | {"rope_parameters": rope}).config
+    assert (config.head_dim, config.rotary_dim, config.layout) == (64, 64, "interleaved")
+
+
+@pytest.mark.parametrize("model_type", ["glm4v", "glm4v_text"])
+def test_glm_4_1v_pairs_neighbours_in_a_flat_file_too(model_type: str) -> None:
+    """modeling_glm4v.py: x[..., 0::2] and x[..., 1::2]."""
+    glm = {"model_type": model_type, **_WIDE, "partial_rotary_factor": 0.5, "rope_theta": 10000.0}
+    config = read_huggingface(glm).config
+    assert (config.layout, config.rotary_dim) == ("interleaved", 64)
+
+
+def _llama4(**entries: Any) -> dict[str, Any]:
+    return {"model_type": "llama4_text", **_WIDE, "head_dim": 128, "num_hidden_layers": 8, **entries}
+
+
+@pytest.mark.parametrize(
+    ("config", "still"),
+    [
+        (_llama4(), [3, 7]),
+        (_llama4(no_rope_layers=[]), [3, 7]),
+        (_llama4(no_rope_layers=[1, 1, 0, 1, 1, 1, 1, 0]), [2, 7]),
+        (_llama4(no_rope_layers=[1] * 8), []),
+        ({"model_type": "smollm3", **_WIDE, "num_hidden_layers": 8}, [3, 7]),
+        ({"model_type": "smollm3", **_WIDE, "num_hidden_layers": 6, "no_rope_layer_interval": 3}, [2, 5]),
+        ({"model_type": "smollm3", **_WIDE, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 1]}, []),
+        ({"model_type": "cohere2", **_WIDE, "num_hidden_layers": 8}, [3, 7]),
+        ({"model_type": "cohere2", **_WIDE, "num_hidden_layers": 6, "sliding_window_pattern": 3}, [2, 5]),
+        ({"model_type": "exaone4", **_WIDE, "num_hidden_layers": 8, "sliding_window_pattern": "LLLG"}, [3, 7]),
+        (
+            {
+                **{"model_type": "exaone4", **_WIDE, "num_hidden_layers": 2, "sliding_window": None},
+                "layer_types": ["full_attention"] * 2,
+            },
+            [],
+        ),
+    ],
+)
+def test_layers_without_positions_are_told(config: dict[str, Any], still: list[int]) -> None:
+    assert _still(config) == still
+    notes = [finding.message for finding in read_huggingface(config).findings if "no positions" in finding.message]
+    assert bool(notes) is bool(still)
+    if still:
+        assert notes[0].startswith(f"Layers {', '.join(map(str, still))} have no positions")
+
+
+def test_each_layer_has_its_configuration() -> None:
+    gemma = {"model_type": "gemma3_text", "hidden_size": 2560, "num_attention_heads": 8, "num_hidden_layers": 7}
+    parsed = read_huggingface(gemma | {"sliding_window": 512})
+    assert [parsed.of_layer(index).base for index in range(7)] == [1e4] * 5 + [1e6, 1e4]  # type: ignore[union-attr]
+    assert parsed.layers_with("sliding_attention") == "layers 0, 1, 2, 3, 4, 6 (6 of 7), window 512 tokens"
+    assert read_huggingface(_llama4()).layers_without() == ("Layers 3, 7 have no positions.",)
+    with pytest.raises(ConfigError, match="has no layer 9: it has 7"):
+        parsed.of_layer(9)
+
+
+# Kinds of files that were called an error, and what their code computes.
+_READ: dict[str, tuple[dict[str, Any], RotaryConfig]] = {
+    "Llama-4-Scout: low and high factor are the same": (
+        _llama4(
+            rope_theta=500000.0,
+            max_position_embeddings=10485760,
+            rope_scaling={
+                **{"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0},
+                "original_max_position_embeddings": 8192,
+            },
+        ),
+        RotaryConfig(
+            head_dim=128,
+            base=500000.0,
+            layout="interleaved",
+            scaling=Llama3(factor=16.0, original_length=8192, low_frequency_factor=1.0, high_frequency_factor=1.0),
+        ),
+    ),
+    "llava-1.5: the text part leaves widths to its class": (
+        {"model_type": "llava", "text_config": {"model_type": "llama", "max_position_embeddings": 4096}},
+        RotaryConfig(head_dim=128, max_length=4096),
+    ),
+    "ChatGLM3-6B-32k (modeling_chatglm.py)": (
+        {
+            **{"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "kv_channels": 128},
+            **{"original_rope": True, "rope_ratio": 50, "seq_length": 32768, "num_layers": 28},
+        },
+        RotaryConfig(head_dim=128, rotary_dim=64, base=500000.0, layout="interleaved", max_length=32768),
+    ),
+    "Hunyuan: alpha raises the base": (
+        {
+            **{"model_type": "hunyuan_v1_dense", **_WIDE, "head_dim": 128, "rope_theta": 10000.0},
+            "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
+        },
+        RotaryConfig(head_dim=128, base=10000.0 * 1000 ** (128 / 126), max_length=65536),
+    ),
+    "Zamba2-7B: use_mem_rope": (
+        {
+            **{"model_type": "zamba2", "hidden_size": 3584, "num_attention_heads": 32, "use_mem_rope": True},
+            **{"attention_head_dim": 224, "rope_theta": 10000, "num_hidden_layers": 81},
+        },
+        RotaryConfig(head_dim=224),
+    ),
+    "Bamba-9B: attn_rotary_emb features": (
+        {
+            **{"model_type": "bamba", **_WIDE, "attn_rotary_emb": 64, "rope_theta": 10000.0, "num_hidden_layers": 32},
+            "attn_layer_indices": [9, 18, 27],
+        },
+        RotaryConfig(head_dim=128, rotary_dim=64, max_length=65536),
+    ),
+    "DBRX: the base stands in attn_config": (
+        {
+            **{"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768},
+            "attn_config": {"rope_theta": 500000, "kv_n_heads": 8},
+        },
+        RotaryConfig(head_dim=128, base=500000, max_length=32768),
+    ),
+    "OpenELM: rope_freq_constant": (
+        {"model_type": "openelm", "head_dim": 64, "model_dim": 1280, "rope_freq_constant": 10000},
+        RotaryConfig(head_dim=64),
+    ),
+    "nomic-bert: rotary_emb_fraction and base 1000": (
+        {
+            **{"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "rotary_emb_base": 1000, "n_layer": 12},
+            **{"rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None},
+        },
+        RotaryConfig(head_dim=64, base=1000),
+    ),
+    "RoFormer: rotary_value": (
+        {"model_type": "roformer", "hidden_size": 768, "num_attention_heads": 12, "rotary_value": False},
+        RotaryConfig(head_dim=64, layout="interleaved"),
+    ),
+    "ESM-2: position_embedding_type rotary": (
+        {"model_type": "esm", "hidden_size": 320, "num_attention_heads": 20, "position_embedding_type": "rotary"},
+        RotaryConfig(head_dim=16),
+    ),
+    "Baichuan2-7B has no rotary entries": (
+        {"model_type": "baichuan", "hidden_size": 4096, "num_attention_heads": 32, "model_max_length": 4096},
+        RotaryConfig(head_dim=128, max_length=4096),
+    ),
+    "StableLM Epoch: rope_pct": (
+        {"model_type": "stablelm_epoch", "hidden_size": 2560, "num_attention_heads": 32, "rope_pct": 0.25},
+        RotaryConfig(head_dim=80, rotary_dim=20),
+    ),
+    "Phi-3-small-8k: rope_embedding_base": (
+        {"model_type": "phi3small", **_WIDE, "rope_embedding_base": 1000000, "rope_position_scale": 1.0},
+        RotaryConfig(head_dim=128, base=1e6, max_length=65536),
+    ),
+    "Phi-3-small: rope_position_scale divides positions": (
+        {"model_type": "phi3small", **_WIDE, "rope_embedding_base": 1000000, "rope_position_scale": 2.0},
+        RotaryConfig(head_dim=128, base=1e6, scaling=Linear(factor=2.0), max_length=65536),
+    ),
+    "T5Gemma: encoder and decoder": (
+        {"model_type": "t5gemma", "decoder": {"model_type": "t5_gemma_module", "head_dim": 256, "rope_theta": 10000.0}},
+        RotaryConfig(head_dim=256),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _READ)
+def test_published_kinds_are_read(name: str) -> None:
+    content, meant = _READ[name]
+    config = read_huggingface(content).config
+    assert (config.head_dim, config.rotary_dim, config.layout) == (meant.head_dim, meant.rotary_dim, meant.layout)
+    assert config.max_length == meant.max_length or meant.max_length is None
+    for ours, theirs in zip(config.frequencies(), meant.frequencies(), strict=True):
+        assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_hunyuans_alpha_is_the_ntk_formula() -> None:
+    """base * alpha^(d / (d - 2)), which is that of bloc97's scaling by alpha."""
+    config = read_huggingface(_READ["Hunyuan: alpha raises the base"][0]).config
+    scaled = RotaryConfig(head_dim=128, scaling=NTKAware(factor=1000.0, original_length=64))
+    assert float(config.frequencies()[-1]) == pytest.approx(float(scaled.frequencies()[-1]), rel=1e-12)
+
+
+def test_qwen_2_5_omni_keeps_its_text_part_two_levels_down() -> None:
+    text = {"model_type": "qwen2_5_omni_text", "hidden_size": 3584, "num_attention_heads": 28, "rope_theta": 1000000.0}
+    rope = {"rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}}
+    omni = {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": text | rope}}
+    parsed = read_huggingface(omni)
+    assert (parsed.config.head_dim, parsed.config.base) == (128, 1e6)
+    assert parsed.multimodal["all"]["sections"] == (16, 24, 24)
+
+
+def test_deepseek_v4_has_two_bases() -> None:
+    """configuration_deepseek_v4.py: main for sliding layers, compress for those with a compressor."""
+    rope = {
+        "main": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.125},
+        "compress": {"rope_type": "default", "rope_theta": 160000.0, "partial_rotary_factor": 0.125},
+    }
+    types = ["sliding_attention", "heavily_compressed_attention", "compressed_sparse_attention"]
+    deepseek = {"model_type": "deepseek_v4", "head_dim": 512, "num_hidden_layers": 3, "layer_types": types}
+    parsed = read_huggingface(deepseek | {"rope_parameters": rope, "hidden_size": 4096, "num_attention_heads": 64})
+    assert [parsed.of_layer(index).base for index in range(3)] == [1e4, 1.6e5, 1.6e5]  # type: ignore[union-attr]
+    assert parsed.configs["main"].rotary_dim == 64
+
+
+@pytest.mark.parametrize(("kind", "scaling"), [("dynamic", "dynamic"), ("origin", "none")])
+def test_internlms_group_of_rotary_entries(kind: str, scaling: str) -> None:
+    content = {"model_type": "internlm", **_WIDE, "rotary": {"base": 20000, "type": kind}}
+    config = read_huggingface(content).config
+    assert (config.base, config.scaling.name) == (20000, scaling)
+
+
+def test_truncate_within_a_layer_type_is_passed_over() -> None:
+    """modeling_rope_utils.py of 5.23 looks for truncate next to the layer types."""
+    full = {**_YARN, "rope_theta": 1e6, "truncate": False}
+    rope = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    parsed = read_huggingface({"model_type": "gemma3_text", **_WIDE, "rope_parameters": rope})
+    assert parsed.configs["full_attention"].scaling == YaRN(factor=8.0, original_length=8192)
+    assert any("truncate false" in finding.message for finding in parsed.findings)
