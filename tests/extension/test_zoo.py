@@ -46,7 +46,9 @@ def test_config_json_is_read_as_the_class_computes_it(model_type: str) -> None:
         pytest.skip("not in this release")
     found = list(verdicts(architecture(model_type), range(2)))
     assert found
-    assert {each.outcome for each in found} <= {"right", "not built"}, [each.reason for each in found]
+    # An odd part of a drawn head is what no configuration of pairs expresses.
+    rest = [each for each in found if not (each.outcome == "refused" and "must be even" in each.reason)]
+    assert {each.outcome for each in rest} <= {"right", "not built"}, [each.reason for each in found]
     assert any(each.outcome == "right" for each in found), [each.reason for each in found]
 
 
