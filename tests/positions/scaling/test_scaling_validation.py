@@ -95,8 +95,8 @@ def test_without_the_trained_length(kind: type[FrequencyScaling]) -> None:
         ),
         (lambda: YaRN(factor=2, original_length=8, attention_factor=-1), "attention_factor .* above 0; got -1"),
         (
-            lambda: Llama3(factor=2, original_length=8, low_frequency_factor=4),
-            "low_frequency_factor 4 and high_frequency_factor 4",
+            lambda: Llama3(factor=2, original_length=8, low_frequency_factor=5),
+            "low_frequency_factor 5 and high_frequency_factor 4",
         ),
         (
             lambda: LongRoPE(factor=2, original_length=8, short_factors=[1], long_factors=[1, 2]),
