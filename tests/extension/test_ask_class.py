@@ -1,0 +1,58 @@
+"""The class of transformers is asked what it makes of a config.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from locant.extension import Inspection, inspect_model
+from locant.rotary_configs import families
+
+_WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
+
+
+def _inspected(folder: Path, **content: Any) -> Inspection:
+    (folder / "config.json").write_text(json.dumps(_WIDE | content), encoding="utf-8")
+    return inspect_model(folder)
+
+
+def _said(inspection: Inspection, severity: str) -> list[str]:
+    return [finding.message for finding in inspection.findings if finding.severity == severity]
+
+
+def test_a_right_reading_agrees_with_the_class(tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, model_type="cohere2", rope_theta=50000.0)
+    assert str(inspection.checked_against).startswith("Cohere2Model of transformers ")
+    assert not _said(inspection, "warning")
+    assert inspection.as_data()["layer_types"][1]["layers"] == (3,)
+
+
+def test_a_disagreement_is_a_finding(tmp_path: Path) -> None:
+    """The class of GPT-NeoX reads rotary_emb_base, and passes over rope_theta beside it."""
+    inspection = _inspected(tmp_path, model_type="gpt_neox", rope_theta=500000.0, rotary_pct=0.25)
+    (warning,) = _said(inspection, "warning")
+    assert "does something else than the file says in layers 0, 1, 2, 3: it says pair 1 turns" in warning
+
+
+def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = families.model_type
+    monkeypatch.setattr(families, "model_type", lambda name: None if name == "cohere2" else known(name))
+    inspection = _inspected(tmp_path, model_type="cohere2", rope_theta=50000.0)
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.layout == "interleaved"
+    assert inspection.parsed.layers_without() == ("Layer 3 has no positions.",)
+    assert any(
+        "'cohere2' is not known here; what its class does was read from" in each for each in _said(inspection, "note")
+    )
+    assert not _said(inspection, "warning")
+
+
+def test_nobody_knows_a_novel_model_type(tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, model_type="novel", rope_theta=50000.0)
+    assert inspection.checked_against is None
+    assert any("halves are assumed" in each for each in _said(inspection, "warning"))
