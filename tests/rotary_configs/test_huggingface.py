@@ -213,7 +213,7 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         ),
         (
             _scaled(type="longrope", short_factor=[1], long_factor=[1], original_max_position_embeddings=2048),
-            "1 long_factors and short_factors, but 32 rotated features are 16 pairs",
+            "1 numbers in long_factor and short_factor, but 32 rotated features are 16 pairs",
         ),
         (
             _scaled(

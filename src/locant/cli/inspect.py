@@ -131,9 +131,15 @@ def _print_all(inspection: Inspection) -> None:
 
 
 def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
+    from dataclasses import replace
+
     from rich.text import Text
 
+    from locant.rotary_configs.wording import in_words_of
+
     explanation = config.explain()
+    notes = tuple(in_words_of(inspection.kind, note) for note in explanation.notes)
+    explanation = replace(explanation, notes=notes)
     assert config.rotary_dim is not None
     declared = inspection.declared_length
     console.print(f"\n{_printable(layer)} layers", style="bold")
@@ -144,7 +150,7 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
     )
-    console.print(config.describe())
+    console.print(in_words_of(inspection.kind, config.describe()))
     table = Text(str(explanation))
     for fate, colour in _FATES.items():
         table.highlight_words([f" {fate} "], colour)

@@ -8,11 +8,11 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import FrequencyScaling, Unscaled
+from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Finding
 
-UNREADABLE = (ConfigError, ArithmeticError, ValueError)
-"""What readers raise for a file that cannot be right; the last two for numbers beyond any range or domain."""
+UNREADABLE = (ConfigError, ArithmeticError, ValueError, RecursionError)
+"""What readers raise for a file that cannot be right; the last three for numbers or nesting beyond any range."""
 
 _LONGEST_MESSAGE = 1000
 
@@ -78,6 +78,10 @@ class ParsedConfig:
                 f"This model has no layer {index}: it has {sum(len(kind.layers) for kind in self.layers)}."
             )
         return self.config
+
+    def explain(self) -> dict[str, Explanation]:
+        """Return the explanation of every configuration, by layer type."""
+        return {layer: config.explain() for layer, config in self.configs.items()}
 
     @property
     def config(self) -> RotaryConfig:
@@ -189,14 +193,18 @@ def cannot_express(engine: str, scaling: FrequencyScaling, why: str) -> ConfigEr
     return ConfigError(f"{engine} cannot express the scaling '{scaling.name}': {why}.")
 
 
-def error_finding(error: ArithmeticError | ValueError, where: str) -> Finding:
+def error_finding(error: ArithmeticError | ValueError | RecursionError, where: str) -> Finding:
     """Return the finding for a configuration that cannot be read.
 
     Args:
         error: What its reader raised, one of :data:`UNREADABLE`.
         where: The file, for the message.
     """
-    message = str(error) if isinstance(error, ConfigError) else f"{where} holds a number beyond any range ({error})."
+    beyond = "groups nested beyond any depth" if isinstance(error, RecursionError) else "a number beyond any range"
+    message = str(error) if isinstance(error, ConfigError) else f"{where} holds {beyond}."
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]} ..."
-    return Finding("error", message, "Correct the entry; the configuration that the publisher released is the measure.")
+    remedy = (
+        "Correct the entry; where the file is as its publisher released it, the publisher's own code is the measure."
+    )
+    return Finding("error", message, remedy)

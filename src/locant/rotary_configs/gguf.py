@@ -13,6 +13,9 @@ from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import FACTORS, GGUFContext, gguf_factors
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
+from locant.rotary_configs.doubts import with_checked_axes
+from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
+from locant.rotary_configs.wording import speaks_of
 
 _INTERLEAVED = """
 llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
@@ -104,6 +107,7 @@ _KEYS = (
 )
 
 
+@speaks_of("gguf", "The GGUF file")
 def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]] | None = None) -> ParsedConfig:
     """Read the rotary positions of a GGUF file.
 
@@ -132,10 +136,12 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
-    findings: list[Finding] = []
+    refuse_impossible(own, keys.where)
+    findings = list(unusual_values(own, keys.where))
     layout = layout_of(architecture)
     head_dim, rotary_dim = _dims(keys, architecture)
-    base = keys.number("rope.freq_base") or 10000.0
+    base = keys.number("rope.freq_base")
+    base = 10000.0 if base is None else base
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
     scaling = _scaling(keys, architecture, given, rotary_dim, base, findings)
@@ -155,7 +161,8 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     several = {"sections": tuple(sections), "interleaved": SEVERAL_AXES.get(architecture, False)}
     note = "Positions have several axes; the configuration holds the frequencies, and is exact for text alone."
     findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
-    return ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several))
+    parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several))
+    return with_checked_axes(parsed, "rope.dimension_sections", splits=False)
 
 
 def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
@@ -187,11 +194,14 @@ def _scaling(
     types = {scaling.gguf_type: scaling for scaling in SCALINGS.values() if scaling.gguf_type}
     if kind not in types:
         raise ConfigError(f"Unknown rope.scaling.type '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
+    attention = keys.number("rope.scaling.attn_factor")
+    if attention is not None and attention <= 0:
+        raise ConfigError(f"rope.scaling.attn_factor {attention:g} in {keys.where} must be above 0: scores go by it.")
     context = GGUFContext(
         tensors=tensors,
         factor=keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0,
         original_length=keys.whole("rope.scaling.original_context_length"),
-        attention_factor=keys.number("rope.scaling.attn_factor") or 1.0,
+        attention_factor=1.0 if attention is None else attention,
         mscale_of=partial(_mscale, architecture),
         findings=findings,
     )
@@ -220,7 +230,9 @@ def _mscale(architecture: str, multiplier: float) -> tuple[float, float]:
 
 def _with_sliding(keys: Fields, architecture: str, full: RotaryConfig, length: int | None) -> dict[str, RotaryConfig]:
     """Return the configuration of the file by layer types: sliding attention has a base of its own in some."""
-    base = keys.number("rope.freq_base_swa") or (10000.0 if architecture in LOCAL_BASE else None)
+    base = keys.number("rope.freq_base_swa")
+    if base is None and architecture in LOCAL_BASE:
+        base = 10000.0
     if base is None:
         return {ALL_LAYERS: full}
     if architecture not in LOCAL_BASE and full.scaling != Unscaled():

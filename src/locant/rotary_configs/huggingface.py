@@ -12,6 +12,7 @@ from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
+from locant.rotary_configs.doubts import doubts_about, refuse_impossible_values, with_checked_axes
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layers import (
@@ -25,6 +26,7 @@ from locant.rotary_configs.layers import (
 )
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
+from locant.rotary_configs.wording import speaks_of
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 _ROPE_KEYS = (
@@ -82,6 +84,7 @@ def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
     return read_config(config)
 
 
+@speaks_of("huggingface", "config.json")
 def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: ModelType | None = None) -> ParsedConfig:
     """Read the rotary positions of a model as :func:`read_huggingface` does, or as vLLM's own classes do.
 
@@ -98,6 +101,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     part = Fields(in_usual_names({**text_part(config), "model_type": name}, findings), "config.json")
     part.get("model_type")
     _refuse_other_positions(part, kind, name)
+    refuse_impossible_values(part.values)
     layout = families.layout_of(name, part.flag("rope_interleave"), kind)
     findings += _doubts_about_layout(part, kind, name)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
@@ -131,7 +135,9 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
     findings += _layers_without_positions(layers)
-    return ParsedConfig(configs, tuple(findings), multimodal, layers)
+    findings += doubts_about(part.values, kind.defaults if kind else ())
+    parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)
+    return with_checked_axes(parsed, "mrope_section", splits=True)
 
 
 def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:

@@ -42,6 +42,9 @@ _WINDOWS = {
 }
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
 
+MOST_LAYERS = 10_000
+"""Layers of the deepest model that is read."""
+
 
 def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
     """Return the type of every layer, ``all`` for those of a model that has one; empty where their number is unknown.
@@ -73,6 +76,8 @@ def layer_count(part: Fields, kind: ModelType | None) -> int | None:
     for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         found = part.whole(name)
         if found is not None:
+            if found > MOST_LAYERS:
+                raise ConfigError(f"{name} in {part.where} is {found}; {MOST_LAYERS} is the most here.")
             return found
     defaults = {} if kind is None else kind.defaults
     return next((defaults[name] for name in ("num_hidden_layers", "n_layer", "n_layers") if name in defaults), None)

@@ -18,6 +18,7 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
 from locant.positions.scaling.forms import LlamaCppContext
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, cannot_express, only_config, with_equivalent_base
+from locant.rotary_configs.wording import speaks_of
 
 _FORMAT = "llama.cpp's command line"
 _NUMBERS = (
@@ -69,6 +70,7 @@ def _types() -> dict[str, type[FrequencyScaling]]:
     return {scaling.llamacpp_type: scaling for scaling in SCALINGS.values() if scaling.llamacpp_type}
 
 
+@speaks_of("llamacpp", "The command line")
 def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> ParsedConfig:
     """Read the rotary positions with which llama.cpp runs a model under some flags.
 

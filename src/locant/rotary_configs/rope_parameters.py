@@ -74,6 +74,13 @@ def read_scaling(rope: Fields, context: RopeContext, *, takes_yarn_for_longrope:
             "llama_4_scaling_beta makes queries grow with their position; a rotary configuration does not hold that.",
             "Scale the queries in the attention.",
         )
+    for name in rope.untaken():
+        owners = [f"'{each.rope_types[0]}'" for each in SCALINGS.values() if name in each.rope_entries]
+        if owners:
+            raise ConfigError(
+                f"'{name}' in {rope.where} means nothing to the scaling '{scaling.rope_types[0]}'; it belongs to "
+                f"{' and '.join(owners)}. Remove it, or name that scaling in rope_type."
+            )
     rope.refuse_rest({*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)})
     return scaling
 

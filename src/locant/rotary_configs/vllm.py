@@ -13,6 +13,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config, text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
+from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"
 GROUPS = ("rope_parameters", "rope_scaling")
@@ -20,6 +21,7 @@ _HEEDS_ATTENTION = ("deepseek", "kimi")
 _EXTENDED_LENGTH = "gemma3"  # its class counts max_position_embeddings as the length after a linear scaling
 
 
+@speaks_of("huggingface", "config.json with these overrides")
 def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     """Read the rotary positions with which vLLM runs a model.
 

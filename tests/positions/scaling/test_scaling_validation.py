@@ -100,7 +100,7 @@ def test_without_the_trained_length(kind: type[FrequencyScaling]) -> None:
         ),
         (
             lambda: LongRoPE(factor=2, original_length=8, short_factors=[1], long_factors=[1, 2]),
-            "1 short_factors but 2 long_factors",
+            "1 numbers in short_factors but 2 in long_factors",
         ),
         (lambda: LongRoPE(factor=2, original_length=8, long_factors=[1]), r"short_factors .* must be a list.*got \(\)"),
         (
@@ -109,7 +109,10 @@ def test_without_the_trained_length(kind: type[FrequencyScaling]) -> None:
         ),
         (lambda: LongRoPE(factor=2, original_length=1, **LISTS), "original_length .* at least 2; got 1"),
         (lambda: LongRoPE(factor=2, original_length=8, final_length=-1, **LISTS), "final_length .* got -1"),
-        (lambda: LongRoPE(factor=2, original_length=8, **LISTS).frequencies(8, 10.0), "2 long_factors.*8 .* 4 pairs"),
+        (
+            lambda: LongRoPE(factor=2, original_length=8, **LISTS).frequencies(8, 10.0),
+            "2 numbers in long_factors.*8 .* 4 pairs",
+        ),
         (lambda: DynamicNTK(original_length=2048, target_length=1024), "target_length 1024, .* below .* 2048"),
         (lambda: DynamicNTK(original_length=2048, length_step=0), "length_step .* got 0"),
         (lambda: DynamicNTK(original_length=2048, factor=0.9), "factor .* at least 1; got 0.9"),
@@ -197,7 +200,7 @@ def test_every_scaling_is_documented(name: str) -> None:
         ),
         (
             {"head_dim": 6, "scaling": LongRoPE(original_length=2048, factor=4, **LISTS)},
-            "2 long_factors .* 6 rotated features are 3 pairs",
+            "2 numbers in long_factors .* 6 rotated features are 3 pairs",
         ),
     ],
 )

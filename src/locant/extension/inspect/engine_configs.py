@@ -14,6 +14,7 @@ from locant.rotary_configs.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
 from locant.rotary_configs.vllm import write_vllm
+from locant.rotary_configs.wording import in_words_of
 
 
 def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any]:
@@ -47,7 +48,8 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
     try:
         return ENGINES[engine](inspection, parsed.configs)
     except UNREADABLE as error:
-        raise LocantError(error_finding(error, inspection.path.name).message) from error
+        message = in_words_of(inspection.kind, error_finding(error, inspection.path.name).message)
+        raise LocantError(message) from error
 
 
 def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:

@@ -6,12 +6,12 @@ The facts are those of the formats (:mod:`locant.rotary_configs`) and of the sca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.base import UNREADABLE, ParsedConfig
+from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.huggingface import text_part
 from locant.rotary_configs.vllm import read_vllm
 
@@ -27,12 +27,16 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         yield from _only_vllm(content)
         return
     for config in parsed.configs.values():
-        yield from config.scaling.engine_findings(config)
+        try:
+            yield from config.scaling.engine_findings(config)
+        except UNREADABLE as error:
+            yield replace(error_finding(error, "config.json"), severity="warning")
     yield from _dual_chunks(content)
     try:
         vllm = read_vllm({}, content)
-    except ConfigError as error:
-        yield Finding("warning", f"vLLM: {error}", "Correct the entry, or do not serve the model with vLLM.")
+    except UNREADABLE as error:
+        message = error_finding(error, "config.json").message
+        yield Finding("warning", f"vLLM: {message}", "Correct the entry, or do not serve the model with vLLM.")
         return
     yield from (finding for finding in vllm.findings if finding not in parsed.findings)
     for layer, config in parsed.configs.items():

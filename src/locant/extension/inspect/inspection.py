@@ -19,10 +19,13 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
+from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_config, read_huggingface, text_part, text_type
 from locant.rotary_configs.llamacpp import read_llamacpp
+from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.vllm import read_vllm
+from locant.rotary_configs.wording import finding_in_words_of, in_words_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Inspection:
         """Return all of it as plain data for JSON.
 
         Lengths are in tokens, wavelengths in tokens a turn (``null`` for pairs that stand still), frequencies in
-        radians a token.
+        radians a token; ``null`` stands for what is beyond any float as well.
         """
         configs = {} if self.parsed is None else self.parsed.configs
         return {
@@ -73,7 +76,7 @@ class Inspection:
             "engine": self.engine,
             "checked_against": self.checked_against,
             "declared_length": self.declared_length,
-            "layers": {layer: _layer(config) for layer, config in configs.items()},
+            "layers": {layer: _layer(config, self.kind) for layer, config in configs.items()},
             "layer_types": [] if self.parsed is None else [dataclasses.asdict(kind) for kind in self.parsed.layers],
             "multimodal": {} if self.parsed is None else self.parsed.multimodal,
             "findings": [dataclasses.asdict(finding) for finding in self.findings],
@@ -131,12 +134,18 @@ def inspect_model(
         if ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp:
             asked = class_of(source.content)
         parsed = _read(source, asked)
+        parsed.explain()
     except UNREADABLE as error:
+        parsed = None
         found.append(error_finding(error, source.path.name))
+        if source.kind == "huggingface" and has_usual_sizes:
+            # What the error says of an entry is not said again.
+            found += [each for each in doubts_about(content) if each.message.split(" is ")[0] not in found[0].message]
     else:
         found += parsed.findings
         found += [] if asked is None else disagreements(asked, parsed)
     found += _repeated(source)
+    found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)
     engine = _engine(hf_overrides, llamacpp, source)
     if engine is not None and parsed is not None:
@@ -158,6 +167,7 @@ def inspect_model(
                 "--as hf4 and hf5 speak of the weights before that, in halves.",
             )
         )
+    found = [finding_in_words_of(source.kind, finding) for finding in found]
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
@@ -220,7 +230,7 @@ def _declared_length(kind: str, model_type: str | None, content: Mapping[str, An
     return next((int(length) for length in found if isinstance(length, int | float) and length % 1 == 0), None)
 
 
-def _layer(config: RotaryConfig) -> dict[str, Any]:
+def _layer(config: RotaryConfig, kind: str) -> dict[str, Any]:
     assert config.rotary_dim is not None
     explanation = config.explain()
     return {
@@ -233,20 +243,20 @@ def _layer(config: RotaryConfig) -> dict[str, Any]:
         "trained_length": explanation.trained_length,
         "effective_length": explanation.effective_length,
         "attention_scale": explanation.attention_scale,
-        "attention_temperature": explanation.attention_temperature,
+        "attention_temperature": _finite(explanation.attention_temperature),
         "bands": [
             {
                 "first_pair": band[0].index,
                 "last_pair": band[-1].index,
                 "fate": band[0].fate,
-                "wavelengths": [band[0].wavelength, band[-1].wavelength],
+                "wavelengths": [_finite(pair.wavelength) for pair in (band[0], band[-1])],
                 "scaled_wavelengths": [_finite(pair.scaled_wavelength) for pair in (band[0], band[-1])],
             }
             for band in explanation.bands
         ],
         "frequencies": [pair.frequency_after for pair in explanation.pairs],
         "incomplete_pairs": list(explanation.incomplete_pairs),
-        "notes": list(explanation.notes),
+        "notes": [in_words_of(kind, note) for note in explanation.notes],
     }
 
 

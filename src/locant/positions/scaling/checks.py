@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 from locant.errors import ConfigError
 
 MOST_TOKENS = (1 << 63) - 1
 """Length of the longest text of which every position is a 64-bit integer."""
 
+MOST_FEATURES = 1 << 16
+"""Rotated features of the widest head that frequencies are computed for."""
+
 
 def check_rotary_dim(dim: int) -> None:
     """Raise ConfigError unless ``dim`` features can be turned in pairs."""
     if not isinstance(dim, int) or dim < 2 or dim % 2:
         raise ConfigError(f"Rotary positions turn features in pairs, so their number must be even; got {dim}.")
+    if dim > MOST_FEATURES:
+        raise ConfigError(
+            f"Rotary positions of {dim:g} features are more than any head has; {MOST_FEATURES} is the most."
+        )
 
 
 def check_base(base: float) -> None:
@@ -22,7 +30,7 @@ def check_base(base: float) -> None:
         raise ConfigError(f"The base of rotary positions must be a number above 1, like 10000; got {base!r}.")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a value is a finite number that a float can hold; True and False are not."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False

@@ -80,7 +80,9 @@ class Explanation:
     @property
     def attention_temperature(self) -> float:
         """What scores are divided by, ``attention_scale^-2``."""
-        return self.attention_scale**-2
+        # Not as a power, which Python refuses where the result is beyond any float.
+        square = self.attention_scale * self.attention_scale
+        return 1 / square if square else math.inf
 
     @property
     def bands(self) -> tuple[tuple[PairExplanation, ...], ...]:

@@ -106,6 +106,10 @@ class Fields:
         """Take the entry ``factor``, which a scaling cannot do without."""
         return self.need(self.number("factor"), "factor", f"the scaling '{scaling}' divides by it")
 
+    def untaken(self) -> list[str]:
+        """Return the names of the entries that nobody took and that are not ``None``."""
+        return [name for name, value in self.values.items() if value is not None and name not in self._taken]
+
     def refuse_rest(self, known: Iterable[str], among: Iterable[str] | None = None) -> None:
         """Raise ConfigError for an entry that nobody took.
 

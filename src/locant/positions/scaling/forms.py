@@ -104,7 +104,14 @@ class RopeContext(_WithFindings):
                 f"max_position_embeddings {declared}: the extended length stands where the original one belongs. "
                 f"Set original_max_position_embeddings to {declared} and max_position_embeddings to {original}."
             )
-        if declared == original:
+        if declared < original:
+            self.warn(
+                f"original_max_position_embeddings in {where} is {original}, above max_position_embeddings {declared}, "
+                f"although the scaling '{scaling.name}' extends the first to the second.",
+                f"Exchange the two if they are swapped; otherwise declare {reached:.0f} tokens, what factor {factor:g} "
+                f"makes of {original}, or correct the original length.",
+            )
+        elif declared == original:
             self.warn(
                 f"original_max_position_embeddings and max_position_embeddings are both {original}, with factor "
                 f"{factor:g} of the scaling '{scaling.name}'.",

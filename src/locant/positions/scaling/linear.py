@@ -157,9 +157,9 @@ class Linear(Extension):
     @classmethod
     def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
         """Read factor and original length."""
-        del context
+        rope.needed_factor(cls.name)
         original = rope.whole("original_max_position_embeddings")
-        return cls(factor=rope.needed_factor(cls.name), original_length=original)
+        return cls(**{**context.lengths_of(rope, cls, original), "original_length": original})
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the factor."""
@@ -185,7 +185,9 @@ class Linear(Extension):
         """Return the declared length times the factor, unless it is the extended one already."""
         if max_length is None or is_extended:
             return self, max_length
-        return self, int(max_length * self._factor)
+        served = int(max_length * self._factor)
+        is_beyond = self.target_length is not None and served > self.target_length
+        return (Linear(factor=self.factor) if is_beyond else self), served
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:

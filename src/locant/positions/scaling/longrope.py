@@ -92,8 +92,8 @@ class LongRoPE(Extension):
             self._check_factors(field)
         if len(self.short_factors) != len(self.long_factors):
             raise ConfigError(
-                f"The scaling '{self.name}' has {len(self.short_factors)} short_factors but {len(self.long_factors)} "
-                "long_factors; there is one of each for every pair of rotated features."
+                f"The scaling '{self.name}' has {len(self.short_factors)} numbers in short_factors but "
+                f"{len(self.long_factors)} in long_factors; there is one of each for every pair of rotated features."
             )
         if self.trained_length < 2:
             raise ConfigError(f"original_length of the scaling '{self.name}' must be at least 2; got 1.")
@@ -151,8 +151,8 @@ class LongRoPE(Extension):
         """Return the frequencies of the formula above."""
         if len(self.long_factors) != dim // 2:
             raise ConfigError(
-                f"The scaling '{self.name}' has {len(self.long_factors)} long_factors and short_factors, but "
-                f"{dim} rotated features are {dim // 2} pairs."
+                f"The scaling '{self.name}' has {len(self.long_factors)} numbers in long_factors and short_factors, "
+                f"but {dim} rotated features are {dim // 2} pairs."
             )
         is_long = length_class == 1 or (self.final_length or 0) > self.trained_length
         factors = self.long_factors if is_long else self.short_factors
@@ -279,8 +279,8 @@ class LongRoPE(Extension):
                 f"transformers: short factors up to {self.original_length} tokens, long ones beyond. vLLM, and "
                 "llama.cpp by its context: long factors for all texts once --max-model-len exceeds that, which it does "
                 "by default.",
-                f"Start vLLM with --max-model-len {self.original_length} where texts are short; elsewhere, state "
-                "final_length to compute what it computes.",
+                f"Start vLLM with --max-model-len {self.original_length} where texts are short; elsewhere, "
+                "a RotaryConfig with final_length computes what it computes.",
             )
 
     @classmethod
@@ -295,7 +295,7 @@ class LongRoPE(Extension):
             )
         context.note(
             "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
-            "State final_length in the configuration to do the same.",
+            "A RotaryConfig with final_length does the same.",
         )
         why = "llama.cpp takes context_length, and never the long factors"
         original = keys.need(context.original_length, "rope.scaling.original_context_length", why)

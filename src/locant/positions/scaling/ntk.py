@@ -157,8 +157,9 @@ class DynamicNTK(FrequencyScaling):
         """Return the frequencies of the formula above."""
         assert self.original_length is not None
         length = self.target_length or length_class or self.original_length
-        factor = Decimal(self.factor)
-        return _with_larger_base(self.name, dim, base, factor * length / self.original_length - (factor - 1))
+        # The same as factor * l / L - (factor - 1), without its cancellation for huge factors.
+        beyond = Decimal(length - self.original_length) / self.original_length
+        return _with_larger_base(self.name, dim, base, 1 + Decimal(self.factor) * beyond)
 
     @classmethod
     def first_extension(cls, rotary_dim: int, trained: int, target_length: int) -> FrequencyScaling:

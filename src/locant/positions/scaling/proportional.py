@@ -100,7 +100,7 @@ class Proportional(FrequencyScaling):
     def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
         """Read the factor; the fraction is ``partial_rotary_factor``."""
         fraction = 1.0 if context.rotary_fraction is None else context.rotary_fraction
-        return cls(rotary_fraction=fraction, factor=rope.number("factor") or 1.0)
+        return cls(rotary_fraction=fraction, factor=1.0 if (factor := rope.number("factor")) is None else factor)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the factor."""

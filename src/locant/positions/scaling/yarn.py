@@ -157,6 +157,19 @@ class YaRN(NTKByParts):
                 "State both, or attention_factor.",
             )
             mscale = mscale_all_dim = None
+        if mscale == mscale_all_dim == 0:
+            usual = 0.1 * math.log(max(rope.number("factor") or 1.0, 1.0)) + 1
+            context.warn(
+                f"mscale and mscale_all_dim in {rope.where} are both 0, which transformers takes for absent: the "
+                f"attention scale is {usual:.6g}. By DeepSeek's own code it would be 1.",
+                "State attention_factor, or leave both out.",
+            )
+        for name, usual in (("beta_fast", 32), ("beta_slow", 1)):
+            if rope.number(name) == 0:
+                context.warn(
+                    f"{name} in {rope.where} is 0, which transformers takes for absent, and reads as {usual}.",
+                    f"Write {usual}, or what is meant.",
+                )
         truncate = rope.flag("truncate")
         scaling = cls(
             **lengths,
@@ -261,8 +274,8 @@ class YaRN(NTKByParts):
         scaling = cls(
             factor=context.factor,
             original_length=original,
-            beta_fast=keys.number("rope.scaling.yarn_beta_fast") or 32.0,
-            beta_slow=keys.number("rope.scaling.yarn_beta_slow") or 1.0,
+            beta_fast=_stated(keys, "rope.scaling.yarn_beta_fast", 32.0),
+            beta_slow=_stated(keys, "rope.scaling.yarn_beta_slow", 1.0),
             mscale=mscale,
             mscale_all_dim=mscale_all_dim,
         )
@@ -351,3 +364,9 @@ class YaRN(NTKByParts):
             "--yarn-beta-fast": self.beta_fast,
             "--yarn-beta-slow": self.beta_slow,
         }
+
+
+def _stated(keys: Fields, name: str, usual: float) -> float:
+    """Return a corner of the ramp in a GGUF file, where 0 does not stand for the usual one."""
+    stated = keys.number(name)
+    return usual if stated is None else stated

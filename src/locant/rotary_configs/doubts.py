@@ -1,0 +1,96 @@
+"""Doubts about a configuration: unusual numbers, names that nothing reads, missing layer types, wrong axes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
+
+
+def refuse_impossible_values(part: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a number of a config.json with which nothing can be computed.
+
+    Args:
+        part: The text part of config.json.
+    """
+    for where, entries in rotary_groups(part):
+        refuse_impossible(entries, where)
+
+
+def doubts_about(part: Mapping[str, Any], known: Container[str] = ()) -> list[Finding]:
+    """Return what is doubtful about the text part of a config.json: unusual numbers, misspelt names, missing groups.
+
+    Args:
+        part: The text part.
+        known: Names that the model's class has entries for.
+    """
+    found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
+    return [*found, *misplaced_names(part, known), *_missing_layer_types(part)]
+
+
+def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
+    types = part.get("layer_types")
+    attending = [
+        name
+        for name in (dict.fromkeys(map(str, types)) if isinstance(types, list) else ())
+        if name.endswith("attention") and not name.startswith("linear")
+    ]
+    for name in GROUPS:
+        group = part.get(name)
+        if not isinstance(group, Mapping) or not group:
+            continue
+        is_by_layer = all(value is None or isinstance(value, Mapping) for value in group.values())
+        for layer, value in group.items():
+            if is_by_layer and value is None:
+                yield Finding(
+                    "warning",
+                    f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. Classes of "
+                    "transformers fail there, or take what they have of their own.",
+                    f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
+                )
+        missing = [layer for layer in attending if layer not in group]
+        if is_by_layer and missing:
+            yield Finding(
+                "warning",
+                f"layer_types of config.json has {_quoted(missing)}, for which {name} has no group; it has "
+                f"{_quoted(list(group))}. Classes of transformers fail there, or take what they have of their own.",
+                f"Add a group for {_quoted(missing)}.",
+            )
+
+
+def _quoted(names: list[str]) -> str:
+    return " and ".join(f"'{name}'" for name in names)
+
+
+def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> ParsedConfig:
+    """Return a reading with a warning where the axes of its positions have not as many pairs as are rotated.
+
+    Args:
+        parsed: The reading.
+        name: The entry that lists the pairs of each axis.
+        splits: Whether the engine splits the features by the list, which fails where the sum is another, unless the
+            pairs of the axes alternate.
+
+    Raises:
+        ConfigError: The engine cannot split the features so.
+    """
+    findings = []
+    for layer, axes in parsed.multimodal.items():
+        sections, rotated = axes["sections"], parsed.configs[layer].rotary_dim
+        assert rotated is not None
+        if sum(sections) == rotated // 2:
+            continue
+        message = (
+            f"{name} {list(sections)} sums to {sum(sections)} pairs, but {rotated} rotated features are {rotated // 2} "
+            "pairs."
+        )
+        if splits and not axes["interleaved"]:
+            raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
+        findings.append(Finding("warning", message, f"Correct {name}; pairs beyond it take the positions of others."))
+    return replace(parsed, findings=(*parsed.findings, *findings))

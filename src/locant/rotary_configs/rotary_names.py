@@ -1,0 +1,74 @@
+"""Names in a configuration that look as if they were about rotary positions, though nothing reads them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from locant.positions.scaling import SCALINGS
+from locant.positions.scaling.fields import Finding
+
+_READ = """
+rope_parameters rope_scaling rope_theta rotary_emb_base rope_local_base_freq global_rope_theta local_rope_theta
+partial_rotary_factor rotary_pct rotary_dim rope_interleave qk_rope_head_dim no_rope_layers no_rope_layer_interval
+rope_interleaved max_position_embeddings original_max_position_embeddings head_dim global_head_dim n_positions
+layer_types position_embedding_type
+"""
+# Of transformers and of models with code of their own: near to one that is read, or with a part of its name.
+_OTHERS = """
+attention_head_dim cross_head_dim index_head_dim indexer_head_dim linear_head_dim mamba_head_dim
+num_head_dim qk_head_dim qk_nope_head_dim swa_head_dim v_head_dim left_max_position_embeddings
+right_max_position_embeddings max_decoder_position_embeddings max_encoder_position_embeddings
+max_2d_position_embeddings num_position_embeddings max_relative_positions position_embeddings_type
+t2u_max_position_embeddings relation_bias_theta layer_type layers_type
+"""
+_NEAR = 0.88
+_LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|freqbase|basefreq|mscale|mrope")
+_MEANT = (("theta", "rope_theta"), ("base", "rope_theta"), ("rota", "partial_rotary_factor"), ("", "rope_scaling"))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_KNOWN = {_letters(name): name for name in _READ.split()}
+_EXPECTED = frozenset((*_READ.split(), *_OTHERS.split()))
+
+
+def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iterator[Finding]:
+    """Yield findings about entries that nothing reads, for their spelling or their place.
+
+    An error where the name of an entry that is read was probably meant, a warning where the name only looks rotary.
+
+    Args:
+        part: The text part of a config.json, or the whole that it stands in.
+        known: Names that the model's class has entries for.
+    """
+    inside = {entry for scaling in SCALINGS.values() for entry in scaling.rope_entries} - {"factor"} - _EXPECTED
+    for name, value in part.items():
+        if value is None or name in _EXPECTED or name in known:
+            continue
+        if name in inside:
+            yield Finding(
+                "warning",
+                f"'{name}' stands in config.json next to rope_scaling or rope_parameters, where nothing reads it.",
+                f"Move '{name}' into that group, or remove it.",
+            )
+            continue
+        letters = _letters(name)
+        near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
+        if near and not name.startswith(("vision", "audio", "text")):
+            yield Finding(
+                "error",
+                f"'{name}' in config.json is not known, and passed over. Did you mean '{_KNOWN[near[0]]}'?",
+                "Correct the name, or remove the entry; what is shown is the rotation without it.",
+            )
+        elif _LOOK.search(letters) and not re.search("rope|rotary", name):
+            meant = next(entry for token, entry in _MEANT if token in letters)
+            yield Finding(
+                "warning",
+                f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
+                f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
+            )

@@ -1,0 +1,198 @@
+"""Files whose entries cannot be meant, in several forms each: what is said, how gravely, and in whose names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.extension import Inspection, inspect_model
+from locant.rotary_configs import read_gguf
+
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 16384,
+    "rope_theta": 10000.0,
+}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_MROPE = {"model_type": "qwen2_vl", "rope_theta": 1e6}
+
+
+def _inspected(folder: Path, content: dict[str, Any]) -> Inspection:
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    return inspect_model(folder, ask_class=False)
+
+
+def _scaled(**rope: Any) -> dict[str, Any]:
+    return {"rope_scaling": rope}
+
+
+def _sections(*sizes: float, **more: Any) -> dict[str, Any]:
+    return {**_MROPE, "rope_scaling": {"type": "mrope", "mrope_section": list(sizes), **more}}
+
+
+_CASES: list[tuple[dict[str, Any], str, str]] = [
+    # numbers beyond any range: what can be computed is, and the number is named
+    (_scaled(rope_type="linear", factor=1e306), "warning", r"factor in rope_scaling .* 1e\+306; published models have"),
+    (_scaled(rope_type="linear", factor=1e300), "warning", r"factor in rope_scaling .* 1e\+300; published models have"),
+    (_scaled(rope_type="dynamic", factor=1e305), "warning", r"factor in rope_scaling .* 1e\+305; published"),
+    (_scaled(rope_type="dynamic", factor=1e200), "warning", r"factor in rope_scaling .* 1e\+200; published"),
+    ({"rope_parameters": _YARN | {"factor": 1e15}}, "warning", r"factor in rope_parameters .* 1e\+15; published"),
+    (_scaled(**_YARN, attention_factor=1e-200), "warning", "attention_factor .* 1e-200; published models have 0.25 to"),
+    (_scaled(**_YARN, attention_factor=1e200), "warning", r"attention_factor .* 1e\+200; published models"),
+    ({"rope_theta": 1.7e308, "head_dim": 4096}, "warning", r"rope_theta in config.json is 1.7e\+308; published models"),
+    ({"rope_theta": 1e300}, "warning", r"rope_theta in config.json is 1e\+300; published models have 10000 to 5e\+10"),
+    ({"rope_theta": 1e60}, "warning", r"rope_theta in config.json is 1e\+60;"),
+    ({"rope_theta": 10}, "warning", "rope_theta in config.json is 10;"),
+    (
+        {"rope_theta": None, "rope_parameters": {"rope_theta": 500.0}},
+        "warning",
+        "rope_theta in rope_parameters .* 500;",
+    ),
+    ({"max_position_embeddings": 2**40}, "warning", "max_position_embeddings in config.json is 1.09951e.12; published"),
+    # nothing can be computed
+    ({"rope_theta": 1.0}, "error", "rope_theta in config.json is 1. The base .* must be a number above 1"),
+    ({"rope_theta": 0}, "error", "rope_theta in config.json is 0. The base"),
+    ({"partial_rotary_factor": -0.5}, "error", "partial_rotary_factor in config.json is -0.5. It is the share"),
+    ({"partial_rotary_factor": 1.5}, "error", "partial_rotary_factor in config.json is 1.5. It is the share"),
+    ({"model_type": "gpt_neox", "rotary_pct": 0.0}, "error", "rotary_pct in config.json is 0. It is the share"),
+    (_scaled(rope_type="proportional", factor=0), "error", "factor of the scaling 'proportional' must be .* got 0"),
+    (_scaled(rope_type="proportional", factor=0.0, partial_rotary_factor=0.5), "error", "must be at least 1; got 0"),
+    # read as something else
+    (_scaled(**_YARN, beta_fast=0), "warning", "beta_fast in rope_scaling .* 0, .* reads as 32"),
+    (_scaled(**_YARN, beta_slow=0.0), "warning", "beta_slow in rope_scaling .* 0, .* reads as 1"),
+    (_scaled(**_YARN, mscale=0, mscale_all_dim=0), "warning", "both 0, .* the attention scale is 1.13863"),
+    (_scaled(**_YARN, mscale=0.0, mscale_all_dim=0.0), "warning", "By DeepSeek's own code it would be 1"),
+    # lengths
+    (_scaled(**_LLAMA3, original_max_position_embeddings=32768), "warning", "is 32768, above max_position_embeddings"),
+    (_scaled(**_YARN | {"original_max_position_embeddings": 20000}), "warning", "is 20000, above max_position"),
+    (
+        _scaled(rope_type="linear", factor=4.0, original_max_position_embeddings=8192),
+        "warning",
+        "factor 4 makes 32768 of original_max_position_embeddings 8192, but max_position_embeddings is 16384",
+    ),
+    (
+        _scaled(rope_type="longrope", short_factor=[1.0 + i for i in range(64)], long_factor=[1.0] * 64)
+        | {"original_max_position_embeddings": 4096},
+        "warning",
+        "the two lists may be swapped",
+    ),
+    # axes
+    (_sections(16, 20, 24), "error", r"mrope_section \[16, 20, 24\] sums to 60 pairs, .* 64 pairs"),
+    (_sections(32, 48, 48), "error", "sums to 128 pairs, .* 64 pairs"),
+    (_sections(), "error", r"mrope_section in rope_scaling .* \[\]. It must list"),
+    (_sections(-16, 40, 40), "error", r"\[-16, 40, 40\]. It must list the number of pairs of each axis"),
+    (_sections(16.5, 23.5, 24), "error", r"\[16.5, 23.5, 24\]. It must list"),
+    (_sections(24, 20, 19, mrope_interleaved=True), "warning", "sums to 63 pairs, .* 64 pairs"),
+    # names that nothing reads
+    ({"rop_scaling": _YARN}, "error", "'rop_scaling' in config.json is not known.* Did you mean 'rope_scaling'"),
+    ({"Rope_scaling": _YARN}, "error", "'Rope_scaling' .* Did you mean 'rope_scaling'"),
+    ({"RoPE_theta": 5e5}, "error", "'RoPE_theta' .* Did you mean 'rope_theta'"),
+    ({"ropeTheta": 5e5}, "error", "'ropeTheta' in config.json is not known.* Did you mean 'rope_theta'"),
+    ({"rope_tetha": 5e5}, "error", "'rope_tetha' in config.json is not known.* Did you mean 'rope_theta'"),
+    ({"head_dims": 64}, "error", "'head_dims' .* Did you mean 'head_dim'"),
+    ({"HeadDim": 64}, "error", "'HeadDim' .* Did you mean 'head_dim'"),
+    ({"Max_Position_Embeddings": 64}, "error", "Did you mean 'max_position_embeddings'"),
+    ({"theta": 5e5}, "warning", "'theta' in config.json looks as if it were about rotary positions"),
+    ({"freq_base": 5e5}, "warning", "'freq_base' in config.json looks as if"),
+    ({"use_dynamic_ntk": True}, "warning", "'use_dynamic_ntk' .* looks as if"),
+    ({"use_logn_attn": True}, "warning", "'use_logn_attn' .* looks as if"),
+    ({"beta_fast": 32, **_scaled(**_YARN)}, "warning", "'beta_fast' stands in config.json next to rope_scaling"),
+    ({"low_freq_factor": 1.0}, "warning", "'low_freq_factor' stands in config.json next to"),
+    (_scaled(rope_type="linear", factor=4.0, attention_factor=1.0), "error", "means nothing to the scaling 'linear'"),
+    (
+        _scaled(**_LLAMA3, original_max_position_embeddings=8192, beta_fast=3),
+        "error",
+        "means nothing to the .*'llama3'",
+    ),
+    # layer types
+    (
+        {"num_hidden_layers": 1, "layer_types": ["full_attention"], "rope_parameters": {"full_attention": None}},
+        "warning",
+        "' in rope_p.* is null",
+    ),
+    (
+        {
+            "model_type": "gemma3_text",
+            "rope_theta": None,
+            "num_hidden_layers": 2,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6}},
+        },
+        "warning",
+        "layer_types of config.json has 'sliding_attention', for which rope_parameters has no group",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entries", "severity", "said"), _CASES)
+def test_what_cannot_be_meant_is_said(entries: dict[str, Any], severity: str, said: str, tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, _LLAMA | entries)
+    assert [each for each in inspection.findings if each.severity == severity and re.search(said, each.message)]
+    json.dumps(inspection.as_data(), allow_nan=False)
+    for finding in inspection.findings:
+        assert not re.search("target_length|original_length|max_length|long_factors", finding.message + finding.remedy)
+    if severity == "warning":
+        assert not inspection.has_errors
+
+
+def test_no_remedy_is_refused(tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, _LLAMA | _scaled(**_YARN | {"original_max_position_embeddings": 20000}))
+    assert not any("Set factor to 0." in finding.remedy for finding in inspection.findings)
+    errors = _inspected(tmp_path, _LLAMA | {"partial_rotary_factor": -0.5}).findings
+    assert "the configuration that the publisher released" not in errors[0].remedy
+
+
+_METADATA = {
+    "general.architecture": "qwen2vl",
+    "qwen2vl.context_length": 32768,
+    "qwen2vl.attention.key_length": 128,
+    "qwen2vl.rope.freq_base": 1e6,
+}
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"rope.dimension_sections": [16, 20, 24, 0]}, "sections .16, 20, 24. sums to 60 pairs, .* 64 pairs"),
+        ({"rope.dimension_sections": [32, 48, 48, 0]}, "sums to 128 pairs"),
+        ({"rope.freq_base": 10.0}, "rope.freq_base in the GGUF metadata of 'qwen2vl' is 10; published models have"),
+        ({"rope.freq_base": 1e35}, "rope.freq_base .* published models"),
+        ({"rope.scaling.type": "linear", "rope.scaling.factor": 5000.0}, "rope.scaling.factor .* published models"),
+    ],
+)
+def test_doubtful_metadata_is_a_warning(entries: dict[str, Any], said: str) -> None:
+    metadata = _METADATA | {f"qwen2vl.{name}": value for name, value in entries.items()}
+    assert [
+        each for each in read_gguf(metadata).findings if each.severity == "warning" and re.search(said, each.message)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"rope.freq_base": 0.0}, "rope.freq_base in the GGUF metadata of 'qwen2vl' is 0. The base"),
+        ({"rope.freq_base_swa": 0.0}, "rope.freq_base_swa in the GGUF metadata .* is 0. The base"),
+        ({"rope.dimension_sections": [-16, 40, 40, 0]}, "rope.dimension_sections .* It must list"),
+        ({"rope.dimension_sections": [0, 0, 0, 0]}, "rope.dimension_sections .* It must list"),
+        ({"rope.scaling.attn_factor": 0.0}, "rope.scaling.attn_factor 0 .* must be above 0"),
+        (
+            {"rope.scaling.type": "yarn", "rope.scaling.factor": 0.5, "rope.scaling.original_context_length": 4096},
+            "factor of the scaling 'yarn' must be at least 1",
+        ),
+        (
+            {"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0, "rope.scaling.yarn_beta_fast": 0.0},
+            "rope.scaling.yarn_beta_fast",
+        ),
+    ],
+)
+def test_impossible_metadata_is_refused(entries: dict[str, Any], said: str) -> None:
+    metadata = _METADATA | {f"qwen2vl.{name}": value for name, value in entries.items()}
+    with pytest.raises(ValueError, match=said):
+        read_gguf(metadata)
