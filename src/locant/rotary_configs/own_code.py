@@ -1,6 +1,7 @@
 """Models whose code comes with their checkpoints: their facts, and their entries in the names of transformers.
 
-The facts were read in the published code, which every entry names by model and file. Nothing of it is executed.
+Every entry names the model and the file of its code that it speaks of. transformers has no class that could confirm
+them, so that :func:`locant.inspect` cannot ask one, and nothing of that code is executed.
 """
 
 from __future__ import annotations
