@@ -56,3 +56,14 @@ def test_nobody_knows_a_novel_model_type(tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, model_type="novel", rope_theta=50000.0)
     assert inspection.checked_against is None
     assert any("halves are assumed" in each for each in _said(inspection, "warning"))
+
+
+def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
+    """The class of GPT-J makes a table of all positions while it is built."""
+    sizes = {"n_embd": 64, "n_head": 4, "n_layer": 2, "rotary_dim": 8}
+    usual = _inspected(tmp_path, model_type="gptj", **sizes)
+    assert usual.checked_against is not None
+    absurd = _inspected(tmp_path, model_type="gptj", **sizes, max_position_embeddings=10**12)
+    assert absurd.checked_against is None
+    assert absurd.parsed is not None
+    assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()

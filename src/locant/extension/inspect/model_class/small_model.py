@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import logging
 import re
@@ -34,6 +35,8 @@ _NEEDED = re.compile(
     r"^vocab_size$|^(num|n)_(local_|routed_|shared_)?experts$|experts_per_tok|top_k_experts|^(num_experts_)?top_?k$"
     r"|moe_intermediate_size|first_k_dense_replace"
 )
+_LARGEST = 1 << 28
+"""Most numbers that a small model may hold; a file that states absurd sizes is not built."""
 HEADS = (2, 4, 8, None)
 """Numbers of heads to try, in this order: some classes need several; ``None`` is the configuration's own."""
 
@@ -174,6 +177,7 @@ def build(config: Any) -> nn.Module:
     """Return a model of a configuration with random weights, ready to be observed.
 
     Raises:
+        MemoryError: The model would be too large, whatever was made small.
         Exception: Whatever the class raises for a configuration that it cannot compute.
     """
     from locant.extension.inspect.model_class.observe import register
@@ -187,7 +191,27 @@ def build(config: Any) -> nn.Module:
         torch.manual_seed(0)
         config._attn_implementation = ATTENTION
         try:
-            return found(config).eval()
+            return _within_memory(found, config)
+        except MemoryError:
+            raise
         except Exception:
             config._attn_implementation = "eager"  # classes with an attention of their own
-            return found(config).eval()
+            return _within_memory(found, config)
+
+
+def _within_memory(found: type[Any], config: Any) -> nn.Module:
+    if _numbers_of(found, config) > _LARGEST:
+        raise MemoryError(f"{found.__name__} of this configuration is too large to be tried.")
+    model: nn.Module = found(config).eval()
+    return model
+
+
+def _numbers_of(found: type[Any], config: Any) -> int:
+    """Return how many numbers a model holds, without memory for them."""
+    try:
+        with torch.device("meta"):
+            model = found(copy.deepcopy(config))
+    except (NotImplementedError, RuntimeError):
+        return 0  # a class that reads its own tables while it is built, which no meta tensor can answer
+    tensors = [*model.parameters(), *model.buffers()]
+    return sum(tensor.numel() for tensor in tensors)
