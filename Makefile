@@ -42,7 +42,7 @@ tests: $(BIN)/locant
 site: $(BIN)/locant
 	$(BIN)/python site/make_site.py build/site
 
-# Slow: trains for 58 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
+# Slow: trains for 20 minutes. MULTI30K=folder with train.en.gz, train.de.gz, val.en.gz and val.de.gz
 multi30k: $(BIN)/locant
 	$(BIN)/locant train multi30k-en-de corpus.folder=$(MULTI30K) --output runs/multi30k-en-de
 	$(BIN)/locant evaluate runs/multi30k-en-de
