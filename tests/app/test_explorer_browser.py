@@ -368,7 +368,7 @@ def test_a_link_shows_the_same_in_another_browser(
     link = page.evaluate("location.pathname + location.search")
     other = window.browser.new_context(base_url=address, viewport=page.viewport_size).new_page()
     other.goto(link)
-    title = f"document.querySelector('#{picture}-title').innerText"
+    title = f"document.querySelector('#{picture}-title')?.innerText"
     for _ in range(150):
         page.wait_for_timeout(200)
         shown = [one.evaluate(f"JSON.stringify([{plot(picture)}?.data, {title}])") for one in (page, other)]

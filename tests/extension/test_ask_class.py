@@ -67,3 +67,11 @@ def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     assert absurd.checked_against is None
     assert absurd.parsed is not None
     assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()
+
+
+def test_a_class_whose_attention_cannot_be_watched_is_not_quoted(tmp_path: Path) -> None:
+    """GPT-NeoX Japanese multiplies queries and keys in its own way; that it rotates must not be denied."""
+    inspection = _inspected(tmp_path, model_type="gpt_neox_japanese", rotary_emb_base=10000)
+    assert inspection.checked_against is None
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.base == 10000

@@ -60,7 +60,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "olmo2": {},
     "helium": {"head_dim": 16},
     "granite": {"attention_multiplier": 0.4},
-    "nanochat": {},
     "smollm3": {},
     "falcon": {"num_kv_heads": 2, "new_decoder_architecture": True},
     "minicpm3": LATENT,

@@ -226,7 +226,7 @@ def test_models_that_cannot_be_served() -> None:
     with pytest.raises(LocantError, match="GPT2LMHeadModel has no rotary module"):
         install(gpt2)
     with pytest.raises(LocantError, match="normalises queries and keys after rotating"):
-        install(causal_model("nanochat"), scheme="alibi")
+        install(causal_model("llama4_text"), scheme="alibi")
     with pytest.raises(LocantError, match="without transformers' attention interface"):
         install(causal_model("falcon"), scheme="alibi")
     patched = causal_model("llama")
