@@ -135,6 +135,7 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
 
     from rich.text import Text
 
+    from locant.rotary_configs.base import ALL_LAYERS
     from locant.rotary_configs.wording import in_words_of
 
     explanation = config.explain()
@@ -142,10 +143,13 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
     explanation = replace(explanation, notes=notes)
     assert config.rotary_dim is not None
     declared = inspection.declared_length
-    console.print(f"\n{_printable(layer)} layers", style="bold")
     which = "" if inspection.parsed is None else inspection.parsed.layers_with(layer)
-    if which:
-        console.print(_printable(which))
+    if which and layer == ALL_LAYERS:
+        console.print(f"\n{_printable(which)}", style="bold")
+    else:
+        console.print(f"\n{_printable(layer)} layers", style="bold")
+        if which:
+            console.print(_printable(which))
     console.print(
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
