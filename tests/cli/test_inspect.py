@@ -40,7 +40,7 @@ def test_everything_about_a_model(
     out = capsys.readouterr().out
     assert "config.json, model type llama" in out
     assert "head of 128 features, 128 rotated (100%), layout half, declared for 131072 tokens" in out
-    assert "scaling llama3 (factor 8, extended length 65536, original_max_position_embeddings 8192), attention scale 1" in out
+    assert "scaling llama3 (factor 8, extended length 65536, original_max_position_embeddings 8192)" in out
     # A pair turns once within 8192 tokens where 2 pi base^(2i/128) is at most 8192: up to pair 34.
     assert math.floor(64 * math.log(8192 / (2 * math.pi)) / math.log(500000)) == 34
     assert "Pairs 35 to 63 never complete a turn within the trained 8192 tokens." in out

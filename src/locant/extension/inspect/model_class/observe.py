@@ -150,7 +150,8 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
         rows = list(range(len(rows)))  # a table of learned positions may be shorter
         first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
     second = _run(model, inputs or _inputs(accepted, rows), len(rows), set(first.calls))
-    if not second.calls and any("Rotary" in type(module).__name__ for module in model.modules()):
+    kinds = " ".join(type(module).__name__ for module in model.modules())
+    if not second.calls and "Rotary" in kinds and "Attention" in kinds:
         raise LookupError(f"the attention of {type(model).__name__} cannot be watched")
     skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
     return [_observed(call, second, rows[skipped:], skipped) for call in second.calls.values()]
