@@ -33,13 +33,6 @@ from run import Record, read, train_and_score
 from measure import machine
 
 CORPORA = Path(__file__).with_suffix(".yaml")
-SHAPES = [
-    {"d_model": 128, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 512, "heads": 4},
-    {"d_model": 192, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 768, "heads": 6},
-    {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "d_ff": 1024, "heads": 8},
-    {"d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "d_ff": 1536, "heads": 6},
-    {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "d_ff": 2048, "heads": 8},
-]
 
 
 def use_processor_time() -> None:
@@ -62,6 +55,8 @@ def open_recipe(corpus: dict[str, Any], minutes: float, multi30k: str, folder: P
 
 def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
     """Return the changes to try around the settings that were chosen, by name."""
+    from locant.training.defaults import SHAPES
+
     model, training, tokenizer = chosen["model"], chosen["training"], chosen["tokenizer"]
     rate, optimizer = training["learning_rate"], training["optimizer"]
     size, dropout, tokens = tokenizer["vocab_size"], model["dropout"], chosen["batches"]["tokens"]
@@ -74,10 +69,11 @@ def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
         ]
         found[f"vocabulary {name}"] = [f"tokenizer.vocab_size={round(factor * size)}", *same_cut]
         found[f"batches {name}"] = [f"batches.tokens={round(factor * tokens)}"]
-    place = [shape["d_model"] for shape in SHAPES].index(model["d_model"])
+    sizes = ("d_model", "encoder_layers", "decoder_layers", "d_ff", "heads")
+    place = [shape[0] for shape in SHAPES].index(model["d_model"])
     for name, other in (("narrower", place - 1), ("wider", place + 1)):
         if 0 <= other < len(SHAPES):
-            found[name] = [f"model.{key}={value}" for key, value in SHAPES[other].items()]
+            found[name] = [f"model.{key}={value}" for key, value in zip(sizes, SHAPES[other], strict=True)]
     for other in (dropout - 0.1, dropout + 0.1):
         if 0 <= other < 0.5:
             found[f"dropout {other:.1f}"] = [f"model.dropout={other:.1f}"]
@@ -88,18 +84,21 @@ def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def planned(name: str, options: argparse.Namespace, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Write the open recipe of a corpus to a folder; return its path, and the recipe that the defaults complete."""
+    from locant.training import load_recipe, plan_training
+
+    recipe = folder / "recipe.yaml"
+    corpus = yaml.safe_load(CORPORA.read_text())[name]
+    recipe.write_text(yaml.safe_dump(open_recipe(corpus, options.minutes, options.multi30k, folder)))
+    return recipe, plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")
+
+
 def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> Record:
     """Train and score one variant of a corpus in this process."""
     use_processor_time()
-    from locant.training import load_recipe, plan_training
-
     with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / "recipe.yaml"
-        content = open_recipe(
-            yaml.safe_load(CORPORA.read_text())[name], options.minutes, options.multi30k, Path(folder)
-        )
-        recipe.write_text(yaml.safe_dump(content))
-        defaults = plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")
+        recipe, defaults = planned(name, options, Path(folder))
         changes = variants(defaults)
         if variant not in changes:
             raise SystemExit(f"{name} has no variant '{variant}'; it has {', '.join(changes)}")
@@ -113,15 +112,8 @@ def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> 
 
 def names_of_variants(name: str, options: argparse.Namespace) -> list[str]:
     """Return the names of the variants of a corpus, which one process finds out by planning."""
-    from locant.training import load_recipe, plan_training
-
     with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / "recipe.yaml"
-        content = open_recipe(
-            yaml.safe_load(CORPORA.read_text())[name], options.minutes, options.multi30k, Path(folder)
-        )
-        recipe.write_text(yaml.safe_dump(content))
-        return list(variants(plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")))
+        return list(variants(planned(name, options, Path(folder))[1]))
 
 
 def show(records: list[Record]) -> None:

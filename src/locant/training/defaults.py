@@ -30,7 +30,7 @@ _MANY_CHARACTERS = 4000
 """With more, the rarest of them are spelled as unknown."""
 
 # Width, layers of encoder and of decoder, width of the feed-forward network, heads.
-_SHAPES = (
+SHAPES = (
     (128, 3, 3, 512, 4),
     (192, 3, 3, 768, 6),
     (256, 3, 3, 1024, 8),
@@ -237,8 +237,8 @@ class _Planner:
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text.pairs * self._tokens.lengths[1]
-        speed, chosen = None, _SHAPES[0]
-        for shape in _SHAPES:
+        speed, chosen = None, SHAPES[0]
+        for shape in SHAPES:
             self._data["model"] = {**model, **_fields(shape)}
             weights = _layer_weights(shape)
             if speed is not None and weights > _WEIGHTS_PER_TOKEN * text:
