@@ -50,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LocantError as error:
         print(f"locant: error: {error}", file=sys.stderr)
         return error.exit_code
+    except MemoryError as error:
+        print(f"locant: error: {error or 'There is not enough memory.'}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nlocant: interrupted.", file=sys.stderr)
         return 130

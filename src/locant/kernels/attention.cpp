@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "kernel_common.h"
 
@@ -49,7 +49,14 @@ struct Heads {
 template <class Element>
 class Head {
  public:
-  Head(int64_t rows, int64_t features) : rows_(rows), features_(features), space_(kPlain ? 0 : rows * features) {}
+  // Numbers of the space.
+  static int64_t size(int64_t rows, int64_t features) { return kPlain ? 0 : rows * features; }
+
+  // Takes its space from the front of what is left.
+  Head(int64_t rows, int64_t features, float*& left)
+      : rows_(rows), features_(features), space_(left) {
+    left += size(rows, features);
+  }
 
   Matrix at(const Heads& x, int64_t batch, int64_t head) {
     from_ = static_cast<Element*>(x.data) + batch * x.b + head * x.h;
@@ -57,7 +64,7 @@ class Head {
     if constexpr (kPlain) {
       return {from_, row_};
     } else {
-      return {space_.data(), features_};
+      return {space_, features_};
     }
   }
   Matrix read(const Heads& x, int64_t batch, int64_t head) {
@@ -65,7 +72,7 @@ class Head {
     if constexpr (!kPlain) {
       for (int64_t row = 0; row < rows_; row++) {
         const Element* from = from_ + row * row_;
-        float* to = space_.data() + row * features_;
+        float* to = space_ + row * features_;
 #pragma omp simd
         for (int64_t i = 0; i < features_; i++) to[i] = widen(from[i]);
       }
@@ -75,7 +82,7 @@ class Head {
   void write() const {
     if constexpr (!kPlain) {
       for (int64_t row = 0; row < rows_; row++) {
-        const float* from = space_.data() + row * features_;
+        const float* from = space_ + row * features_;
         Element* to = from_ + row * row_;
 #pragma omp simd
         for (int64_t i = 0; i < features_; i++) store(from[i], to + i);
@@ -87,13 +94,13 @@ class Head {
   static constexpr bool kPlain = std::is_same_v<Element, float>;
   int64_t rows_, features_, row_ = 0;
   Element* from_ = nullptr;
-  std::vector<float> space_;
+  float* space_;
 };
 
 // What to attend with.
 struct Work {
   int64_t batch, heads, queries, length, features;
-  const bool* keys;  // [B, K], true for a key that is seen; or null
+  const uint8_t* keys;  // [B, K], true for a key that is seen; or null
   int64_t causal;
   // [B, H, K, Q padded to a multiple of kLanes]: queries lie side by side, so that all of a vector's lanes do the same.
   float* probabilities;
@@ -187,11 +194,14 @@ void transpose(Matrix from, int64_t rows, int64_t features, float* to, int64_t w
   }
 }
 
+// Sizes whose products count without overflow.
+constexpr int64_t kMost = int64_t{1} << 20;
+
 constexpr float kLowest = -3.0e38f;
 
 // Turns the scores [K, width] of kLanes queries from the column `start` on into probabilities, all zero for a query
 // that sees no key.
-void softmax(const Work& work, const bool* seen, float* scores, int64_t start, int64_t width) {
+void softmax(const Work& work, const uint8_t* seen, float* scores, int64_t start, int64_t width) {
   const int64_t ahead = work.length - work.queries;  // with more keys than queries, the queries are the last ones
   Lanes largest = Lanes{} + kLowest, sum = {};
   for (int64_t j = 0; j < work.length; j++) {
@@ -234,17 +244,20 @@ template <class Element>
 void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& out, float scale,
              int threads) {
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
+  using Rows = Head<Element>;
+  const Rooms rooms(threads, features * width + 2 * Rows::size(queries, features) + 2 * Rows::size(length, features));
 #pragma omp parallel num_threads(threads)
   {
-    std::vector<float> transposed(features * width);
-    Head<Element> q_head(queries, features), k_head(length, features), v_head(length, features);
-    Head<Element> out_head(queries, features);
+    float* const transposed = rooms.mine();
+    float* left = transposed + features * width;
+    Rows q_head(queries, features, left), k_head(length, features, left), v_head(length, features, left);
+    Rows out_head(queries, features, left);
 #pragma omp for schedule(static)
     for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
       float* probabilities = work.probabilities + unit * length * width;
-      transpose(q_head.read(q, b, h), queries, features, transposed.data(), width);
-      multiply(k_head.read(k, b, h), false, {transposed.data(), width}, {probabilities, width}, length, width, features,
+      transpose(q_head.read(q, b, h), queries, features, transposed, width);
+      multiply(k_head.read(k, b, h), false, {transposed, width}, {probabilities, width}, length, width, features,
                scale);
       for (int64_t start = 0; start < width; start += kLanes) {
         softmax(work, work.keys ? work.keys + b * length : nullptr, probabilities, start, width);
@@ -261,12 +274,16 @@ template <class Element>
 void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& outer, const Heads& q_out,
               const Heads& k_out, const Heads& v_out, float scale, int threads) {
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
+  using Rows = Head<Element>;
+  const Rooms rooms(threads, (features + length) * width + 3 * Rows::size(queries, features) +
+                                 3 * Rows::size(length, features));
 #pragma omp parallel num_threads(threads)
   {
-    std::vector<float> transposed(features * width), space(length * width);
-    const Matrix gradients = {space.data(), width};
-    Head<Element> q_head(queries, features), k_head(length, features), v_head(length, features);
-    Head<Element> outer_head(queries, features), q_result(queries, features), key_result(length, features);
+    float* const transposed = rooms.mine();
+    const Matrix gradients = {transposed + features * width, width};
+    float* left = gradients.data + length * width;
+    Rows q_head(queries, features, left), k_head(length, features, left), v_head(length, features, left);
+    Rows outer_head(queries, features, left), q_result(queries, features, left), key_result(length, features, left);
 #pragma omp for schedule(static)
     for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
@@ -274,8 +291,8 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
       const Matrix above = outer_head.read(outer, b, h);
       multiply(probabilities, false, above, key_result.at(v_out, b, h), length, features, queries, 1.0f);
       key_result.write();
-      transpose(above, queries, features, transposed.data(), width);
-      multiply(v_head.read(v, b, h), false, {transposed.data(), width}, gradients, length, width, features, 1.0f);
+      transpose(above, queries, features, transposed, width);
+      multiply(v_head.read(v, b, h), false, {transposed, width}, gradients, length, width, features, 1.0f);
       for (int64_t start = 0; start < width; start += kLanes) {
         softmax_backward(work, probabilities.data, gradients.data, start, width);
       }
@@ -287,16 +304,42 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
   }
 }
 
+// Says what is wrong with what to attend with.
+Complaint complaint_about(const Work& work, int threads, std::initializer_list<const Heads*> tensors) {
+  if (work.batch < 0 || work.heads < 0)
+    return complain("Attention has no %lld texts of %lld heads.", work.batch, work.heads);
+  for (int64_t size : {work.queries, work.length, work.features}) {
+    if (size < 1 || size > kMost) return complain("Attention has no texts or heads of size %lld.", size);
+  }
+  if (!some_threads(threads)) return complain("Attention has no team of %lld threads.", threads);
+  if (work.features % 16) return complain("Attention needs heads of a multiple of 16 features, not %lld.", work.features);
+  if (!work.batch || !work.heads) return nullptr;
+  if (!work.probabilities) return complain("Attention has no place for its probabilities.");
+  for (const Heads* x : tensors) {
+    if (!x || !x->data) return complain("Attention lacks a tensor.");
+    if (x->b < 0 || x->h < 0 || x->l < 0) return complain("Attention needs strides that are not negative.");
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // `small` says whether the elements are bfloat16; else they are float32.
-extern "C" void locant_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                       const Heads* out, int small, float scale, int threads) {
-  (small ? forward<BFloat16> : forward<float>)(*work, *q, *k, *v, *out, scale, threads);
+extern "C" Complaint locant_attention(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                      const Heads* out, int small, float scale, int threads) {
+  if (const Complaint found = complaint_about(*work, threads, {q, k, v, out})) return found;
+  return within_memory([&] {
+    (small ? forward<BFloat16> : forward<float>)(*work, *q, *k, *v, *out, scale, threads);
+    return Complaint{};
+  });
 }
 
-extern "C" void locant_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
-                                                const Heads* outer, const Heads* q_out, const Heads* k_out,
-                                                const Heads* v_out, int small, float scale, int threads) {
-  (small ? backward<BFloat16> : backward<float>)(*work, *q, *k, *v, *outer, *q_out, *k_out, *v_out, scale, threads);
+extern "C" Complaint locant_attention_backward(const Work* work, const Heads* q, const Heads* k, const Heads* v,
+                                               const Heads* outer, const Heads* q_out, const Heads* k_out,
+                                               const Heads* v_out, int small, float scale, int threads) {
+  if (const Complaint found = complaint_about(*work, threads, {q, k, v, outer, q_out, k_out, v_out})) return found;
+  return within_memory([&] {
+    (small ? backward<BFloat16> : backward<float>)(*work, *q, *k, *v, *outer, *q_out, *k_out, *v_out, scale, threads);
+    return Complaint{};
+  });
 }

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from locant.kernels.library import Kernel
+from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import suits_kernels
 
 LONGEST = {torch.float32: 64, torch.bfloat16: 128}
@@ -24,8 +25,8 @@ _SETTINGS = (ctypes.c_int, ctypes.c_float, ctypes.c_int)
 KERNEL = Kernel(
     "attention",
     {
-        "locant_attention": ([*[ctypes.c_void_p] * 5, *_SETTINGS], None),
-        "locant_attention_backward": ([*[ctypes.c_void_p] * 8, *_SETTINGS], None),
+        "locant_attention": ([*[ctypes.c_void_p] * 5, *_SETTINGS], ctypes.c_char_p),
+        "locant_attention_backward": ([*[ctypes.c_void_p] * 8, *_SETTINGS], ctypes.c_char_p),
     },
 )
 
@@ -42,9 +43,13 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
         and q.shape[3] == k.shape[3]
         and k.shape == v.shape
         and all(x.dtype == q.dtype and x.stride(3) == 1 for x in (q, k, v))
-        and (key_mask is None or key_mask.shape == (q.shape[0], 1, 1, k.shape[2]))
+        and (key_mask is None or _is_mask(key_mask, q.shape[0], k.shape[2]))
         and KERNEL.usable()
     )
+
+
+def _is_mask(mask: Tensor, texts: int, keys: int) -> bool:
+    return mask.shape == (texts, 1, 1, keys) and mask.dtype == torch.bool and mask.is_cpu
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: bool) -> Tensor:
@@ -59,6 +64,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
 
     Returns:
         ``[B, H, Q, D]``, laid out as ``[B, Q, H, D]``: merging the heads copies nothing.
+
+    Raises:
+        ConfigError: The sizes are not such as the kernel reads.
+        MemoryError: Memory does not suffice.
     """
     return _Attention.apply(q, k, v, key_mask, causal)  # type: ignore[no-untyped-call]
 
@@ -72,7 +81,7 @@ class _Attention(torch.autograd.Function):
         room = -(-queries // _LANES) * _LANES
         probabilities = torch.empty(batch, heads, k.shape[2], room)
         work = _work(q, k, key_mask, causal, probabilities)
-        KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q))
+        require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
         ctx.save_for_backward(q, k, v, probabilities)
         return out
 
@@ -85,7 +94,8 @@ class _Attention(torch.autograd.Function):
             outer = outer.contiguous()
         found = tuple(map(_like, (q, k, v)))
         work = _work(q, k, None, False, probabilities)  # what is not seen has probability 0
-        KERNEL.library.locant_attention_backward(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q))
+        function = KERNEL.library.locant_attention_backward
+        require_done(function(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q)))
         return (*found, None, None)
 
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 #include "kernel_common.h"
 
@@ -15,14 +14,15 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
                    bool gradient, double* sums, int threads) {
   constexpr bool kPlain = std::is_same_v<Element, float>;
   double loss = 0, likelihood = 0;
+  // Exponentials need float32: those of bfloat16 logits have a row of their own.
+  const Rooms rooms(threads, kPlain ? 0 : vocabulary);
 #pragma omp parallel num_threads(threads) reduction(+ : loss, likelihood)
   {
-    // Exponentials need float32: those of bfloat16 logits have a row of their own.
-    std::vector<float> space(kPlain ? 0 : vocabulary);
+    float* const space = rooms.mine();
 #pragma omp for schedule(static)
     for (int64_t row = 0; row < rows; row++) {
       Element* x = logits + row * vocabulary;
-      float* values = space.data();
+      float* values = space;
       if constexpr (kPlain) values = x;
       float largest = widen(x[0]), total = 0, sum = 0;
 #pragma omp simd reduction(max : largest) reduction(+ : total)
@@ -54,19 +54,40 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
   sums[1] += likelihood;
 }
 
+Complaint complaint_about(const void* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, const double* sums,
+                          int threads) {
+  if (rows < 0 || vocabulary < 1 || vocabulary > int64_t{1} << 31)
+    return complain("The loss has no logits of %lld rows and %lld columns.", rows, vocabulary);
+  if (!some_threads(threads)) return complain("The loss has no team of %lld threads.", threads);
+  if ((rows && (!logits || !labels)) || !sums) return complain("The loss lacks a tensor.");
+  for (int64_t row = 0; row < rows; row++) {
+    if (labels[row] < 0 || labels[row] >= vocabulary)
+      return complain("The label %lld is outside the vocabulary of %lld tokens.", labels[row], vocabulary);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // Adds the smoothed losses and the negative log-likelihoods of all rows to sums[0] and sums[1]; with `gradient`, the
 // logits become the gradient of the smoothed loss, else they are used up. `small` says whether they are bfloat16; else
 // they are float32.
-extern "C" void locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows, int64_t vocabulary,
-                                     float smoothing, int gradient, double* sums, int threads) {
-  small ? cross_entropy(static_cast<BFloat16*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads)
-        : cross_entropy(static_cast<float*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads);
+extern "C" Complaint locant_cross_entropy(void* logits, int small, const int64_t* labels, int64_t rows,
+                                          int64_t vocabulary, float smoothing, int gradient, double* sums,
+                                          int threads) {
+  if (const Complaint found = complaint_about(logits, labels, rows, vocabulary, sums, threads)) return found;
+  return within_memory([&] {
+    small ? cross_entropy(static_cast<BFloat16*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads)
+          : cross_entropy(static_cast<float*>(logits), labels, rows, vocabulary, smoothing, gradient, sums, threads);
+    return Complaint{};
+  });
 }
 
 // to += from.
-extern "C" void locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
+extern "C" Complaint locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
+  if (size < 0 || (size && (!from || !to)) || !some_threads(threads))
+    return complain("There is no sum of %lld numbers by %lld threads.", size, threads);
 #pragma omp parallel for simd schedule(static) num_threads(threads)
   for (int64_t i = 0; i < size; i++) to[i] += widen(from[i]);
+  return nullptr;
 }

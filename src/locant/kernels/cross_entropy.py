@@ -7,25 +7,28 @@ import ctypes
 import torch
 from torch import Tensor
 
+from locant.errors import ConfigError
 from locant.kernels.library import Kernel
+from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import suits_kernels
 
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+_SAID = ctypes.c_char_p
 KERNEL = Kernel(
     "cross_entropy",
     {
         "locant_cross_entropy": (
             [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, _FLOAT, _NUMBER, _ADDRESS, _NUMBER],
-            None,
+            _SAID,
         ),
-        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], None),
+        "locant_accumulate": ([_ADDRESS, _ADDRESS, _COUNT, _NUMBER], _SAID),
     },
 )
 
 
 def serves(logits: Tensor) -> bool:
     """Return whether the kernel computes the loss of logits ``[R, V]``."""
-    return suits_kernels(logits) and logits.is_contiguous() and KERNEL.usable()
+    return suits_kernels(logits) and logits.dim() == 2 and logits.is_contiguous() and KERNEL.usable()
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
@@ -36,11 +39,21 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient:
         labels: Right ids ``[R]``, int64.
         smoothing: Probability mass spread evenly over the vocabulary.
         gradient: Whether to put the gradient of the former in the place of the logits.
+
+    Raises:
+        ConfigError: A label is outside the vocabulary, or the labels are not int64 or not as many as the rows.
+        MemoryError: Memory does not suffice.
     """
+    if labels.dtype != torch.int64 or labels.shape != logits.shape[:1] or not labels.is_cpu:
+        raise ConfigError(
+            f"The loss of logits {list(logits.shape)} needs as many labels, int64 on the CPU, as there are rows; got "
+            f"{list(labels.shape)} in {labels.dtype} on {labels.device}."
+        )
     sums, labels = torch.zeros(2, dtype=torch.float64), labels.contiguous()
     small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
     places = logits.data_ptr(), small, labels.data_ptr()
-    KERNEL.library.locant_cross_entropy(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads)
+    function = KERNEL.library.locant_cross_entropy
+    require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
     return sums
 
 
@@ -49,6 +62,7 @@ def accumulates(total: Tensor, product: Tensor) -> bool:
     return (
         (total.dtype, product.dtype) == (torch.float32, torch.bfloat16)
         and suits_kernels(total, product)
+        and total.shape == product.shape
         and total.is_contiguous()
         and product.is_contiguous()
         and KERNEL.usable()
@@ -56,5 +70,9 @@ def accumulates(total: Tensor, product: Tensor) -> bool:
 
 
 def accumulate(total: Tensor, product: Tensor) -> None:
-    """Add a bfloat16 tensor to a float32 total, of which PyTorch would first make a float32 copy."""
-    KERNEL.library.locant_accumulate(product.data_ptr(), total.data_ptr(), total.numel(), torch.get_num_threads())
+    """Add a bfloat16 tensor to a float32 total, of which PyTorch would first make a float32 copy.
+
+    Both are as :func:`accumulates` asks for, though of any size.
+    """
+    function, size = KERNEL.library.locant_accumulate, total.numel()
+    require_done(function(product.data_ptr(), total.data_ptr(), size, torch.get_num_threads()))

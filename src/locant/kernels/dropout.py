@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
+from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import address, suits_kernels
 
 CHANCES = 256
@@ -16,12 +17,14 @@ CHANCES = 256
 
 _FLAGS = (ctypes.c_int,) * 3
 _NUMBERS = (ctypes.c_int64, ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_int)
-KERNEL = Kernel("dropout", {"locant_dropout": ([*[ctypes.c_void_p] * 3, *_FLAGS, *_NUMBERS], None)})
+KERNEL = Kernel("dropout", {"locant_dropout": ([*[ctypes.c_void_p] * 3, *_FLAGS, *_NUMBERS], ctypes.c_char_p)})
 
 
 def serves(x: Tensor, residual: Tensor | None) -> bool:
     """Return whether the kernel drops elements of ``x`` and adds a residual of the same shape to it."""
-    return suits_kernels(*((x,) if residual is None else (x, residual))) and KERNEL.usable()
+    if residual is None:
+        return suits_kernels(x) and KERNEL.usable()
+    return x.shape == residual.shape and suits_kernels(x, residual) and KERNEL.usable()
 
 
 def dropout(x: Tensor, residual: Tensor | None, dropped: int) -> Tensor:
@@ -53,7 +56,8 @@ class _Dropout(torch.autograd.Function):
         small = (part is not None and part.dtype == torch.bfloat16 for part in (x, residual, out))
         scale, threads = CHANCES / (CHANCES - dropped), torch.get_num_threads()
         places = map(address, (x, residual, out))
-        KERNEL.library.locant_dropout(*places, *small, x.numel(), seed, dropped, scale, threads)
+        function = KERNEL.library.locant_dropout
+        require_done(function(*places, *small, x.numel(), seed, dropped, scale, threads))
         return out
 
     @staticmethod

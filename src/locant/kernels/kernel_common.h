@@ -1,11 +1,72 @@
-// What the kernels share: reading and writing float32 and bfloat16, an exponential function that vectorises, and random
-// numbers.
+// What the kernels share: saying why a call was refused, room for each thread, reading and writing float32 and bfloat16, an
+// exponential function that vectorises, and random numbers.
 
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace {
+
+// What a function of a kernel returns: null when it has done its work; one sentence on what was wrong when it has done
+// nothing, which lasts until the thread's next call; or this when memory did not suffice.
+using Complaint = const char*;
+constexpr Complaint kNoMemory = "";
+
+// The sentence, in the form of printf with %lld for every number.
+template <class... Number>
+inline Complaint complain(const char* form, Number... numbers) {
+  static thread_local char text[256];
+  std::snprintf(text, sizeof text, form, static_cast<long long>(numbers)...);
+  return text;
+}
+
+inline Complaint complain(const char* text) { return text; }
+
+// Runs what returns a complaint. Memory is made outside of parallel regions, which no exception may leave.
+template <class Work>
+inline Complaint within_memory(const Work& work) try {
+  return work();
+} catch (const std::bad_alloc&) {
+  return kNoMemory;
+} catch (const std::length_error&) {
+  return kNoMemory;
+}
+
+// Whether so many threads can be asked for.
+inline bool some_threads(int64_t threads) { return 0 < threads && threads <= 1 << 16; }
+
+inline int this_thread() {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+// Room for some float32 for each thread of a team, made before the team begins. It holds anything at first.
+class Rooms {
+ public:
+  Rooms(int64_t threads, int64_t size)
+      : size_((size + 31) / 16 * 16), data_(size ? new float[threads * size_] : nullptr) {}
+  // The room of the calling thread.
+  float* mine() const { return data_ ? data_.get() + this_thread() * size_ : nullptr; }
+
+ private:
+  int64_t size_;
+  std::unique_ptr<float[]> data_;
+};
+
+}  // namespace
 
 struct BFloat16 {
   uint16_t bits;
@@ -22,12 +83,12 @@ inline float widen(BFloat16 value) {
 
 inline void store(float value, float* to) { *to = value; }
 
-// Rounds to the nearest, ties to even. NaN stays NaN without a test: one that comes from a bfloat16, or from infinity,
-// has no bits that rounding could carry over.
+// Rounds to the nearest, ties to even. NaN stays NaN: rounding could carry its bits over into a number.
 inline void store(float value, BFloat16* to) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
-  to->bits = static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, none = (bits >> 16) | 0x40u;
+  to->bits = static_cast<uint16_t>(value == value ? rounded : none);
 }
 
 // e^x to about 1e-7 within -87 <= x <= 88 (Cody and Waite's reduction, polynomial of the Cephes library); further out it

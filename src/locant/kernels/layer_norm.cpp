@@ -4,7 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
+#include <initializer_list>
 
 #include "kernel_common.h"
 
@@ -36,10 +36,10 @@ template <class X, class Out>
 void forward(const Work& work, const void* x, const void* residual, const float* gamma, const float* beta, void* out,
              void* normalised, float* inverse, float scale, float epsilon) {
   const int64_t width = work.width;
+  const Rooms rooms(work.threads, width);
 #pragma omp parallel num_threads(work.threads)
   {
-    std::vector<float> space(width);
-    float* sum = space.data();
+    float* const sum = rooms.mine();
 #pragma omp for schedule(static)
     for (int64_t row = 0; row < work.rows; row++) {
       const X* from = static_cast<const X*>(x) + row * width;
@@ -80,11 +80,11 @@ template <class X, class Out>
 void backward(const Work& work, const void* outer, const void* normalised, const float* inverse, const float* gamma,
               void* of_x, void* of_residual, float* sums, float scale) {
   const int64_t width = work.width;
+  const Rooms rooms(work.threads, width);
   // One share of the rows for each thread asked for, however many there are: sums never depend on that.
 #pragma omp parallel for schedule(static) num_threads(work.threads)
   for (int64_t thread = 0; thread < work.threads; thread++) {
-    std::vector<float> space(width);
-    float* gradient = space.data();
+    float* const gradient = rooms.mine();
     float *of_gamma = sums + 2 * thread * width, *of_beta = of_gamma + width;
     for (int64_t row = work.rows * thread / work.threads; row < work.rows * (thread + 1) / work.threads; row++) {
       const Out* above = static_cast<const Out*>(outer) + row * width;
@@ -118,23 +118,44 @@ void backward(const Work& work, const void* outer, const void* normalised, const
   }
 }
 
+Complaint complaint_about(const Work& work, std::initializer_list<const void*> tensors) {
+  if (work.rows < 0 || work.width < 1 || work.width > int64_t{1} << 31 || work.width % kRandomBlock)
+    return complain("Layer norm has no %lld rows of %lld features, which must be a multiple of 64.", work.rows, work.width);
+  if (work.dropped < 0 || work.dropped > 255)
+    return complain("Dropout takes 0 to 255 of 256 elements, not %lld.", work.dropped);
+  if (!some_threads(work.threads)) return complain("Layer norm has no team of %lld threads.", work.threads);
+  for (const void* x : tensors) {
+    if (work.rows && !x) return complain("Layer norm lacks a tensor.");
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // `small_...` says whether x with the residual, and the output with `normalised`, are bfloat16; else they are float32.
-extern "C" void locant_layer_norm(const Work* work, const void* x, const void* residual, const float* gamma,
-                                  const float* beta, void* out, void* normalised, float* inverse, float scale,
-                                  float epsilon, int small_x, int small_out) {
+extern "C" Complaint locant_layer_norm(const Work* work, const void* x, const void* residual, const float* gamma,
+                                       const float* beta, void* out, void* normalised, float* inverse, float scale,
+                                       float epsilon, int small_x, int small_out) {
+  if (const Complaint found = complaint_about(*work, {x, gamma, beta, out, normalised, inverse})) return found;
   const auto run = small_x     ? forward<BFloat16, BFloat16>
                    : small_out ? forward<float, BFloat16>
                                : forward<float, float>;
-  run(*work, x, residual, gamma, beta, out, normalised, inverse, scale, epsilon);
+  return within_memory([&] {
+    run(*work, x, residual, gamma, beta, out, normalised, inverse, scale, epsilon);
+    return Complaint{};
+  });
 }
 
-extern "C" void locant_layer_norm_backward(const Work* work, const void* outer, const void* normalised,
-                                           const float* inverse, const float* gamma, void* of_x, void* of_residual,
-                                           float* sums, float scale, int small_x, int small_out) {
+extern "C" Complaint locant_layer_norm_backward(const Work* work, const void* outer, const void* normalised,
+                                                const float* inverse, const float* gamma, void* of_x,
+                                                void* of_residual, float* sums, float scale, int small_x,
+                                                int small_out) {
+  if (const Complaint found = complaint_about(*work, {outer, normalised, inverse, gamma, of_x, sums})) return found;
   const auto run = small_x     ? backward<BFloat16, BFloat16>
                    : small_out ? backward<float, BFloat16>
                                : backward<float, float>;
-  run(*work, outer, normalised, inverse, gamma, of_x, of_residual, sums, scale);
+  return within_memory([&] {
+    run(*work, outer, normalised, inverse, gamma, of_x, of_residual, sums, scale);
+    return Complaint{};
+  });
 }

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from locant.kernels.dropout import CHANCES, new_seed
 from locant.kernels.library import Kernel
+from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import DTYPES, address, suits_kernels
 
 _BLOCK = 64  # Features that share a block of random numbers.
@@ -36,22 +37,28 @@ _FLAGS = (ctypes.c_int, ctypes.c_int)
 KERNEL = Kernel(
     "layer_norm",
     {
-        "locant_layer_norm": ([*_ADDRESSES, ctypes.c_float, ctypes.c_float, *_FLAGS], None),
-        "locant_layer_norm_backward": ([*_ADDRESSES, ctypes.c_float, *_FLAGS], None),
+        "locant_layer_norm": ([*_ADDRESSES, ctypes.c_float, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
+        "locant_layer_norm_backward": ([*_ADDRESSES, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
     },
 )
 
 
-def serves(x: Tensor, residual: Tensor | None, weight: Tensor) -> bool:
-    """Return whether the kernel normalises ``x [..., E]``, plus a residual, with a weight ``[E]``."""
+def serves(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
+    """Return whether the kernel normalises ``x [..., E]``, plus a residual, with a weight and a bias ``[E]``."""
     return (
         torch.is_grad_enabled()  # else there is nothing to save
         and suits_kernels(x)
+        and x.dim() > 0
         and x.shape[-1] % _BLOCK == 0
-        and weight.dtype == torch.float32
-        and (residual is None or residual.dtype == x.dtype)
+        and _scales(weight, x.shape[-1])
+        and _scales(bias, x.shape[-1])
+        and (residual is None or (residual.dtype == x.dtype and residual.shape == x.shape and residual.is_cpu))
         and KERNEL.usable()
     )
+
+
+def _scales(x: Tensor | None, width: int) -> bool:
+    return x is not None and x.dtype == torch.float32 and x.shape == (width,) and x.is_cpu
 
 
 def layer_norm(
@@ -100,7 +107,7 @@ class _LayerNorm(torch.autograd.Function):
         ctx.scale, ctx.x_dtype, ctx.adds = CHANCES / (CHANCES - dropped), x.dtype, residual is not None
         places = map(address, (x, residual, weight, bias, out, normalised, inverse))
         small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-        KERNEL.library.locant_layer_norm(ctx.work, *places, ctx.scale, epsilon, *small)
+        require_done(KERNEL.library.locant_layer_norm(ctx.work, *places, ctx.scale, epsilon, *small))
         ctx.save_for_backward(normalised, inverse, weight)
         return out
 
@@ -115,7 +122,7 @@ class _LayerNorm(torch.autograd.Function):
         sums = torch.zeros(ctx.work.threads, 2, outer.shape[-1])
         places = map(address, (outer, normalised, inverse, weight, of_x, of_residual, sums))
         small = of_x.dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-        KERNEL.library.locant_layer_norm_backward(ctx.work, *places, ctx.scale, *small)
+        require_done(KERNEL.library.locant_layer_norm_backward(ctx.work, *places, ctx.scale, *small))
         of_weight, of_bias = sums.sum(0)
         if ctx.adds and of_residual is None:
             of_residual = of_x

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -39,6 +38,8 @@ constexpr bool kManyRegisters = false;
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes), aligned(4)));
 
+constexpr std::align_val_t kLine{64};
+
 template <class T>
 class Buffer {
  public:
@@ -47,9 +48,10 @@ class Buffer {
   // Keeps nothing of what it held.
   void resize(int64_t size) {
     if (size <= size_) return;
+    data_.reset();
+    size_ = 0;
     const size_t bytes = (static_cast<size_t>(size) * sizeof(T) + 63) / 64 * 64;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    if (!data_) throw std::bad_alloc();
+    data_.reset(static_cast<T*>(::operator new(bytes, kLine)));
     size_ = size;
   }
   void resize_to_zeros(int64_t size) {
@@ -61,7 +63,7 @@ class Buffer {
 
  private:
   struct Free {
-    void operator()(T* data) const { std::free(data); }
+    void operator()(T* data) const { ::operator delete(data, kLine); }
   };
   std::unique_ptr<T, Free> data_;
   int64_t size_ = 0;

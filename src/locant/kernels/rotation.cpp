@@ -211,22 +211,40 @@ void rotate(const Work& at, float direction) {
   streams<T>(at) ? rotate<T, interleaved, true>(at, direction) : rotate<T, interleaved, false>(at, direction);
 }
 
+Complaint complaint_about(const Work* works, int count) {
+  if (count < 0 || (count && !works)) return complain("There are no %lld tensors to rotate.", count);
+  for (int i = 0; i < count; i++) {
+    const Work& at = works[i];
+    for (int64_t size : {at.batch, at.heads, at.length, at.features, at.pairs}) {
+      if (size < 0) return complain("There is nothing of size %lld to rotate.", size);
+    }
+    if (at.pairs > at.features / 2)
+      return complain("%lld pairs of features are rotated, but there are %lld features.", at.pairs, at.features);
+    const bool some = at.batch && at.heads && at.length && at.features;
+    if (some && (!at.x || !at.out || (at.pairs && (!at.cosine || !at.sine))))
+      return complain("The rotation lacks a tensor.");
+  }
+  return nullptr;
+}
+
 template <class T>
-void rotate_all(const Work* works, int count, int interleaved, float direction) {
+Complaint rotate_all(const Work* works, int count, int interleaved, float direction) {
+  if (const Complaint found = complaint_about(works, count)) return found;
   int64_t elements = 0;
   for (int i = 0; i < count; i++)
     elements += works[i].batch * works[i].heads * works[i].length * works[i].features;
 #pragma omp parallel if (elements > 65536)
   for (int i = 0; i < count; i++)
     interleaved ? rotate<T, true>(works[i], direction) : rotate<T, false>(works[i], direction);
+  return nullptr;
 }
 
 }  // namespace
 
-extern "C" void locant_rotate_float32(const Work* works, int count, int interleaved, float direction) {
-  rotate_all<float>(works, count, interleaved, direction);
+extern "C" Complaint locant_rotate_float32(const Work* works, int count, int interleaved, float direction) {
+  return rotate_all<float>(works, count, interleaved, direction);
 }
 
-extern "C" void locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction) {
-  rotate_all<BFloat16>(works, count, interleaved, direction);
+extern "C" Complaint locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction) {
+  return rotate_all<BFloat16>(works, count, interleaved, direction);
 }

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
+from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import suits_kernels
 
+_ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float)
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
 KERNEL = Kernel(
     "rotation",
-    dict.fromkeys(_FUNCTIONS.values(), ([ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float], None)),
+    dict.fromkeys(_FUNCTIONS.values(), (_ARGUMENTS, ctypes.c_char_p)),
 )
 
 
@@ -28,7 +30,7 @@ def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_s
     if not suits_kernels(*features, of_any_size=of_any_size) or cosine.shape != sine.shape:
         return False
     for table in (cosine, sine):
-        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad:
+        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad or not table.is_cpu:
             return False
     dtype, shape = features[0].dtype, cosine.shape
     for x in features:
@@ -61,7 +63,7 @@ def rotate(
         numbers += (*x.stride()[:3], *out.stride()[:3], *tables)
     function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
-    function(works.buffer_info()[0], len(features), interleaved, -1.0 if backwards else 1.0)
+    require_done(function(works.buffer_info()[0], len(features), interleaved, -1.0 if backwards else 1.0))
     return rotated
 
 

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <new>
@@ -18,10 +19,6 @@
 
 #include "kernel_common.h"
 #include "matrix_products.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 namespace {
 
@@ -84,9 +81,9 @@ struct Engine {
   std::vector<Linear> encoder, decoder;
   Linear projection;
   std::vector<Norm> encoder_norms, decoder_norms;
-  const float* source_embedding;
-  const float* target_embedding;
-  int64_t rows_apart;
+  const float* source_embedding = nullptr;
+  const float* target_embedding = nullptr;
+  int64_t rows_apart = 0;
 };
 
 // What one sub-layer hands to the next, for M rows. With very few rows every thread computes them all for itself
@@ -95,6 +92,7 @@ struct Workspace {
   Buffer<float> stream, input, context, product, hidden;
   Buffer<uint8_t> input_bytes, context_bytes, hidden_bytes;
   Buffer<float> input_scales, context_scales, hidden_scales;
+  Buffer<float> scores;  // of one thread: [heads, keys]
 
   void resize(const Shape& s, int64_t rows, int64_t copies, int64_t product_width) {
     const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
@@ -231,10 +229,9 @@ class Worker {
 // Attention of one row; key(i) and value(i) give the place of the i-th key and value, with all heads in a row.
 template <class Key, class Value>
 void attend_row(const Shape& shape, const float* query, int64_t keys, const Key& key, const Value& value,
-                std::vector<float>& scores, float* context) {
+                float* scores, float* context) {
   const int64_t heads = shape.heads, dim = shape.d_model / heads;
   const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
-  scores.resize(heads * keys);
   for (int64_t i = 0; i < keys; i++) {
     const float* k = key(i);
     for (int64_t h = 0; h < heads; h++) {
@@ -242,7 +239,7 @@ void attend_row(const Shape& shape, const float* query, int64_t keys, const Key&
     }
   }
   for (int64_t h = 0; h < heads; h++) {
-    float* row = scores.data() + h * keys;
+    float* row = scores + h * keys;
     const float highest = largest_of(row, keys);
 #pragma omp simd
     for (int64_t i = 0; i < keys; i++) row[i] = exponential(row[i] - highest);
@@ -265,9 +262,12 @@ void attend_row(const Shape& shape, const float* query, int64_t keys, const Key&
 
 // Sentences being translated.
 struct Batch {
+  Batch(const Engine& engine, int threads, int64_t longest) : engine(engine), threads(threads), longest(longest) {}
+
   const Engine& engine;
   int threads;
-  std::vector<int64_t> starts;                // first packed row of each source sentence, and the end
+  std::vector<int64_t> starts{0};             // first packed row of each source sentence, and the end
+  int64_t longest;                            // tokens of the longest of them
   std::vector<Buffer<float>> cross;           // for each layer, keys and values of the packed source rows
   std::vector<int64_t> sentences;             // the source sentence of each row
   std::vector<std::vector<Buffer<float>>> own;  // for each layer and position, keys and values of the rows of then
@@ -283,28 +283,45 @@ Team this_team() {
 #endif
 }
 
-// Runs `work(team, workspace, first row, number of rows)` on all rows. With many rows each thread has some of its own and
-// never waits for the others; with few they share every product. `cuts` are the rows at which work may be divided.
+// Rows to work on.
+struct Task {
+  const std::vector<int64_t>& cuts;  // the rows at which work may be divided, and the end
+  int64_t width;                     // of the widest product, if it is none of a layer
+  int64_t keys;                      // most keys that a row attends to
+};
+
+// Runs `work(worker, scores, first row, number of rows)` on all rows. With many rows each thread has some of its own and
+// never waits for the others; with few they share every product. All memory is made before the threads begin.
 template <class Work>
-void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spaces, const std::vector<int64_t>& cuts,
-                 int64_t width, const Work& work) {
+void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spaces, const Task& task, const Work& work) {
   const Shape& shape = engine.shape;
-  const int64_t rows = cuts.back(), parts = static_cast<int64_t>(cuts.size()) - 1;
+  const int64_t rows = task.cuts.back(), parts = static_cast<int64_t>(task.cuts.size()) - 1;
   const bool apart = threads > 1 && rows >= engine.rows_apart * threads && parts >= threads;
   const bool alone = rows <= 2;
   spaces.resize(threads);
-  if (!apart) spaces[0].resize(shape, rows, alone ? threads : 1, width);
+  for (Workspace& space : spaces) space.scores.resize(shape.heads * task.keys);
+  if (!apart) spaces[0].resize(shape, rows, alone ? threads : 1, task.width);
+  const auto share = [&](int thread) {
+    const Range mine = Team{thread, threads}.share(parts);
+    return Range{task.cuts[mine.begin], task.cuts[mine.end]};
+  };
+  for (int thread = 0; apart && thread < threads; thread++) {
+    const Range mine = share(thread);
+    spaces[thread].resize(shape, mine.end - mine.begin, 1, task.width);
+  }
 #pragma omp parallel num_threads(threads)
   {
     const Team team = this_team();
     if (apart) {
-      const Range mine = team.share(parts);
-      const int64_t first = cuts[mine.begin], count = cuts[mine.end] - first;
-      Workspace& space = spaces[team.thread];
-      space.resize(shape, count, 1, width);
-      work(Worker(shape, space, {0, 1}, count, false), first, count);
+      // One share for each thread asked for, however many there are.
+      for (int thread = team.thread; thread < threads; thread += team.threads) {
+        const Range mine = share(thread);
+        const int64_t count = mine.end - mine.begin;
+        Workspace& space = spaces[thread];
+        work(Worker(shape, space, {0, 1}, count, false), space.scores.get(), mine.begin, count);
+      }
     } else {
-      work(Worker(shape, spaces[0], team, rows, alone), 0, rows);
+      work(Worker(shape, spaces[0], team, rows, alone), spaces[team.thread].scores.get(), 0, rows);
     }
   }
 }
@@ -320,8 +337,7 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
   for (int64_t layer = 0; layer < s.decoder_layers; layer++)
     batch.cross.emplace_back(rows * engine.decoder[layer * 7 + 3].stride());
   std::vector<Workspace> spaces;
-  in_parallel(engine, batch.threads, spaces, batch.starts, 0, [&](const Worker& worker, int64_t first, int64_t count) {
-    std::vector<float> scores;
+  const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
     worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
       const Linear* part = &engine.encoder[layer * 4];
@@ -340,7 +356,8 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
       const Linear& both = engine.decoder[layer * 7 + 3];
       both.apply(worker.team(), worker.input(), count, batch.cross[layer].get() + first * both.stride());
     }
-  });
+  };
+  in_parallel(engine, batch.threads, spaces, {batch.starts, 0, batch.longest}, work);
 }
 
 // Returns what a row's logits exceed its log-probabilities by, and rules out the tokens that are never written.
@@ -388,8 +405,7 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
   batch.places.push_back(std::move(here));
   for (auto& layer : batch.own) layer.emplace_back(rows * 2 * e);
   const int64_t width = engine.projection.stride();
-  in_parallel(engine, batch.threads, batch.spaces, cuts, width, [&](const Worker& worker, int64_t first, int64_t count) {
-    std::vector<float> scores;
+  const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
     worker.embed(engine.target_embedding, tokens + first, positions, times.data(), engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];
@@ -425,103 +441,193 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
       else
         all(s, logits, values + (first + row) * s.vocabulary);
     }
-  });
+  };
+  const int64_t keys = (std::max(now + 1, batch.longest) + 63) / 64 * 64;
+  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, keys}, work);
+}
+
+// Sizes up to these give products that count without overflow.
+constexpr int64_t kMostLayers = 1 << 12, kMostFeatures = 1 << 24, kMostTokens = int64_t{1} << 31;
+// Inputs of an int8 product whose sums fit 32 bits.
+constexpr int64_t kMostBytes = 1 << 16;
+
+bool supported(int64_t precision) {
+#ifdef __AVX512VNNI__
+  if (precision == kInt8) return true;
+#endif
+#ifdef __AVX512BF16__
+  if (precision == kBFloat16) return true;
+#endif
+  return precision == kFloat32;
+}
+
+Complaint complaint_about(const Shape& s, int64_t linears, int64_t norms) {
+  const auto outside = [](int64_t size, int64_t least, int64_t most) { return size < least || size > most; };
+  for (int64_t layers : {s.encoder_layers, s.decoder_layers})
+    if (outside(layers, 0, kMostLayers)) return complain("There is no model of %lld layers.", layers);
+  for (int64_t size : {s.d_model, s.d_ff})
+    if (outside(size, 1, kMostFeatures)) return complain("There is no model of %lld features.", size);
+  for (int64_t size : {s.source_vocabulary, s.vocabulary})
+    if (outside(size, 1, kMostTokens)) return complain("There is no vocabulary of %lld tokens.", size);
+  if (outside(s.heads, 1, s.d_model) || s.d_model % s.heads)
+    return complain("%lld features cannot be shared by %lld heads.", s.d_model, s.heads);
+  if (outside(s.activation, kRelu, kSigmoid)) return complain("There is no activation %lld.", s.activation);
+  if (!supported(s.precision)) return complain("The kernels were not built for the precision %lld.", s.precision);
+  if (s.precision == kInt8 && std::max(s.d_model, s.d_ff) > kMostBytes)
+    return complain("Sums of int8 hold at most %lld inputs, not %lld.", kMostBytes, std::max(s.d_model, s.d_ff));
+  for (int64_t token : {s.padding, s.begin})
+    if (outside(token, 0, s.vocabulary - 1))
+      return complain("Token %lld is outside the target vocabulary of %lld.", token, s.vocabulary);
+  const int64_t all = 4 * s.encoder_layers + 7 * s.decoder_layers;
+  if (linears != all) return complain("The model has %lld matrices, not %lld.", all, linears);
+  const int64_t own = 2 * s.encoder_layers + 3 * s.decoder_layers + (s.pre_norm ? 2 : 0);
+  if (norms != own) return complain("The model has %lld norms, not %lld.", own, norms);
+  return nullptr;
+}
+
+Complaint complaint_about(const int64_t* tokens, int64_t count, int64_t vocabulary, const char* form) {
+  if (count && !tokens) return complain("There are no tokens.");
+  for (int64_t i = 0; i < count; i++)
+    if (tokens[i] < 0 || tokens[i] >= vocabulary) return complain(form, tokens[i], vocabulary);
+  return nullptr;
 }
 
 }  // namespace
 
 extern "C" {
 
-int locant_supports(int64_t precision) {
-#ifdef __AVX512VNNI__
-  if (precision == kInt8) return 1;
-#endif
-#ifdef __AVX512BF16__
-  if (precision == kBFloat16) return 1;
-#endif
-  return precision == kFloat32;
-}
+int locant_supports(int64_t precision) { return supported(precision); }
 
-// Linears and norms in the order of the layers, encoder first; of the projection only the weight. Weights and biases
-// are copied, norms and embeddings must outlive the engine. Null when memory does not suffice.
-void* locant_engine(const Shape* shape, const float* const* weights, const float* const* biases,
-                    const float* const* norms, const float* source_embedding, const float* target_embedding) try {
-  auto engine = std::make_unique<Engine>();
-  engine->shape = *shape;
-  engine->source_embedding = source_embedding, engine->target_embedding = target_embedding;
-  const int64_t e = shape->d_model, f = shape->d_ff, inner = f * (shape->gated ? 2 : 1);
-  const auto take = [&](Linear& linear, int64_t inputs, int64_t outputs) {
-    linear.pack(*weights++, *biases++, inputs, outputs, shape->precision);
-  };
-  const auto stack = [&](std::vector<Linear>& linears, std::vector<Norm>& own, int64_t layers, bool decoder) {
-    linears.resize(layers * (decoder ? 7 : 4));
-    Linear* next = linears.data();
-    for (int64_t layer = 0; layer < layers; layer++) {
-      take(*next++, e, 3 * e);
-      take(*next++, e, e);
-      if (decoder) {
+// Linears and norms in the order of the layers, encoder first, as many as are said; after the weights that of the
+// projection, which has no bias. A bias may be null. Weights and biases are copied, norms (scale, then shift) and
+// embeddings must outlive the engine, which is freed by locant_engine_free.
+Complaint locant_engine(const Shape* shape, const float* const* weights, const float* const* biases, int64_t linears,
+                        const float* const* norms, int64_t norm_count, const float* source_embedding,
+                        const float* target_embedding, void** made) {
+  if (const Complaint found = complaint_about(*shape, linears, norm_count)) return found;
+  const auto none = [](const float* x) { return !x; };
+  if (std::any_of(weights, weights + linears + 1, none) || std::any_of(norms, norms + 2 * norm_count, none) ||
+      !source_embedding || !target_embedding)
+    return complain("The model lacks a weight.");
+  return within_memory([&] {
+    auto engine = std::make_unique<Engine>();
+    engine->shape = *shape;
+    engine->source_embedding = source_embedding, engine->target_embedding = target_embedding;
+    const int64_t e = shape->d_model, f = shape->d_ff, inner = f * (shape->gated ? 2 : 1);
+    const auto take = [&](Linear& linear, int64_t inputs, int64_t outputs) {
+      linear.pack(*weights++, *biases++, inputs, outputs, shape->precision);
+    };
+    const auto stack = [&](std::vector<Linear>& linears, std::vector<Norm>& own, int64_t layers, bool decoder) {
+      linears.resize(layers * (decoder ? 7 : 4));
+      Linear* next = linears.data();
+      for (int64_t layer = 0; layer < layers; layer++) {
+        take(*next++, e, 3 * e);
         take(*next++, e, e);
-        take(*next++, e, 2 * e);
-        take(*next++, e, e);
+        if (decoder) {
+          take(*next++, e, e);
+          take(*next++, e, 2 * e);
+          take(*next++, e, e);
+        }
+        take(*next++, e, inner);
+        take(*next++, f, e);
       }
-      take(*next++, e, inner);
-      take(*next++, f, e);
-    }
-    const int64_t count = layers * (decoder ? 3 : 2) + (shape->pre_norm ? 1 : 0);
-    for (int64_t i = 0; i < count; i++, norms += 2) own.push_back({norms[0], norms[1]});
-  };
-  stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
-  stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
-  engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->precision);
-  int64_t numbers = engine->projection.size();
-  for (const auto& linear : engine->decoder) numbers += linear.size();
-  const int64_t bytes = numbers * bytes_of(shape->precision);
-  engine->rows_apart = bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
-  return engine.release();
-} catch (const std::bad_alloc&) {
-  return nullptr;
+      const int64_t count = layers * (decoder ? 3 : 2) + (shape->pre_norm ? 1 : 0);
+      for (int64_t i = 0; i < count; i++, norms += 2) own.push_back({norms[0], norms[1]});
+    };
+    stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
+    stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
+    engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->precision);
+    int64_t numbers = engine->projection.size();
+    for (const auto& linear : engine->decoder) numbers += linear.size();
+    const int64_t bytes = numbers * bytes_of(shape->precision);
+    engine->rows_apart = bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
+    *made = engine.release();
+    return Complaint{};
+  });
 }
 
 void locant_engine_free(void* engine) { delete static_cast<Engine*>(engine); }
 
-// Encodes sentences, packed one after the other; `positions [longest, E]` is added to the embeddings, or null.
-// Null when memory does not suffice.
-void* locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
-                   const float* positions) try {
+// Encodes sentences, packed one after the other, of `count` tokens together. `positions [position_rows, E]` is added to
+// the embeddings, or is null. What is made is freed by locant_batch_free, before the engine.
+Complaint locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths,
+                       const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
+                       void** made) {
   const auto& found = *static_cast<const Engine*>(engine);
-  std::unique_ptr<Batch> batch(new Batch{found, threads, {0}, {}, {}, {}, {}, {}});
+  if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
+  if (sentences < 1 || sentences > count || count > kMostTokens || !lengths)
+    return complain("There is no batch of %lld sentences with %lld tokens.", sentences, count);
+  int64_t sum = 0, longest = 0;
   for (int64_t b = 0; b < sentences; b++) {
-    batch->starts.push_back(batch->starts.back() + lengths[b]);
-    batch->sentences.push_back(b);
+    if (lengths[b] < 1 || lengths[b] > count - sum)
+      return complain("Sentence %lld has %lld tokens, but %lld are left.", b + 1, lengths[b], count - sum);
+    sum += lengths[b], longest = std::max(longest, lengths[b]);
   }
-  batch->own.resize(found.shape.decoder_layers);
-  encode(*batch, tokens, positions);
-  return batch.release();
-} catch (const std::bad_alloc&) {
-  return nullptr;
+  if (sum != count) return complain("The sentences have %lld tokens, not %lld.", sum, count);
+  if (positions && longest > position_rows)
+    return complain("A sentence has %lld tokens, but positions are known for %lld.", longest, position_rows);
+  const auto form = "Token %lld is outside the source vocabulary of %lld tokens.";
+  if (const Complaint wrong = complaint_about(tokens, count, found.shape.source_vocabulary, form)) return wrong;
+  return within_memory([&] {
+    auto batch = std::make_unique<Batch>(found, threads, longest);
+    for (int64_t b = 0; b < sentences; b++) {
+      batch->starts.push_back(batch->starts.back() + lengths[b]);
+      batch->sentences.push_back(b);
+    }
+    batch->own.resize(found.shape.decoder_layers);
+    encode(*batch, tokens, positions);
+    *made = batch.release();
+    return Complaint{};
+  });
 }
 
-void locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
+// Keeps the rows named, at least one, in that order. Whatever goes wrong, the batch stays as it was.
+Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
   auto& found = *static_cast<Batch*>(batch);
-  std::vector<int64_t> sentences(count);
-  for (int64_t i = 0; i < count; i++) sentences[i] = found.sentences[rows[i]];
-  found.sentences = std::move(sentences);
-  for (auto& position : found.places) {
-    std::vector<int32_t> places(count);
-    for (int64_t i = 0; i < count; i++) places[i] = position[rows[i]];
-    position = std::move(places);
+  const auto present = static_cast<int64_t>(found.sentences.size());
+  if (count < 1 || count > kMostTokens || !rows) return complain("There is no batch of %lld rows.", count);
+  for (int64_t i = 0; i < count; i++) {
+    if (rows[i] < 0 || rows[i] >= present) return complain("There is no row %lld among %lld.", rows[i], present);
   }
+  return within_memory([&] {
+    std::vector<int64_t> sentences(count);
+    for (int64_t i = 0; i < count; i++) sentences[i] = found.sentences[rows[i]];
+    std::vector<std::vector<int32_t>> places(found.places.size());
+    for (size_t position = 0; position < places.size(); position++) {
+      places[position].resize(count);
+      for (int64_t i = 0; i < count; i++) places[position][i] = found.places[position][rows[i]];
+    }
+    found.sentences = std::move(sentences);
+    found.places.swap(places);
+    return Complaint{};
+  });
 }
 
-// Decodes one token of every row, which stands at the next position; `positions` has rows up to it, or is null.
-// Without `columns`, `values` receives the log-probabilities of the whole vocabulary instead of the k best.
-// Returns 0 when memory does not suffice.
-int locant_batch_step(void* batch, const int64_t* tokens, const float* positions, int64_t k, float* values,
-                      int64_t* columns) try {
-  step(*static_cast<Batch*>(batch), tokens, positions, k, values, columns);
-  return 1;
-} catch (const std::bad_alloc&) {
-  return 0;
+// Decodes one token of every row, which stands at the next position. `positions [position_rows, E]` is added to the
+// embeddings, or is null. Without `columns`, `values` receives the log-probabilities of the whole vocabulary, whose size
+// k then is, instead of the k best. Whatever goes wrong, the batch stays as it was.
+Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
+                            int64_t position_rows, int64_t k, float* values, int64_t* columns) {
+  auto& found = *static_cast<Batch*>(batch);
+  const Shape& s = found.engine.shape;
+  const auto present = static_cast<int64_t>(found.sentences.size()), now = static_cast<int64_t>(found.places.size());
+  if (count != present) return complain("%lld tokens were given for %lld rows.", count, present);
+  if (positions && now >= position_rows)
+    return complain("Position %lld is outside the %lld known positions.", now, position_rows);
+  if (!values || k < 1 || (!columns && k != s.vocabulary))
+    return complain("There are no %lld log-probabilities of %lld tokens.", k, s.vocabulary);
+  const auto form = "Token %lld is outside the target vocabulary of %lld tokens.";
+  if (const Complaint wrong = complaint_about(tokens, count, s.vocabulary, form)) return wrong;
+  const Complaint said = within_memory([&] {
+    step(found, tokens, positions, k, values, columns);
+    return Complaint{};
+  });
+  if (said) {
+    if (static_cast<int64_t>(found.places.size()) > now) found.places.pop_back();
+    for (auto& layer : found.own)
+      if (static_cast<int64_t>(layer.size()) > now) layer.pop_back();
+  }
+  return said;
 }
 
 void locant_batch_free(void* batch) { delete static_cast<Batch*>(batch); }

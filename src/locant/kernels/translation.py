@@ -10,16 +10,22 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 """Types of weights; their inputs are rounded likewise. int8 has a scale for each output and for each row of inputs.
 Sums and all other arithmetic are float32."""
 
-_ADDRESS, _COUNT, _NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_ADDRESS, _COUNT, _NUMBER, _SAID = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
 KERNEL = Kernel(
     "translation",
     {
         "locant_supports": ([_COUNT], _NUMBER),
-        "locant_engine": ([_ADDRESS] * 6, _ADDRESS),
+        "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _SAID),
         "locant_engine_free": ([_ADDRESS], None),
-        "locant_batch": ([_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _ADDRESS], _ADDRESS),
-        "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], None),
-        "locant_batch_step": ([_ADDRESS, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _ADDRESS], _NUMBER),
+        "locant_batch": (
+            [_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS],
+            _SAID,
+        ),
+        "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_batch_step": (
+            [_ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _COUNT, _ADDRESS, _ADDRESS],
+            _SAID,
+        ),
         "locant_batch_free": ([_ADDRESS], None),
     },
 )

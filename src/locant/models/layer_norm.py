@@ -23,7 +23,7 @@ def add_and_norm(x: Tensor, residual: Tensor, dropout: Dropout, norm: nn.LayerNo
     Returns:
         ``[..., E]``, under autocast in the lower precision.
     """
-    if kernel.serves(x, residual, norm.weight):
+    if kernel.serves(x, residual, norm.weight, norm.bias):
         dropped = dropout.dropped if dropout.training else 0
         return kernel.layer_norm(x, residual, norm.weight, norm.bias, epsilon=norm.eps, dropped=dropped)
     return norm(dropout(x, residual))
@@ -31,6 +31,6 @@ def add_and_norm(x: Tensor, residual: Tensor, dropout: Dropout, norm: nn.LayerNo
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     """Return ``norm(x)`` of ``x [..., E]``, under autocast on the CPU in the lower precision."""
-    if kernel.serves(x, None, norm.weight):
+    if kernel.serves(x, None, norm.weight, norm.bias):
         return kernel.layer_norm(x, None, norm.weight, norm.bias, epsilon=norm.eps)
     return norm(x)

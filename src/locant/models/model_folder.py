@@ -165,7 +165,7 @@ class skip_init(TorchFunctionMode):  # noqa: N801 - a context manager
 
 
 def check_vocabularies(config: EncoderDecoderConfig, tokenizers: TokenizerPair) -> None:
-    """Raise CheckpointError unless tokenizers and model have vocabularies of the same sizes."""
+    """Raise CheckpointError unless tokenizers and model have vocabularies of the same sizes, languages included."""
     sides = {
         "source": (tokenizers.source.vocab_size, config.source_vocab_size),
         "target": (tokenizers.target.vocab_size, config.target_vocab_size),
@@ -176,6 +176,14 @@ def check_vocabularies(config: EncoderDecoderConfig, tokenizers: TokenizerPair) 
                 f"The {side} tokenizer has {tokens} tokens, but the model's {side} vocabulary has {rows}. Use the "
                 "tokenizers that the model was trained with."
             )
+    if languages := tokenizers.languages:
+        for side, place in zip(sides, languages.places, strict=True):
+            for code, index in languages.ids.items() if place else ():
+                if not 0 <= index < sides[side][1]:
+                    raise CheckpointError(
+                        f"By tokenizer.json the language '{code}' has the token {index}, but the model's {side} "
+                        f"vocabulary has {sides[side][1]} tokens. Use the tokenizers that the model was trained with."
+                    )
 
 
 def _distinct_tensors(model: EncoderDecoder[Any]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from locant.errors import ConfigError, nearest
+from locant.kernels.outcomes import require_done
 from locant.kernels.translation import KERNEL, PRECISIONS, supports
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder
+from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
@@ -34,6 +37,9 @@ _ACTIVATIONS = {
     "geglu": (1, True),
     "swiglu": (2, True),
 }
+
+
+_TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
 
 class CompiledEngine:
@@ -89,7 +95,9 @@ class CompiledTransformer:
 
     Raises:
         ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
-            instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails.
+            instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails; a weight
+            has not the shape that the configuration says.
+        MemoryError: Memory does not suffice.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
@@ -100,6 +108,7 @@ class CompiledTransformer:
         self.precision = precision
         config = model.config
         self.vocabulary = config.target_vocab_size
+        self._width = config.d_model
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
         self._library = KERNEL.require()
         if not supports(precision):
@@ -124,21 +133,38 @@ class CompiledTransformer:
         )
         linears = [*_linears(model.encoder), *_linears(model.decoder)]
         weights = [_plain(linear.weight) for linear in linears] + [_plain(model.output.weight)]
-        biases = [_plain(linear.bias) for linear in linears]
+        biases = [None if linear.bias is None else _plain(linear.bias) for linear in linears]
         norms = [_plain(part) for norm in _norms(model) for part in (norm.weight, norm.bias)]
         embeddings = [_plain(model.source_embedding.weight), _plain(model.target_embedding.weight)]
         # Norms and embeddings are read where they lie.
         self._kept = [*norms, *embeddings]
-        self._engine = self._library.locant_engine(
-            shape, _addresses(weights), _addresses([*biases, None]), _addresses(norms), *map(_address, embeddings)
+        _require_shapes(model.config, weights, biases, norms, embeddings)
+        made = ctypes.c_void_p()
+        said = self._library.locant_engine(
+            shape,
+            _addresses(weights),
+            _addresses(biases),
+            len(linears),
+            _addresses(norms),
+            len(norms) // 2,
+            *map(_address, embeddings),
+            ctypes.byref(made),
         )
-        if not self._engine:
-            raise MemoryError("The compiled model does not fit into memory.")
-        weakref.finalize(self, self._library.locant_engine_free, self._engine)
-        self._tables = [torch.empty(0), torch.empty(0)]
+        require_done(said, "The compiled model does not fit into memory.")
+        self._engine = made.value
+        # At the end of a process its memory goes back by itself; other threads may still be using it.
+        weakref.finalize(self, self._library.locant_engine_free, self._engine).atexit = False
+        self._tables: list[Tensor | None] = [None, None]
+        self._growing = threading.Lock()
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> CompiledSearchState:
-        """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
+        """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations.
+
+        Raises:
+            ConfigError: An id is outside the vocabulary, a length is not 1 to S, or either is no integer.
+            DataError: A sentence is longer than the positions that the model knows.
+            MemoryError: Memory does not suffice.
+        """
         return CompiledSearchState(self, source, source_lengths)
 
     def _positions(self, stack: int, count: int) -> Tensor | None:
@@ -146,11 +172,16 @@ class CompiledTransformer:
         scheme = self._schemes[stack]
         if scheme is None:
             return None
-        if len(self._tables[stack]) < count:
-            room = max(64, 2 * count)
-            rows = min(room, scheme.max_positions or room)
-            self._tables[stack] = _plain(_codes(scheme, max(rows, count)))
-        return self._tables[stack]
+        # Other threads may put another table in its place at any moment, so each reads the one that it has seen.
+        table = self._tables[stack]
+        if table is None or len(table) < count:
+            with self._growing:
+                table = self._tables[stack]
+                if table is None or len(table) < count:
+                    room = max(64, 2 * count)
+                    rows = min(room, scheme.max_positions or room)
+                    table = self._tables[stack] = _plain(_codes(scheme, max(rows, count), self._width))
+        return table
 
 
 class CompiledSearchState:
@@ -158,20 +189,29 @@ class CompiledSearchState:
 
     def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
         self._model, self._library = model, model._library
-        lengths = source_lengths.contiguous()
+        source, lengths = _ids(source), _ids(source_lengths)
+        if source.dim() != 2 or lengths.shape != source.shape[:1]:
+            raise ConfigError(
+                f"Sentences are ids [B, S] with as many lengths [B]; got {list(source.shape)} and "
+                f"{list(lengths.shape)}."
+            )
         tokens = source[torch.arange(source.shape[1]) < lengths.unsqueeze(1)]
         positions = model._positions(0, source.shape[1])
-        self._batch = self._library.locant_batch(
+        made = ctypes.c_void_p()
+        said = self._library.locant_batch(
             model._engine,
             torch.get_num_threads(),
             len(source),
             lengths.data_ptr(),
             tokens.data_ptr(),
+            len(tokens),
             _address(positions),
+            _rows(positions),
+            ctypes.byref(made),
         )
-        if not self._batch:
-            raise MemoryError("The batch does not fit into memory. Lower decoding.batch_tokens.")
-        weakref.finalize(self, self._library.locant_batch_free, self._batch)
+        require_done(said, _TOO_LARGE)
+        self._batch = made.value
+        weakref.finalize(self, self._library.locant_batch_free, self._batch).atexit = False
         self._length = 0
 
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -198,24 +238,32 @@ class CompiledSearchState:
 
     def _step(self, last: Tensor, values: Tensor, columns: Tensor | None) -> None:
         """Decode ``last [R, 1]``; write the best log-probabilities and tokens, or all of them without ``columns``."""
-        last = last.contiguous()
-        self._length += 1
-        positions = self._model._positions(1, self._length)
-        done = self._library.locant_batch_step(
+        last = _ids(last)
+        if last.shape != (len(values), 1):
+            raise ConfigError(f"The last tokens of some rows are ids [R, 1]; got {list(last.shape)}.")
+        positions = self._model._positions(1, self._length + 1)
+        said = self._library.locant_batch_step(
             self._batch,
             last.data_ptr(),
+            len(last),
             _address(positions),
+            _rows(positions),
             values.shape[1],
             values.data_ptr(),
             _address(columns),
         )
-        if not done:
-            raise MemoryError("The batch does not fit into memory. Lower decoding.batch_tokens.")
+        require_done(said, _TOO_LARGE)
+        self._length += 1
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        """Keep the given rows ``[N]``, in that order; a row may be taken several times."""
-        rows = rows.contiguous()
-        self._library.locant_batch_select(self._batch, len(rows), rows.data_ptr())
+        """Keep the given rows ``[N]``, in that order; a row may be taken several times.
+
+        Raises:
+            ConfigError: There is no such row.
+            MemoryError: Memory does not suffice.
+        """
+        rows = _ids(rows)
+        require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
 
 
 def _addable(stack: Encoder | Decoder) -> PositionScheme | None:
@@ -231,9 +279,12 @@ def _addable(stack: Encoder | Decoder) -> PositionScheme | None:
     )
 
 
-def _codes(scheme: PositionScheme, count: int) -> Tensor:
+def _codes(scheme: PositionScheme, count: int, width: int) -> Tensor:
     codes = scheme.code(torch.arange(count))
-    assert codes is not None
+    if codes is None or codes.shape != (count, width):
+        raise ConfigError(
+            f"The positions of {type(scheme).__name__} are not codes of {width} features, the width of the model."
+        )
     return codes
 
 
@@ -257,6 +308,44 @@ def _norms(model: Transformer) -> Iterable[nn.LayerNorm]:
             yield stack.norm
 
 
+def _require_shapes(
+    config: TransformerConfig,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor | None],
+    norms: Sequence[Tensor],
+    embeddings: Sequence[Tensor],
+) -> None:
+    """Raise ConfigError unless every weight has the shape that the kernels read, in the order in which they do."""
+    e, f = config.d_model, config.d_ff
+    inner = (f * (2 if _ACTIVATIONS[config.feed_forward][1] else 1), e)
+    encoder = [(3 * e, e), (e, e), inner, (e, f)]
+    decoder = [(3 * e, e), (e, e), (e, e), (2 * e, e), (e, e), inner, (e, f)]
+    linears = encoder * config.encoder_layers + decoder * config.decoder_layers
+    vocabularies = [(config.source_vocab_size, e), (config.target_vocab_size, e)]
+    expected: list[tuple[int, ...]] = [*linears, vocabularies[1], *[(e,)] * len(norms), *vocabularies]
+    found = [tuple(tensor.shape) for tensor in (*weights, *norms, *embeddings)]
+    expected += [shape[:1] for shape, bias in zip(linears, biases, strict=False) if bias is not None]
+    found += [tuple(bias.shape) for bias in biases if bias is not None]
+    if found != expected:
+        raise ConfigError(
+            "Compiled translation needs weights of the shapes that the model's configuration says, but the model has "
+            "others. Use the engine pytorch."
+        )
+
+
+def _ids(x: Tensor) -> Tensor:
+    """Return integers as the kernels read them: int64, on the CPU, next to each other."""
+    if x.dtype == torch.int64 and x.is_cpu:
+        return x.contiguous()
+    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        raise ConfigError(f"Tokens, lengths and rows must be integers, but their dtype is {x.dtype}.")
+    return x.to("cpu", torch.int64).contiguous()
+
+
+def _rows(table: Tensor | None) -> int:
+    return 0 if table is None else len(table)
+
+
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().float().contiguous()
 
@@ -265,5 +354,5 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _addresses(tensors: list[Any]) -> Any:
+def _addresses(tensors: Sequence[Tensor | None]) -> Any:
     return (ctypes.c_void_p * len(tensors))(*map(_address, tensors))

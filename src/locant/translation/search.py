@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from locant.errors import LocantError
+from locant.errors import ConfigError, LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import BOS, EOS, PAD
 
@@ -349,8 +349,10 @@ def search(
         The index of each source, in any order, and its hypotheses, best first.
 
     Raises:
+        ConfigError: A sentence or the prefix is empty, or a greatest length is not positive.
         LocantError: The model's output is not a number.
     """
+    _require_sentences(sources, max_lengths, prefix)
     alpha = settings.length_penalty
     for batch in _batches([len(source) for source in sources], settings):
         lengths = torch.tensor([len(sources[index]) for index in batch], device=device)
@@ -368,6 +370,16 @@ def search(
             beam, n_best = settings.beam, settings.n_best
             found = beam_search(model, source, lengths, limits, beam=beam, alpha=alpha, n_best=n_best, prefix=prefix)
         yield from zip(batch, found, strict=True)
+
+
+def _require_sentences(sources: Sequence[list[int]], max_lengths: Sequence[int], prefix: Sequence[int]) -> None:
+    if not prefix:
+        raise ConfigError("The prefix that the decoder reads must have at least one token.")
+    for number, (source, limit) in enumerate(zip(sources, max_lengths, strict=True), start=1):
+        if not source:
+            raise ConfigError(f"Sentence {number} has no tokens. Leave it out.")
+        if limit < 1:
+            raise ConfigError(f"The translation of sentence {number} must be allowed at least 1 token; got {limit}.")
 
 
 def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:

@@ -1,0 +1,127 @@
+"""What the kernels do with arguments that are wrong, and when memory does not suffice."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from with_kernels import kernels, needs_compiler
+
+from locant.errors import ConfigError
+from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
+from locant.kernels.library import find_compiler
+from locant.kernels.outcomes import require_done
+from locant.models.dropout import Dropout
+from locant.models.layer_norm import add_and_norm
+from locant.positions import Mask, attend
+from locant.training import projected_cross_entropy
+
+pytestmark = needs_compiler
+
+NATIVE = Path(__file__).parent / "native"
+SOURCES = Path(attention.__file__).parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
+        yield
+
+
+def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
+    """Sizes and ids that are wrong, and every allocation failing in turn; ``make sanitize`` looks closer."""
+    compiler = find_compiler()
+    assert compiler is not None
+    sources = [NATIVE / "fuzz.cpp", *sorted(SOURCES.glob("*.cpp"))]
+    command = [compiler, "-std=c++17", "-O1", "-march=native", "-I", SOURCES, *sources, "-o", tmp_path / "fuzz"]
+    for threads in (["-fopenmp"], ["-pthread"]):
+        built = subprocess.run([*command, *threads], capture_output=True, text=True, check=False)
+        if built.returncode == 0:
+            break
+    assert built.returncode == 0, built.stderr
+    run = subprocess.run([tmp_path / "fuzz", "1", "40"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "40 rounds\n"), run.stderr
+
+
+def test_what_kernels_complain_of_is_raised() -> None:
+    require_done(None)
+    with pytest.raises(ConfigError, match="too much"):
+        require_done(b"too much")
+    with pytest.raises(MemoryError, match="not enough memory"):
+        require_done(b"")
+    with pytest.raises(MemoryError, match="the batch"):
+        require_done(b"", "the batch")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("label", [-100, -1, 8, 2**40])
+def test_labels_outside_the_vocabulary(label: int, dtype: torch.dtype) -> None:
+    logits, labels = torch.randn(5, 8).to(dtype), torch.tensor([0, 7, 3, label, 1])
+    before = logits.clone()
+    with pytest.raises(ConfigError, match=rf"The label {label} is outside the vocabulary of 8 tokens"):
+        cross_entropy.cross_entropy(logits, labels, smoothing=0.1, gradient=True)
+    assert torch.equal(logits, before)
+    with pytest.raises(ConfigError, match=rf"label {label} is outside"):
+        projected_cross_entropy(torch.randn(1, 2, 16), torch.randn(8, 16), labels[None, 2:4], smoothing=0.1, ignore=0)
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(4, dtype=torch.long), torch.zeros(5, dtype=torch.int32)])
+def test_labels_of_another_shape_or_type(labels: torch.Tensor) -> None:
+    with pytest.raises(ConfigError, match=r"logits \[5, 8\] needs as many labels, int64 on the CPU"):
+        cross_entropy.cross_entropy(torch.randn(5, 8), labels, smoothing=0.0, gradient=False)
+
+
+def test_sums_of_other_shapes_are_left_to_pytorch() -> None:
+    assert cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(4, 8).bfloat16())
+    assert not cross_entropy.accumulates(torch.zeros(4, 8), torch.ones(8).bfloat16())
+
+
+def test_residuals_that_broadcast_are_left_to_pytorch() -> None:
+    x, residual, norm = torch.randn(2, 3, 64), torch.randn(1, 1, 64), nn.LayerNorm(64)
+    assert not layer_norm.serves(x, residual, norm.weight, norm.bias)
+    expected = norm(residual + x)
+    torch.testing.assert_close(add_and_norm(x, residual, Dropout(0.0), norm), expected)
+    assert not dropout.serves(x, residual)
+    out = Dropout(0.5)(torch.ones_like(x), residual)
+    assert set((out - residual).round(decimals=3).unique().tolist()) <= {0.0, 2.0}
+
+
+def test_norms_of_another_width_or_without_a_bias_are_left_to_pytorch() -> None:
+    x = torch.randn(3, 128)
+    for norm in (nn.LayerNorm(64), nn.LayerNorm(128, bias=False), nn.LayerNorm(128, elementwise_affine=False)):
+        assert not layer_norm.serves(x, None, norm.weight, norm.bias)
+    assert layer_norm.serves(x, None, torch.ones(128), torch.zeros(128))
+
+
+def test_masks_that_are_not_boolean_are_left_to_pytorch() -> None:
+    q = torch.randn(2, 2, 6, 16)
+    mask = torch.zeros(2, 1, 1, 6)
+    assert not attention.serves(q, q, q, mask)
+    expected = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+    torch.testing.assert_close(attend(q, q, q, Mask(keys=mask)), expected)
+
+
+def test_heads_that_fill_no_vector_are_refused() -> None:
+    q = torch.randn(2, 2, 6, 24)
+    with pytest.raises(ConfigError, match="multiple of 16 features, not 24"):
+        attention.attend(q, q, q, key_mask=None, causal=False)
+
+
+def test_tables_elsewhere_are_not_read() -> None:
+    x, table = torch.randn(1, 2, 8, 16), torch.ones(8, 8)
+    assert rotation.serves((x,), table, table)
+    assert not rotation.serves((x,), table.to("meta"), table.to("meta"))
+
+
+def test_what_is_no_number_stays_none_in_bfloat16() -> None:
+    """Rounding by adding to the bits would carry this one over into zero."""
+    x = torch.full((1, 64), -1, dtype=torch.int32).view(torch.float32).requires_grad_()
+    assert bool(dropout.dropout(x, torch.zeros(1, 64), 0).isnan().all())
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer_norm.layer_norm(x, None, torch.ones(64), torch.zeros(64), epsilon=1e-5)
+    assert out.dtype == torch.bfloat16
+    assert bool(out.isnan().all())

@@ -1,0 +1,146 @@
+"""What the compiled engine does with ids, lengths and rows that are wrong, and in many threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from tiny_models import tiny_model, tiny_tokenizers
+from with_kernels import needs_compiler
+
+from locant.errors import CheckpointError, ConfigError, DataError
+from locant.models import DecodingSettings
+from locant.text import BOS, EOS, LanguageTokens, TokenizerPair
+from locant.translation import CompiledEngine, CompiledTransformer, Translator
+
+VOCABULARY = 40
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledTransformer:
+    return CompiledTransformer(tiny_model(VOCABULARY, seed=1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("token", [-1, VOCABULARY, 8003, 2**40, -(2**40)])
+def test_tokens_outside_the_vocabulary(compiled: CompiledTransformer, token: int) -> None:
+    with pytest.raises(ConfigError, match=rf"Token {token} is outside the source vocabulary of 40 tokens"):
+        compiled.start_search(torch.tensor([[5, token, EOS]]), torch.tensor([3]))
+    state = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
+    with pytest.raises(ConfigError, match=rf"Token {token} is outside the target vocabulary of 40 tokens"):
+        state.best(torch.tensor([[token]]), 2)
+    values, _ = state.best(torch.tensor([[BOS]]), 2)  # as if nothing had been asked before
+    fresh = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
+    assert torch.equal(values, fresh.best(torch.tensor([[BOS]]), 2)[0])
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([0, 3], "Sentence 1 has 0 tokens"),
+        ([-2, 3], "Sentence 1 has -2 tokens"),
+        ([3, 2**40], r"Sentence 2 has 1099511627776 tokens, but 3 are left"),
+        ([3], r"got \[2, 3\] and \[1\]"),
+        ([1.0, 2.0], "must be integers"),
+    ],
+)
+def test_lengths_that_do_not_fit(compiled: CompiledTransformer, lengths: list[float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compiled.start_search(torch.full((2, 3), 5), torch.tensor(lengths))
+
+
+@needs_compiler
+def test_rows_and_steps_that_do_not_fit(compiled: CompiledTransformer) -> None:
+    state = compiled.start_search(torch.full((3, 4), 5), torch.tensor([4, 2, 1]))
+    for row in (-1, 3, 2**33):
+        with pytest.raises(ConfigError, match=rf"no row {row} among 3"):
+            state.select(torch.tensor([0, row]))
+    with pytest.raises(ConfigError, match="no batch of 0 rows"):
+        state.select(torch.tensor([], dtype=torch.long))
+    with pytest.raises(ConfigError, match="2 tokens were given for 3 rows"):
+        state.best(torch.full((2, 1), BOS), 1)
+    with pytest.raises(ConfigError, match=r"ids \[R, 1\]; got \[1, 3\]"):
+        state.best(torch.full((1, 3), BOS), 1)
+    with pytest.raises(ConfigError, match="no 0 log-probabilities"):
+        state.best(torch.full((3, 1), BOS), 0)
+    assert state.best(torch.full((3, 1), BOS), 1)[0].isfinite().all()
+
+
+@needs_compiler
+def test_ids_of_any_integer_type_are_read(compiled: CompiledTransformer) -> None:
+    source, lengths, last = torch.tensor([[5, 9, EOS]]), torch.tensor([3]), torch.tensor([[BOS]])
+    expected = compiled.start_search(source, lengths).log_probabilities(last)
+    found = compiled.start_search(source.int(), lengths.short()).log_probabilities(last.int())
+    assert torch.equal(found, expected)
+
+
+@needs_compiler
+def test_sentences_beyond_the_positions_that_are_learned() -> None:
+    model = CompiledTransformer(
+        tiny_model(VOCABULARY, seed=1, position="learned", position_options={"max_positions": 8})
+    )
+    with pytest.raises(DataError, match="outside the 8 known positions"):
+        model.start_search(torch.full((1, 9), 5), torch.tensor([9]))
+
+
+@needs_compiler
+def test_weights_of_other_shapes() -> None:
+    model = tiny_model(VOCABULARY, seed=1)
+    model.output.weight = torch.nn.Parameter(model.output.weight[:-1])
+    with pytest.raises(ConfigError, match="weights of the shapes that the model's configuration says"):
+        CompiledTransformer(model)
+
+
+@pytest.mark.parametrize("index", [VOCABULARY, 8003, 2**40, -1])
+@pytest.mark.parametrize("layout", ["fairseq", "marian"])
+def test_language_tokens_outside_the_vocabulary(index: int, layout: str) -> None:
+    plain = tiny_tokenizers()
+    size = plain.source.vocab_size
+    index = size if index == VOCABULARY else index
+    languages = LanguageTokens(layout=layout, ids={"de": 5, "en": index})
+    with pytest.raises(CheckpointError, match=rf"language 'en' has the token {index}, but the model's source vocab"):
+        Translator(tiny_model(size, seed=1), TokenizerPair(plain.source, plain.target, languages))
+
+
+@pytest.mark.parametrize(
+    ("sources", "limits", "prefix", "message"),
+    [
+        ([[5, EOS], []], [3, 3], [BOS], "Sentence 2 has no tokens"),
+        ([[5, EOS]], [0], [BOS], "at least 1 token; got 0"),
+        ([[5, EOS]], [3], [], "at least one token"),
+    ],
+)
+def test_searches_that_cannot_begin(
+    translator: Translator, sources: list[list[int]], limits: list[int], prefix: list[int], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        list(translator.engine.translate(sources, limits, prefix, DecodingSettings()))
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("hasty")
+def test_sixteen_threads_on_one_translator() -> None:
+    """Sentences of other lengths need position tables of other lengths, none of which may take another's place."""
+    tokenizers = tiny_tokenizers()
+    model = tiny_model(tokenizers.source.vocab_size, seed=3, sharpness=3.0, tie_output=True)
+    settings = DecodingSettings(beam=2, max_length_extra=6)
+    letters = "ab" * 200
+    texts = [letters[: 1 + 11 * index] for index in range(16)]
+    expected = Translator(model, tokenizers, settings, engine=CompiledEngine(model)).translate(texts)
+    for _ in range(4):
+        one = Translator(model, tokenizers, settings, engine=CompiledEngine(model))
+        with ThreadPoolExecutor(16) as threads:
+            assert list(threads.map(one.translate, texts)) == expected
