@@ -23,7 +23,7 @@ def test_it_prints_what_a_bug_report_needs(
     out = capsys.readouterr().out
     assert f"Locant {locant.__version__} in " in out
     assert f"torch {torch.__version__}" in out
-    assert "built for this processor: none yet" in out
+    assert "built for this processor: not yet" in out
     assert f"Cache: {tmp_path / 'locant'}, 2.0 MB in 1 files" in out
     assert f"XDG_CACHE_HOME={tmp_path}" in out
 
@@ -32,14 +32,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["devices"][0] == {"device": "cpu"}
-    assert set(found["kernels"]["built"]) == {
-        "attention",
-        "cross_entropy",
-        "dropout",
-        "layer_norm",
-        "rotation",
-        "translation",
-    }
     assert found["kernels"]["enabled"] is locant.kernels.enabled()
     assert found["threads"] == torch.get_num_threads()
     assert "matplotlib" in found["packages"]

@@ -17,14 +17,17 @@ import locant.kernels
 from locant.cli.messages import messages_on_stderr
 from locant.errors import ConfigError
 from locant.kernels import rotation
-from locant.kernels.library import Kernel
+from locant.kernels.building import built_path, find_compiler, sources
+from locant.kernels.library import Kernel, Library
 from locant.kernels.tensors import SMALLEST
 from locant.positions import Rotary
 
+SOME_SOURCES = {name: content for name, content in sources().items() if name in ("threads.h", "threads.cpp")}
 
-def build(name: str = "dropout") -> Kernel:
-    """Return a kernel that was not loaded before in this process."""
-    return Kernel(name, {})
+
+def fresh(library: Library | None = None) -> Kernel:
+    """Return kernels that were not loaded before in this process."""
+    return Kernel({}, library or Library())
 
 
 @pytest.fixture(autouse=True)
@@ -35,56 +38,55 @@ def _switched_on() -> Iterator[None]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, in a process that has said nothing yet."""
+    """An empty cache folder, and a library of which one small file is enough."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("locant.kernels.library._said", set())
+    monkeypatch.setattr("locant.kernels.building.sources", lambda: SOME_SOURCES)
     return tmp_path / "locant"
 
 
 @needs_compiler
 def test_a_build_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build().usable()
+    assert fresh().usable()
     (library,) = cache.glob("*.so")
-    assert library == build().path()
-    assert library.name.startswith("dropout-")
+    assert library == built_path()
+    assert library.name.startswith("kernels-")
     built = library.stat().st_mtime_ns
     monkeypatch.setenv("CXX", "no-compiler")
     monkeypatch.setenv("PATH", "")
-    assert build().usable()
+    assert fresh().usable()
     assert library.stat().st_mtime_ns == built
 
 
 @needs_compiler
 def test_builds_that_nothing_has_loaded_for_long_are_removed(cache: Path) -> None:
     cache.mkdir()
-    stale, used, other = (cache / f"{name}.so" for name in ("dropout-" + "0" * 16, "dropout-" + "1" * 16, "mine"))
+    stale, used, other = (cache / f"{name}.so" for name in ("kernels-" + "0" * 16, "dropout-" + "1" * 16, "mine"))
     ago = time.time() - 365 * 24 * 3600
     for path in (stale, used, other):
         path.write_bytes(b"")
         os.utime(path, (ago, ago))
     os.utime(used, (time.time(), ago))
-    kernel = build()
-    assert kernel.usable()
-    assert {*cache.glob("*.so")} == {used, other, kernel.path()}
+    assert fresh().usable()
+    assert {*cache.glob("*.so")} == {used, other, built_path()}
     # Loading counts as use.
-    os.utime(kernel.path(), (ago, ago))
-    assert build().usable()
-    assert kernel.path().stat().st_atime > ago + 1
-    assert kernel.path().stat().st_mtime == pytest.approx(ago)
+    os.utime(built_path(), (ago, ago))
+    assert fresh().usable()
+    assert built_path().stat().st_atime > ago + 1
+    assert built_path().stat().st_mtime == pytest.approx(ago)
 
 
 @needs_compiler
 def test_a_damaged_build_is_made_again(cache: Path) -> None:
     cache.mkdir()
-    build().path().write_bytes(b"half of a libra")
-    assert build().usable()
+    built_path().write_bytes(b"half of a libra")
+    assert fresh().usable()
 
 
 @needs_compiler
 def test_a_build_is_announced_once(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "locant")
     for _ in range(2):
-        assert all(build(name).usable() for name in ("dropout", "cross_entropy"))
+        assert fresh().usable()
     (record,) = caplog.records
     assert record.name == "locant"
     assert record.levelno == logging.INFO
@@ -95,20 +97,23 @@ def test_a_build_is_announced_once(cache: Path, caplog: pytest.LogCaptureFixture
 @needs_compiler
 def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = tmp_path / "c++"
-    counting.write_text(
-        f'#!/bin/sh\necho x >> {tmp_path}/calls\nexec "{locant.kernels.library.find_compiler()}" "$@"\n'
-    )
+    counting.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec "{find_compiler()}" "$@"\n')
     counting.chmod(0o755)
     monkeypatch.setenv("CXX", str(counting))
-    kernel, others = build(), [build() for _ in range(3)]
+    kernel, others = fresh(), [fresh() for _ in range(3)]
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(Kernel.usable, [kernel] * 5 + others))
-    assert (tmp_path / "calls").read_text().count("x") == 1
+    assert (tmp_path / "calls").read_text().count("-shared") == 1
 
 
 @needs_compiler
 def test_processes_build_at_once(cache: Path) -> None:
-    code = "from locant.kernels.library import Kernel; assert Kernel('dropout', {}).library"
+    code = (
+        "from locant.kernels import building, library\n"
+        "some = {name: text for name, text in building.sources().items() if name.startswith('threads.')}\n"
+        "building.sources = lambda: some\n"
+        "assert library.LIBRARY.usable()"
+    )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert len(list(cache.glob("*.so"))) == 1
@@ -122,14 +127,15 @@ def test_no_compiler_or_one_that_fails(
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
-    with pytest.raises(ConfigError, match=r"could not build dropout.cpp\. It said: out of order"):
-        build().require()
+    with pytest.raises(ConfigError, match=r"could not build \w+\.cpp\. It said: out of order"):
+        fresh().require()
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):
-        build().require()
+        fresh().require()
     assert not list(cache.glob("*.so"))
-    assert not any(build(name).usable() for name in ("dropout", "rotation"))
+    library = Library()
+    assert not any(fresh(library).usable() for _ in range(2))
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "neither c++, g++ nor clang++ was found. PyTorch's own operations" in record.message
 
@@ -138,7 +144,7 @@ def test_a_cache_folder_that_cannot_be_written(cache: Path, tmp_path: Path, monk
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
-        build().require()
+        fresh().require()
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,17 +155,17 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ConfigError, match=r"no home folder.*Set XDG_CACHE_HOME"):
-        build().require()
-    assert not build().usable()
+        fresh().require()
+    assert not fresh().usable()
 
 
 def test_the_switch() -> None:
     assert locant.kernels.enabled()
     assert locant.kernels.enabled(False) is False
     assert not locant.kernels.enabled()
-    assert not build().usable()
+    assert not fresh().usable()
     with pytest.raises(ConfigError, match="switched off"):
-        build().require()
+        fresh().require()
     assert locant.kernels.enabled(True)
 
 
@@ -171,7 +177,7 @@ def test_the_environment_switches_off_from_the_start(value: str, on: bool) -> No
 
 
 def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr(rotation, "KERNEL", build("rotation"))
+    monkeypatch.setattr(rotation, "KERNEL", fresh())
     x, positions = torch.randn(1, 2, 8, 16), torch.arange(8)
     Rotary(16).rotate(x, x, positions, positions)
     assert not cache.exists()
@@ -180,6 +186,6 @@ def test_small_tensors_build_nothing(monkeypatch: pytest.MonkeyPatch, cache: Pat
 @needs_compiler
 def test_the_command_line_says_that_it_builds(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with messages_on_stderr():
-        assert build().usable()
+        assert fresh().usable()
     assert capsys.readouterr().err.startswith("locant: Building C++ kernels for this processor")
     assert not logging.getLogger("locant").handlers

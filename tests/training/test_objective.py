@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from with_kernels import kernels
 
-from locant.kernels.library import find_compiler
+from locant.kernels.building import find_compiler
 from locant.training import objective, projected_cross_entropy
 
 

@@ -93,13 +93,13 @@ def _devices() -> list[dict[str, Any]]:
 def _kernels() -> dict[str, Any]:
     from locant import kernels
     from locant.errors import LocantError
-    from locant.kernels.library import Kernel, find_compiler, kernel_names
+    from locant.kernels.building import built_path, find_compiler
 
     compiler = find_compiler()
     found: dict[str, Any] = {"enabled": kernels.enabled(), "compiler": compiler, "compiler_version": _version(compiler)}
     try:
-        paths = {name: Kernel(name, {}).path() for name in kernel_names()}
-        return found | {"built": {name: str(path) if path.exists() else None for name, path in paths.items()}}
+        path = built_path()
+        return found | {"built": str(path) if path.exists() else None}
     except (LocantError, OSError) as error:
         return found | {"error": str(error)}
 
@@ -167,11 +167,7 @@ def _kernel_lines(kernels: dict[str, Any]) -> Iterator[str]:
     if "error" in kernels:
         yield f"  {kernels['error']}"
         return
-    built = [name for name, path in kernels["built"].items() if path]
-    yield f"  built for this processor: {', '.join(built) or 'none yet'}"
-    waiting = [name for name in kernels["built"] if name not in built]
-    if built and waiting:
-        yield f"  not yet: {', '.join(waiting)}"
+    yield f"  built for this processor: {kernels['built'] or 'not yet'}"
 
 
 def _size(count: int) -> str:

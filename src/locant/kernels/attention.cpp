@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 namespace {
 
@@ -246,14 +247,13 @@ void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, c
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
   using Rows = Head<Element>;
   const Rooms rooms(threads, features * width + 2 * Rows::size(queries, features) + 2 * Rows::size(length, features));
-#pragma omp parallel num_threads(threads)
-  {
-    float* const transposed = rooms.mine();
+  const int64_t units = work.batch * work.heads;
+  locant::parallel_for(units, locant::grain_of(units, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
+    float* const transposed = rooms.of(member);
     float* left = transposed + features * width;
     Rows q_head(queries, features, left), k_head(length, features, left), v_head(length, features, left);
     Rows out_head(queries, features, left);
-#pragma omp for schedule(static)
-    for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
+    for (int64_t unit = begin; unit < end; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
       float* probabilities = work.probabilities + unit * length * width;
       transpose(q_head.read(q, b, h), queries, features, transposed, width);
@@ -266,7 +266,7 @@ void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, c
                1.0f);
       out_head.write();
     }
-  }
+  });
 }
 
 // The gradients of q, k and v from that of the output.
@@ -277,15 +277,14 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
   using Rows = Head<Element>;
   const Rooms rooms(threads, (features + length) * width + 3 * Rows::size(queries, features) +
                                  3 * Rows::size(length, features));
-#pragma omp parallel num_threads(threads)
-  {
-    float* const transposed = rooms.mine();
+  const int64_t units = work.batch * work.heads;
+  locant::parallel_for(units, locant::grain_of(units, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
+    float* const transposed = rooms.of(member);
     const Matrix gradients = {transposed + features * width, width};
     float* left = gradients.data + length * width;
     Rows q_head(queries, features, left), k_head(length, features, left), v_head(length, features, left);
     Rows outer_head(queries, features, left), q_result(queries, features, left), key_result(length, features, left);
-#pragma omp for schedule(static)
-    for (int64_t unit = 0; unit < work.batch * work.heads; unit++) {
+    for (int64_t unit = begin; unit < end; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
       const Matrix probabilities = {work.probabilities + unit * length * width, width};
       const Matrix above = outer_head.read(outer, b, h);
@@ -301,7 +300,7 @@ void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, 
       multiply(gradients, false, q_head.read(q, b, h), key_result.at(k_out, b, h), length, features, queries, scale);
       key_result.write();
     }
-  }
+  });
 }
 
 // Says what is wrong with what to attend with.

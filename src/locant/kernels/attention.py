@@ -23,7 +23,6 @@ LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 _LANES = 16  # The widest vector of the kernel.
 _SETTINGS = (ctypes.c_int, ctypes.c_float, ctypes.c_int)
 KERNEL = Kernel(
-    "attention",
     {
         "locant_attention": ([*[ctypes.c_void_p] * 5, *_SETTINGS], ctypes.c_char_p),
         "locant_attention_backward": ([*[ctypes.c_void_p] * 8, *_SETTINGS], ctypes.c_char_p),

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 namespace {
 
@@ -13,14 +15,15 @@ template <class Element>
 void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, float smoothing,
                    bool gradient, double* sums, int threads) {
   constexpr bool kPlain = std::is_same_v<Element, float>;
-  double loss = 0, likelihood = 0;
+  struct Losses {
+    double smoothed, likelihood;
+  };
+  std::vector<Losses> losses(rows);
   // Exponentials need float32: those of bfloat16 logits have a row of their own.
   const Rooms rooms(threads, kPlain ? 0 : vocabulary);
-#pragma omp parallel num_threads(threads) reduction(+ : loss, likelihood)
-  {
-    float* const space = rooms.mine();
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < rows; row++) {
+  locant::parallel_for(rows, locant::grain_of(rows, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
+    float* const space = rooms.of(member);
+    for (int64_t row = begin; row < end; row++) {
       Element* x = logits + row * vocabulary;
       float* values = space;
       if constexpr (kPlain) values = x;
@@ -39,9 +42,8 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
         sum += e;
         values[i] = e;
       }
-      const double normaliser = largest + std::log(static_cast<double>(sum));
-      likelihood += normaliser - label;
-      loss += (1.0 - smoothing) * (normaliser - label) + smoothing * (normaliser - total / vocabulary);
+      const double normaliser = largest + std::log(static_cast<double>(sum)), likelihood = normaliser - label;
+      losses[row] = {(1.0 - smoothing) * likelihood + smoothing * (normaliser - total / vocabulary), likelihood};
       if (!gradient) continue;
       const float inverse = 1.0f / sum, even = smoothing / vocabulary;
       const float right = values[labels[row]] * inverse - even - (1.0f - smoothing);
@@ -49,9 +51,9 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
       for (int64_t i = 0; i < vocabulary; i++) store(values[i] * inverse - even, x + i);
       store(right, x + labels[row]);
     }
-  }
-  sums[0] += loss;
-  sums[1] += likelihood;
+  });
+  // In the order of the rows, whoever computed them.
+  for (const Losses& of : losses) sums[0] += of.smoothed, sums[1] += of.likelihood;
 }
 
 Complaint complaint_about(const void* logits, const int64_t* labels, int64_t rows, int64_t vocabulary, const double* sums,
@@ -87,7 +89,11 @@ extern "C" Complaint locant_cross_entropy(void* logits, int small, const int64_t
 extern "C" Complaint locant_accumulate(const BFloat16* from, float* to, int64_t size, int threads) {
   if (size < 0 || (size && (!from || !to)) || !some_threads(threads))
     return complain("There is no sum of %lld numbers by %lld threads.", size, threads);
-#pragma omp parallel for simd schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < size; i++) to[i] += widen(from[i]);
-  return nullptr;
+  return within_memory([&] {
+    locant::parallel_for(size, locant::grain_of(size, threads, 32768), threads, [=](int64_t begin, int64_t end, int) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; i++) to[i] += widen(from[i]);
+    });
+    return Complaint{};
+  });
 }

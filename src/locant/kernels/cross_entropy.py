@@ -15,7 +15,6 @@ from locant.kernels.tensors import suits_kernels
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _SAID = ctypes.c_char_p
 KERNEL = Kernel(
-    "cross_entropy",
     {
         "locant_cross_entropy": (
             [_ADDRESS, _NUMBER, _ADDRESS, _COUNT, _COUNT, _FLOAT, _NUMBER, _ADDRESS, _NUMBER],

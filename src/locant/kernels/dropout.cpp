@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 namespace {
 
@@ -13,17 +14,19 @@ template <bool adds, class X, class Added, class Out>
 void apply(const X* __restrict x, const Added* __restrict added, Out* __restrict out, int64_t size, uint64_t seed,
            int dropped, float scale, int threads) {
   const int64_t blocks = (size + kRandomBlock - 1) / kRandomBlock;
-#pragma omp parallel for schedule(static) num_threads(threads) if (size > 32768)
-  for (int64_t block = 0; block < blocks; block++) {
-    uint8_t bytes[kRandomBlock];
-    random_block(seed, block, bytes);
-    const int64_t start = block * kRandomBlock, count = size - start < kRandomBlock ? size - start : kRandomBlock;
+  const int64_t grain = locant::grain_of(blocks, threads, 32768 / kRandomBlock);
+  locant::parallel_for(blocks, grain, threads, [=](int64_t first, int64_t last, int) {
+    for (int64_t block = first; block < last; block++) {
+      uint8_t bytes[kRandomBlock];
+      random_block(seed, block, bytes);
+      const int64_t start = block * kRandomBlock, count = size - start < kRandomBlock ? size - start : kRandomBlock;
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-      const float kept = bytes[i] >= dropped ? widen(x[start + i]) * scale : 0.0f;
-      store(adds ? widen(added[start + i]) + kept : kept, out + start + i);
+      for (int64_t i = 0; i < count; i++) {
+        const float kept = bytes[i] >= dropped ? widen(x[start + i]) * scale : 0.0f;
+        store(adds ? widen(added[start + i]) + kept : kept, out + start + i);
+      }
     }
-  }
+  });
 }
 
 struct Call {
@@ -64,6 +67,8 @@ extern "C" Complaint locant_dropout(const void* x, const void* added, void* out,
     return complain("There is no dropout of %lld numbers by %lld threads.", size, threads);
   if (dropped < 0 || dropped > 255) return complain("Dropout takes 0 to 255 of 256 elements, not %lld.", dropped);
   const Call call{x, added, out, size, seed, dropped, scale, threads};
-  small_x ? call.run<BFloat16>(small_added, small_out) : call.run<float>(small_added, small_out);
-  return nullptr;
+  return within_memory([&] {
+    small_x ? call.run<BFloat16>(small_added, small_out) : call.run<float>(small_added, small_out);
+    return Complaint{};
+  });
 }

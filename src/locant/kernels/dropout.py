@@ -17,7 +17,7 @@ CHANCES = 256
 
 _FLAGS = (ctypes.c_int,) * 3
 _NUMBERS = (ctypes.c_int64, ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_int)
-KERNEL = Kernel("dropout", {"locant_dropout": ([*[ctypes.c_void_p] * 3, *_FLAGS, *_NUMBERS], ctypes.c_char_p)})
+KERNEL = Kernel({"locant_dropout": ([*[ctypes.c_void_p] * 3, *_FLAGS, *_NUMBERS], ctypes.c_char_p)})
 
 
 def serves(x: Tensor, residual: Tensor | None) -> bool:

@@ -11,10 +11,6 @@
 #include <new>
 #include <stdexcept>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 namespace {
 
 // What a function of a kernel returns: null when it has done its work; one sentence on what was wrong when it has done
@@ -32,7 +28,7 @@ inline Complaint complain(const char* form, Number... numbers) {
 
 inline Complaint complain(const char* text) { return text; }
 
-// Runs what returns a complaint. Memory is made outside of parallel regions, which no exception may leave.
+// Runs what returns a complaint. Memory is made before threads share work, which no exception may leave.
 template <class Work>
 inline Complaint within_memory(const Work& work) try {
   return work();
@@ -45,21 +41,13 @@ inline Complaint within_memory(const Work& work) try {
 // Whether so many threads can be asked for.
 inline bool some_threads(int64_t threads) { return 0 < threads && threads <= 1 << 16; }
 
-inline int this_thread() {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
-
 // Room for some float32 for each thread of a team, made before the team begins. It holds anything at first.
 class Rooms {
  public:
   Rooms(int64_t threads, int64_t size)
       : size_((size + 31) / 16 * 16), data_(size ? new float[threads * size_] : nullptr) {}
-  // The room of the calling thread.
-  float* mine() const { return data_ ? data_.get() + this_thread() * size_ : nullptr; }
+  // The room of a member of the team.
+  float* of(int member) const { return data_ ? data_.get() + member * size_ : nullptr; }
 
  private:
   int64_t size_;

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 namespace {
 
@@ -35,13 +36,11 @@ inline void drop(const Work& work, float scale, int64_t row, const From* from, T
 template <class X, class Out>
 void forward(const Work& work, const void* x, const void* residual, const float* gamma, const float* beta, void* out,
              void* normalised, float* inverse, float scale, float epsilon) {
-  const int64_t width = work.width;
+  const int64_t width = work.width, grain = locant::grain_of(work.rows, work.threads, 8192 / width);
   const Rooms rooms(work.threads, width);
-#pragma omp parallel num_threads(work.threads)
-  {
-    float* const sum = rooms.mine();
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < work.rows; row++) {
+  locant::parallel_for(work.rows, grain, work.threads, [&](int64_t begin, int64_t end, int member) {
+    float* const sum = rooms.of(member);
+    for (int64_t row = begin; row < end; row++) {
       const X* from = static_cast<const X*>(x) + row * width;
       if (work.dropped) {
         drop(work, scale, row, from, sum);
@@ -71,7 +70,7 @@ void forward(const Work& work, const void* x, const void* residual, const float*
         store(value * gamma[i] + beta[i], to + i);
       }
     }
-  }
+  });
 }
 
 // The gradients of x, of the residual (unless null) and, added up thread by thread in `sums [threads, 2, E]`, of gamma
@@ -81,10 +80,9 @@ void backward(const Work& work, const void* outer, const void* normalised, const
               void* of_x, void* of_residual, float* sums, float scale) {
   const int64_t width = work.width;
   const Rooms rooms(work.threads, width);
-  // One share of the rows for each thread asked for, however many there are: sums never depend on that.
-#pragma omp parallel for schedule(static) num_threads(work.threads)
-  for (int64_t thread = 0; thread < work.threads; thread++) {
-    float* const gradient = rooms.mine();
+  // One share of the rows for each thread asked for, whichever takes it: sums never depend on that.
+  locant::parallel_for(work.threads, 1, work.threads, [&](int64_t thread, int64_t, int member) {
+    float* const gradient = rooms.of(member);
     float *of_gamma = sums + 2 * thread * width, *of_beta = of_gamma + width;
     for (int64_t row = work.rows * thread / work.threads; row < work.rows * (thread + 1) / work.threads; row++) {
       const Out* above = static_cast<const Out*>(outer) + row * width;
@@ -115,7 +113,7 @@ void backward(const Work& work, const void* outer, const void* normalised, const
         for (int64_t i = 0; i < width; i++) store(gradient[i], to + i);
       }
     }
-  }
+  });
 }
 
 Complaint complaint_about(const Work& work, std::initializer_list<const void*> tensors) {

@@ -35,7 +35,6 @@ class _Work(ctypes.Structure):
 _ADDRESSES = (ctypes.POINTER(_Work), *[ctypes.c_void_p] * 7)
 _FLAGS = (ctypes.c_int, ctypes.c_int)
 KERNEL = Kernel(
-    "layer_norm",
     {
         "locant_layer_norm": ([*_ADDRESSES, ctypes.c_float, ctypes.c_float, *_FLAGS], ctypes.c_char_p),
         "locant_layer_norm_backward": ([*_ADDRESSES, ctypes.c_float, *_FLAGS], ctypes.c_char_p),

@@ -1,45 +1,23 @@
-"""Building, loading and switching the C++ kernels that ship with Locant as source."""
+"""The library of the C++ kernels, and their one switch."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import logging
 import os
-import platform
-import shutil
-import subprocess
-import tempfile
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
-from importlib import resources
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.files import cache_folder
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from locant.kernels.building import build, built_path, mark_as_used
 
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
 
-_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
-# Tried one after the other: for x86; for other processors; for compilers without OpenMP, on one thread.
-_VARIANTS = (("-fopenmp", "-mprefer-vector-width=512"), ("-fopenmp",), ())
-
-_UNUSED = 60 * 24 * 3600
-"""Seconds after which a build that nothing has loaded is removed, when another of the same kernel is made."""
-
 _logger = logging.getLogger("locant")
 _on = os.environ.get(SWITCH, "").strip().lower() not in ("0", "false", "off", "no")
-_said: set[str] = set()
 
 
 def enabled(on: bool | None = None) -> bool:
@@ -62,44 +40,67 @@ def enabled(on: bool | None = None) -> bool:
     return _on
 
 
-class Kernel:
-    """The functions of one C++ file of this room.
+class Library:
+    """All C++ kernels in one library, loaded when it is first needed.
 
-    Building is safe in several threads and processes at once: one builds and the others wait for it.
-
-    Args:
-        name: Name of the file without ``.cpp``.
-        functions: For each function its arguments' types and that of its result, as for :mod:`ctypes`.
+    Loading, and building where that is needed, is safe in several threads and processes at once: one builds and the
+    others wait for it.
     """
 
-    def __init__(self, name: str, functions: Mapping[str, tuple[Sequence[Any], Any]]) -> None:
-        self.name = name
-        self._functions = functions
-        self._library: ctypes.CDLL | None = None
+    def __init__(self) -> None:
+        self._loaded: ctypes.CDLL | None = None
         self._failed = False
         self._lock = threading.Lock()
 
     def usable(self) -> bool:
-        """Return whether kernels are switched on and this one is built, which happens now if need be.
-
-        Where it cannot be built, a warning says so once for all kernels of a process.
-        """
-        if not _on or self._failed:
-            return False
-        if self._library is None:
+        """Return whether the library is loaded, which happens now if need be; a warning says once why it cannot be."""
+        if self._loaded is None and not self._failed:
             try:
-                return self.library is not None
+                self.load()
             except ConfigError as error:
-                self._failed = True
-                _say_once(logging.WARNING, f"{error} PyTorch's own operations take the place of the C++ kernels.")
-                return False
-        return True
+                with self._lock:
+                    said, self._failed = self._failed, True
+                if not said:
+                    _logger.warning(f"{error} PyTorch's own operations take the place of the C++ kernels.")
+        return self._loaded is not None
+
+    def load(self) -> ctypes.CDLL:
+        """Return the library, built first unless a build of its source for this processor is in the cache folder.
+
+        Raises:
+            ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
+        """
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _load()
+            return self._loaded
+
+
+LIBRARY = Library()
+"""The library of this process."""
+
+
+class Kernel:
+    """Some functions of the library.
+
+    Args:
+        functions: For each function its arguments' types and that of its result, as for :mod:`ctypes`.
+        library: Where they are.
+    """
+
+    def __init__(self, functions: Mapping[str, tuple[Sequence[Any], Any]], library: Library = LIBRARY) -> None:
+        self._functions, self._of = functions, library
+        self._library: ctypes.CDLL | None = None
+
+    def usable(self) -> bool:
+        """Return whether kernels are switched on and can be used; see :meth:`Library.usable`."""
+        return _on and (self._library is not None or self._of.usable())
 
     def require(self) -> ctypes.CDLL:
         """Return the library, for what cannot do without it.
 
         Raises:
-            ConfigError: Kernels are switched off, or as in :attr:`library`.
+            ConfigError: Kernels are switched off, or as in :meth:`Library.load`.
         """
         if not _on:
             raise ConfigError(
@@ -109,135 +110,41 @@ class Kernel:
 
     @property
     def library(self) -> ctypes.CDLL:
-        """The loaded library, built first unless a build of this source for this processor is in the cache folder.
+        """The loaded library, whose functions know their types.
 
         Raises:
-            ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
+            ConfigError: As in :meth:`Library.load`.
         """
-        with self._lock:
-            if self._library is None:
-                self._library = self._load()
-            return self._library
-
-    def path(self) -> Path:
-        """Return where the build of this source for this processor is kept, or will be.
-
-        Raises:
-            ConfigError: There is no home folder, and no cache folder is set.
-        """
-        built_for = hashlib.sha256(
-            b"".join(self._sources().values()) + repr((_FLAGS, _VARIANTS, _processor())).encode()
-        )
-        return cache_folder() / f"{self.name}-{built_for.hexdigest()[:16]}.so"
-
-    def _sources(self) -> dict[str, bytes]:
-        files = sorted(resources.files("locant.kernels").iterdir(), key=lambda file: file.name)
-        sources = [file for file in files if file.name == f"{self.name}.cpp"]
-        headers = [file for file in files if file.name.endswith(".h")]
-        return {file.name: file.read_bytes() for file in (*sources, *headers)}
-
-    def _load(self) -> ctypes.CDLL:
-        path = self.path()
-        try:
-            built = not path.exists()
-            if built:
-                _build(self._sources(), path)
-            try:
-                library = ctypes.CDLL(str(path))
-            except OSError:
-                if built:
-                    raise
-                path.unlink()  # damaged, or built for a system with other libraries
-                _build(self._sources(), path)
-                library = ctypes.CDLL(str(path))
-        except OSError as error:
-            raise ConfigError(
-                f"The C++ kernel '{self.name}' cannot be kept in {path.parent} or loaded from it: {error}"
-            ) from error
-        with suppress(OSError):  # not every cache can be written
-            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-        for name, (arguments, result) in self._functions.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = list(arguments), result
-        return library
-
-
-def kernel_names() -> list[str]:
-    """Return the names of all kernels, in the order of the alphabet."""
-    files = resources.files("locant.kernels").iterdir()
-    return sorted(Path(file.name).stem for file in files if file.name.endswith(".cpp"))
+        if self._library is None:
+            library = self._of.load()
+            for name, (arguments, result) in self._functions.items():
+                function = getattr(library, name)
+                function.argtypes, function.restype = list(arguments), result
+            self._library = library
+        return self._library
 
 
 def build_all() -> None:
-    """Build all kernels that are not built yet, so that processes started afterwards find them; see ``usable``."""
-    for name in kernel_names():
-        Kernel(name, {}).usable()
+    """Build the kernels unless they are there, so that processes started afterwards find them."""
+    if _on:
+        LIBRARY.usable()
 
 
-def find_compiler() -> str | None:
-    """Return the path of the C++ compiler: that of the environment variable ``CXX``, or a usual one."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
+def _load() -> ctypes.CDLL:
+    path = built_path()
+    try:
+        library = _load_or_build(path)
+    except OSError as error:
+        raise ConfigError(f"The C++ kernels cannot be kept in {path.parent} or loaded from it: {error}") from error
+    mark_as_used(path)
+    return library
 
 
-def _build(files: dict[str, bytes], library: Path) -> None:
-    """Build the first of the files, which includes the others, unless another process does so at this moment."""
-    compiler = find_compiler()
-    if compiler is None:
-        raise ConfigError("C++ kernels need a C++ compiler, and neither c++, g++ nor clang++ was found.")
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(library.parent), tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        if library.exists():
-            return
-        _say_once(
-            logging.INFO,
-            f"Building C++ kernels for this processor, which takes some seconds once; they are kept in "
-            f"{library.parent}. {SWITCH}=0 in the environment switches them off.",
-        )
-        for name, content in files.items():
-            Path(folder, name).write_bytes(content)
-        source, built = Path(folder, next(iter(files))), Path(folder, "built.so")
-        for variant in _VARIANTS:
-            command = [compiler, *_FLAGS, *variant, str(source), "-o", str(built)]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
-            if run.returncode == 0:
-                built.replace(library)
-                _remove_unused(library)
-                return
-    said = (run.stderr.strip().splitlines() or ["nothing"])[0]
-    raise ConfigError(f"The C++ compiler {compiler} could not build {source.name}. It said: {said}")
-
-
-def _remove_unused(library: Path) -> None:
-    """Remove builds of the same kernel, of other versions or processors, that nothing has loaded for long."""
-    name = library.name.rpartition("-")[0]
-    for other in library.parent.glob(f"{name}-{'?' * 16}.so"):
-        with suppress(OSError):
-            if other != library and time.time() - other.stat().st_atime > _UNUSED:
-                other.unlink()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes from building in a folder meanwhile, where the system can."""
-    if fcntl is None:
-        yield
-        return
-    with (folder / "build.lock").open("w") as lock:
-        with suppress(OSError):  # a file system without locks: two then build the same
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _say_once(level: int, message: str) -> None:
-    kind = logging.getLevelName(level)
-    if kind not in _said:
-        _said.add(kind)
-        _logger.log(level, message)
-
-
-@cache
-def _processor() -> str:
-    """Return what a build for this processor depends on."""
-    info = Path("/proc/cpuinfo")
-    flags = [line for line in info.read_text().splitlines() if line.startswith("flags")][:1] if info.exists() else []
-    return f"{platform.machine()} {platform.processor()} {flags}"
+def _load_or_build(path: Path) -> ctypes.CDLL:
+    if path.exists():
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            path.unlink()  # damaged, or built for a system with other libraries
+    build(path)
+    return ctypes.CDLL(str(path))

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -127,10 +128,9 @@ struct Range {
 
 struct Team {
   int thread, threads;
+  locant::Barrier* barrier;  // of a team of several
   void wait() const {
-    if (threads > 1) {
-#pragma omp barrier
-    }
+    if (threads > 1) barrier->wait(threads);
   }
   Range share(int64_t size) const { return {size * thread / threads, size * (thread + 1) / threads}; }
 };

@@ -1,9 +1,11 @@
 // Rotation of pairs of features in one pass over the memory, for the CPU. Arithmetic is float32 whatever the elements are.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 #define LOCANT_VECTORS
@@ -15,6 +17,9 @@ namespace {
 // Bytes from which the result does not fit the caches, and is written past them: a plain store would first read what
 // it overwrites.
 constexpr int64_t kBeyondCaches = 8 << 20;
+
+// Elements up to which one thread does everything.
+constexpr int64_t kAlone = 1 << 16;
 
 // What to rotate, and where. Sizes and strides in elements; b, h and l count batch, heads and positions.
 struct Work {
@@ -178,41 +183,43 @@ inline void rotate_row(const T* from, T* to, const float* cosine, const float* s
   if (features > 2 * pairs) std::memcpy(to + 2 * pairs, from + 2 * pairs, (features - 2 * pairs) * sizeof(T));
 }
 
-// A thread's share of one tensor; the others of its team do the rest.
+// Positions in blocks, so that the sines of a block serve all heads from the cache.
+constexpr int64_t kBlock = 128;
+
+// Blocks of all heads.
+int64_t blocks_of(const Work& at) { return at.batch * ((at.length + kBlock - 1) / kBlock) * at.heads; }
+
+// Rotates some blocks of one tensor, counted with the heads innermost.
 // Takes a copy of the sizes, which no store can then be thought to change.
 template <class T, bool interleaved, bool streaming>
-void rotate(const Work at, float direction) {
-  // Positions in blocks, so that the sines of a block serve all heads from the cache.
-  constexpr int64_t block = 128;
-  const int64_t blocks = (at.length + block - 1) / block;
-#pragma omp for collapse(3) schedule(static) nowait
-  for (int64_t b = 0; b < at.batch; b++) {
-    for (int64_t part = 0; part < blocks; part++) {
-      for (int64_t h = 0; h < at.heads; h++) {
-        const int64_t end = (part + 1) * block < at.length ? (part + 1) * block : at.length;
-        const T* from = static_cast<const T*>(at.x) + b * at.x_b + h * at.x_h + part * block * at.x_l;
-        T* to = static_cast<T*>(at.out) + b * at.out_b + h * at.out_h + part * block * at.out_l;
-        const float* cosine = at.cosine + b * at.cosine_b + part * block * at.cosine_l;
-        const float* sine = at.sine + b * at.sine_b + part * block * at.sine_l;
-        for (int64_t l = part * block; l < end; l++) {
-          rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features, direction);
-          from += at.x_l;
-          to += at.out_l;
-          cosine += at.cosine_l;
-          sine += at.sine_l;
-        }
-      }
+void rotate(const Work at, float direction, int64_t begin, int64_t end) {
+  const int64_t parts = (at.length + kBlock - 1) / kBlock;
+  for (int64_t block = begin; block < end; block++) {
+    const int64_t h = block % at.heads, first = block / at.heads % parts * kBlock, b = block / at.heads / parts;
+    const int64_t last = std::min(first + kBlock, at.length);
+    const T* from = static_cast<const T*>(at.x) + b * at.x_b + h * at.x_h + first * at.x_l;
+    T* to = static_cast<T*>(at.out) + b * at.out_b + h * at.out_h + first * at.out_l;
+    const float* cosine = at.cosine + b * at.cosine_b + first * at.cosine_l;
+    const float* sine = at.sine + b * at.sine_b + first * at.sine_l;
+    for (int64_t l = first; l < last; l++) {
+      rotate_row<T, interleaved, streaming>(from, to, cosine, sine, at.pairs, at.features, direction);
+      from += at.x_l;
+      to += at.out_l;
+      cosine += at.cosine_l;
+      sine += at.sine_l;
     }
   }
 }
 
 template <class T, bool interleaved>
-void rotate(const Work& at, float direction) {
-  streams<T>(at) ? rotate<T, interleaved, true>(at, direction) : rotate<T, interleaved, false>(at, direction);
+void rotate(const Work& at, float direction, int64_t begin, int64_t end) {
+  streams<T>(at) ? rotate<T, interleaved, true>(at, direction, begin, end)
+                 : rotate<T, interleaved, false>(at, direction, begin, end);
 }
 
-Complaint complaint_about(const Work* works, int count) {
+Complaint complaint_about(const Work* works, int count, int threads) {
   if (count < 0 || (count && !works)) return complain("There are no %lld tensors to rotate.", count);
+  if (!some_threads(threads)) return complain("The rotation has no team of %lld threads.", threads);
   for (int i = 0; i < count; i++) {
     const Work& at = works[i];
     for (int64_t size : {at.batch, at.heads, at.length, at.features, at.pairs}) {
@@ -228,23 +235,32 @@ Complaint complaint_about(const Work* works, int count) {
 }
 
 template <class T>
-Complaint rotate_all(const Work* works, int count, int interleaved, float direction) {
-  if (const Complaint found = complaint_about(works, count)) return found;
-  int64_t elements = 0;
-  for (int i = 0; i < count; i++)
+Complaint rotate_all(const Work* works, int count, int interleaved, float direction, int threads) {
+  if (const Complaint found = complaint_about(works, count, threads)) return found;
+  int64_t elements = 0, blocks = 0;
+  for (int i = 0; i < count; i++) {
     elements += works[i].batch * works[i].heads * works[i].length * works[i].features;
-#pragma omp parallel if (elements > 65536)
-  for (int i = 0; i < count; i++)
-    interleaved ? rotate<T, true>(works[i], direction) : rotate<T, false>(works[i], direction);
+    blocks += blocks_of(works[i]);
+  }
+  const int64_t grain = elements > kAlone ? locant::grain_of(blocks, threads, 1) : blocks;
+  locant::parallel_for(blocks, grain, threads, [=](int64_t begin, int64_t end, int) {
+    for (const Work* work = works; begin < end; work++) {
+      const int64_t own = blocks_of(*work), stop = std::min(end, own);
+      if (begin < stop) {
+        interleaved ? rotate<T, true>(*work, direction, begin, stop) : rotate<T, false>(*work, direction, begin, stop);
+      }
+      begin = std::max<int64_t>(begin - own, 0), end -= own;
+    }
+  });
   return nullptr;
 }
 
 }  // namespace
 
-extern "C" Complaint locant_rotate_float32(const Work* works, int count, int interleaved, float direction) {
-  return rotate_all<float>(works, count, interleaved, direction);
+extern "C" Complaint locant_rotate_float32(const Work* works, int count, int interleaved, float direction, int threads) {
+  return within_memory([&] { return rotate_all<float>(works, count, interleaved, direction, threads); });
 }
 
-extern "C" Complaint locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction) {
-  return rotate_all<BFloat16>(works, count, interleaved, direction);
+extern "C" Complaint locant_rotate_bfloat16(const Work* works, int count, int interleaved, float direction, int threads) {
+  return within_memory([&] { return rotate_all<BFloat16>(works, count, interleaved, direction, threads); });
 }

@@ -13,10 +13,9 @@ from locant.kernels.library import Kernel
 from locant.kernels.outcomes import require_done
 from locant.kernels.tensors import suits_kernels
 
-_ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float)
+_ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float, ctypes.c_int)
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
 KERNEL = Kernel(
-    "rotation",
     dict.fromkeys(_FUNCTIONS.values(), (_ARGUMENTS, ctypes.c_char_p)),
 )
 
@@ -63,7 +62,8 @@ def rotate(
         numbers += (*x.stride()[:3], *out.stride()[:3], *tables)
     function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
-    require_done(function(works.buffer_info()[0], len(features), interleaved, -1.0 if backwards else 1.0))
+    direction, threads = -1.0 if backwards else 1.0, torch.get_num_threads()
+    require_done(function(works.buffer_info()[0], len(features), interleaved, direction, threads))
     return rotated
 
 

@@ -275,14 +275,6 @@ struct Batch {
   std::vector<Workspace> spaces;
 };
 
-Team this_team() {
-#ifdef _OPENMP
-  return {omp_get_thread_num(), omp_get_num_threads()};
-#else
-  return {0, 1};
-#endif
-}
-
 // Rows to work on.
 struct Task {
   const std::vector<int64_t>& cuts;  // the rows at which work may be divided, and the end
@@ -300,30 +292,28 @@ void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spac
   const bool alone = rows <= 2;
   spaces.resize(threads);
   for (Workspace& space : spaces) space.scores.resize(shape.heads * task.keys);
-  if (!apart) spaces[0].resize(shape, rows, alone ? threads : 1, task.width);
-  const auto share = [&](int thread) {
-    const Range mine = Team{thread, threads}.share(parts);
+  if (!apart) {
+    spaces[0].resize(shape, rows, alone ? threads : 1, task.width);
+    locant::in_team(threads, [&](locant::Barrier& barrier, int member, int members) {
+      work(Worker(shape, spaces[0], {member, members, &barrier}, rows, alone), spaces[member].scores.get(), 0, rows);
+    });
+    return;
+  }
+  // One share for each thread asked for, whichever takes it.
+  const auto share = [&](int64_t number) {
+    const Range mine = Team{static_cast<int>(number), threads, nullptr}.share(parts);
     return Range{task.cuts[mine.begin], task.cuts[mine.end]};
   };
-  for (int thread = 0; apart && thread < threads; thread++) {
-    const Range mine = share(thread);
-    spaces[thread].resize(shape, mine.end - mine.begin, 1, task.width);
+  for (int64_t number = 0; number < threads; number++) {
+    const Range mine = share(number);
+    spaces[number].resize(shape, mine.end - mine.begin, 1, task.width);
   }
-#pragma omp parallel num_threads(threads)
-  {
-    const Team team = this_team();
-    if (apart) {
-      // One share for each thread asked for, however many there are.
-      for (int thread = team.thread; thread < threads; thread += team.threads) {
-        const Range mine = share(thread);
-        const int64_t count = mine.end - mine.begin;
-        Workspace& space = spaces[thread];
-        work(Worker(shape, space, {0, 1}, count, false), space.scores.get(), mine.begin, count);
-      }
-    } else {
-      work(Worker(shape, spaces[0], team, rows, alone), spaces[team.thread].scores.get(), 0, rows);
-    }
-  }
+  locant::parallel_for(threads, 1, threads, [&](int64_t number, int64_t, int) {
+    const Range mine = share(number);
+    const int64_t count = mine.end - mine.begin;
+    Workspace& space = spaces[number];
+    work(Worker(shape, space, {0, 1, nullptr}, count, false), space.scores.get(), mine.begin, count);
+  });
 }
 
 void encode(Batch& batch, const int64_t* tokens, const float* positions) {

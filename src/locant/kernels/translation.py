@@ -12,7 +12,6 @@ Sums and all other arithmetic are float32."""
 
 _ADDRESS, _COUNT, _NUMBER, _SAID = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p
 KERNEL = Kernel(
-    "translation",
     {
         "locant_supports": ([_COUNT], _NUMBER),
         "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _SAID),

@@ -40,8 +40,8 @@ Said locant_layer_norm(const void* work, const void* x, const void* residual, co
 Said locant_layer_norm_backward(const void* work, const void* outer, const void* normalised, const float* inverse,
                                 const float* gamma, void* of_x, void* of_residual, float* sums, float scale, int small_x,
                                 int small_out);
-Said locant_rotate_float32(const void* works, int count, int interleaved, float direction);
-Said locant_rotate_bfloat16(const void* works, int count, int interleaved, float direction);
+Said locant_rotate_float32(const void* works, int count, int interleaved, float direction, int threads);
+Said locant_rotate_bfloat16(const void* works, int count, int interleaved, float direction, int threads);
 int locant_supports(int64_t precision);
 Said locant_engine(const void* shape, const float* const* weights, const float* const* biases, int64_t linears,
                    const float* const* norms, int64_t norm_count, const float* source, const float* target, void** made);
@@ -262,13 +262,13 @@ void layer_norm(Random& r) {
 void rotation(Random& r) {
   const int64_t batch = r.from(0, 2), heads = r.from(1, 3), length = r.from(0, 140), pairs = r.from(0, 70);
   const int64_t features = 2 * pairs + r.from(0, 3), size = batch * heads * length * features;
-  const int small = r.from(0, 1), interleaved = r.from(0, 1);
+  const int small = r.from(0, 1), interleaved = r.from(0, 1), threads = r.from(1, 4);
   const Array x(r, size, small), out(r, size, small), cosine(r, length * pairs), sine(r, length * pairs);
   std::vector<int64_t> work{x.place(), out.place(), cosine.place(), sine.place(), batch, heads, length, features, pairs};
   for (int i = 0; i < 2; i++) work.insert(work.end(), {heads * length * features, length * features, features});
   for (int i = 0; i < 2; i++) work.insert(work.end(), {0, pairs});
   const auto call = [&](int count) {
-    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, 1.0f);
+    return (small ? locant_rotate_bfloat16 : locant_rotate_float32)(work.data(), count, interleaved, 1.0f, threads);
   };
   done("rotation", call(1));
   refused("rotation of fewer tensors than none", call(-1));

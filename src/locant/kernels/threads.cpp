@@ -1,0 +1,172 @@
+// The threads of threads.h: made when they are needed, kept for the next piece of work.
+
+#include "threads.h"
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
+namespace locant {
+namespace {
+
+// How long a thread stays awake: first at once when something changes, then giving way to others in between. As long as
+// what usually lies between two pieces of work of a translation.
+constexpr auto kKeen = std::chrono::microseconds(10), kAwake = std::chrono::microseconds(200);
+
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+struct Job {
+  Run run;
+  const void* work;
+  int members;
+};
+
+// A thread that waits for jobs. Whoever takes it from the pool may give it one at a time.
+class Worker {
+ public:
+  Worker() {
+    std::thread([this] { work(); }).detach();
+  }
+  void begin(const Job& job, int member) {
+    member_ = member;
+    working_.store(true);
+    next_.store(&job);
+    given_.wake();
+  }
+  // Takes the job back, unless the thread has begun.
+  void cancel() {
+    if (next_.exchange(nullptr)) working_.store(false);
+  }
+  void join() {
+    done_.wait([this] { return !working_.load(); });
+  }
+
+ private:
+  [[noreturn]] void work() {
+    for (;;) {
+      given_.wait([this] { return next_.load() != nullptr; });
+      const Job* job = next_.exchange(nullptr);
+      if (!job) continue;
+      job->run(job->work, member_, job->members);
+      working_.store(false);
+      done_.wake();
+    }
+  }
+
+  std::atomic<const Job*> next_{nullptr};
+  std::atomic<bool> working_{false};
+  int member_ = 0;
+  WaitingRoom given_, done_;
+};
+
+// Workers without work. They live as long as the process.
+class Pool {
+ public:
+  // Takes as many workers as asked for, or as many as the system gives. Throws only before it has taken any.
+  void take(std::size_t count, std::vector<Worker*>& to) {
+    to.reserve(count);
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (; to.size() < count && !idle_.empty(); idle_.pop_back()) to.push_back(idle_.back());
+    while (to.size() < count) {
+      try {
+        idle_.reserve(made_ + 1);  // all have room when they come back
+        to.push_back(new Worker);
+        made_++;
+      } catch (const std::exception&) {
+        return;
+      }
+    }
+  }
+  void give_back(const std::vector<Worker*>& workers) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // In the order that gives the same work to the same thread next time.
+    idle_.insert(idle_.end(), workers.rbegin(), workers.rend());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Worker*> idle_;
+  std::size_t made_ = 0;
+};
+
+std::atomic<Pool*> the_pool{nullptr};
+
+Pool& pool() {
+  static const bool made = [] {
+    the_pool.store(new Pool);
+#ifndef _WIN32
+    // A child of fork has none of its parent's threads, and locks as they were.
+    pthread_atfork(nullptr, nullptr, [] { the_pool.store(new Pool); });
+#endif
+    return true;
+  }();
+  (void)made;
+  return *the_pool.load();
+}
+
+}  // namespace
+
+bool WaitingRoom::spin(bool (*ready)(const void*), const void* of) {
+  for (int i = 0; i < 16; i++) {
+    if (ready(of)) return true;
+    pause();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    for (int i = 0; i < 16; i++) {
+      if (ready(of)) return true;
+      pause();
+    }
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > kAwake) return false;
+    if (waited > kKeen) std::this_thread::yield();
+  }
+}
+
+void WaitingRoom::wake() {
+  if (asleep_.load() == 0) return;
+  { std::lock_guard<std::mutex> lock(mutex_); }
+  changed_.notify_all();
+}
+
+void Barrier::wait(int members) {
+  const int round = round_.load();
+  if (arrived_.fetch_add(1) + 1 == members) {
+    arrived_.store(0);
+    round_.store(round + 1);
+    room_.wake();
+  } else {
+    room_.wait([&] { return round_.load() != round; });
+  }
+}
+
+void run_in_team(int threads, bool together, Run run, const void* work) {
+  if (threads <= 1) return run(work, 0, 1);
+  std::vector<Worker*> others;
+  pool().take(static_cast<std::size_t>(threads) - 1, others);
+  const Job job{run, work, static_cast<int>(others.size()) + 1};
+  for (int i = 1; i < job.members; i++) others[i - 1]->begin(job, i);
+  run(work, 0, job.members);
+  if (!together) {
+    for (Worker* other : others) other->cancel();
+  }
+  for (Worker* other : others) other->join();
+  pool().give_back(others);
+}
+
+}  // namespace locant
