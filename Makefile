@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint site lab-smoke multi30k quality distillation bench bench-positions adaptation zoo clean
+.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-positions adaptation zoo clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -37,6 +37,22 @@ test: $(BIN)/locant
 # tests as long as it can (worksteal), so that what a module's tests share is rarely made twice.
 tests: $(BIN)/locant
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
+
+# The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
+KERNELS := src/locant/kernels
+NATIVE := tests/kernels/native
+SANITIZED := build/sanitize
+SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -I $(KERNELS)
+sanitize: $(BIN)/locant
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	$(SANITIZE) -fsanitize=address,undefined -fno-sanitize-recover=all $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address
+	$(SANITIZED)/address 1 500
+	$(SANITIZE) -fsanitize=thread $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/thread
+	$(SANITIZED)/thread 1 100
+	CXX=$(abspath $(NATIVE))/sanitizing-c++ XDG_CACHE_HOME=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
+	$(BIN)/pytest tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py tests/kernels/test_layer_norm.py \
+	  tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py
 
 # README, docs, figures and docstrings as a site in build/site/html, its links checked. Fetches nothing but its packages.
 site: $(BIN)/locant

@@ -91,7 +91,7 @@ inline float exponential(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
+  const uint32_t bits = (static_cast<uint32_t>(static_cast<int32_t>(n)) + 127u) << 23;
   float scale;
   std::memcpy(&scale, &bits, sizeof scale);
   return (p * r * r + r + 1.0f) * scale;

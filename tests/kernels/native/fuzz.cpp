@@ -460,6 +460,9 @@ int main(int count, char** arguments) {
   if (count != 3) fail("usage: fuzz SEED ROUNDS");
   Random random{std::mt19937_64(std::strtoull(arguments[1], nullptr, 10))};
   const int rounds = std::atoi(arguments[2]);
+  // The threads are made now: where there is no memory for one, work is done by fewer.
+  const Array many(random, 1 << 18, true), sum(random, 1 << 18);
+  done("sum", locant_accumulate(many, sum, 1 << 18, 4));
   for (int round = 0; round < rounds; round++) {
     for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation}) part(random);
     if (round % 10 == 0) side_by_side(random);
