@@ -44,6 +44,15 @@ def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
     assert (run.returncode, run.stdout) == (0, "40 rounds\n"), run.stderr
 
 
+def test_teams_that_wait_are_smaller_for_a_while(tmp_path: Path) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    command = [compiler, "-std=c++17", "-I", SOURCES, NATIVE / "watch.cpp", "-o", tmp_path / "watch"]
+    subprocess.run(command, check=True)
+    run = subprocess.run([tmp_path / "watch"], capture_output=True, text=True, check=False)
+    assert run.stdout == "as it should be\n"
+
+
 def test_what_kernels_complain_of_is_raised() -> None:
     require_done(None)
     with pytest.raises(ConfigError, match="too much"):

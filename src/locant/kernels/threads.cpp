@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "watch.h"
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
@@ -52,8 +54,9 @@ class Worker {
   void cancel() {
     if (next_.exchange(nullptr)) working_.store(false);
   }
-  void join() {
-    done_.wait([this] { return !working_.load(); });
+  // Returns for how long the caller has slept.
+  Duration join() {
+    return done_.wait([this] { return !working_.load(); });
   }
 
  private:
@@ -77,12 +80,14 @@ class Worker {
 // Workers without work. They live as long as the process.
 class Pool {
  public:
-  // Takes as many workers as asked for, or as many as the system gives. Throws only before it has taken any.
+  // Takes as many workers as asked for, or fewer: as many as the system gives, and as are not at work for other callers.
+  // There are never more than one caller has asked for, because callers at the same time are threads themselves. Throws
+  // only before it has taken any.
   void take(std::size_t count, std::vector<Worker*>& to) {
     to.reserve(count);
     std::lock_guard<std::mutex> lock(mutex_);
     for (; to.size() < count && !idle_.empty(); idle_.pop_back()) to.push_back(idle_.back());
-    while (to.size() < count) {
+    while (to.size() < count && made_ < count) {
       try {
         idle_.reserve(made_ + 1);  // all have room when they come back
         to.push_back(new Worker);
@@ -97,11 +102,21 @@ class Pool {
     // In the order that gives the same work to the same thread next time.
     idle_.insert(idle_.end(), workers.rbegin(), workers.rend());
   }
+  int most() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return watch_.most(std::chrono::steady_clock::now());
+  }
+  void note(int threads, Moment begun, Duration waited) {
+    const auto now = std::chrono::steady_clock::now();
+    std::lock_guard<std::mutex> lock(mutex_);
+    watch_.note(threads, now - begun, waited, now);
+  }
 
  private:
   std::mutex mutex_;
   std::vector<Worker*> idle_;
   std::size_t made_ = 0;
+  Watch watch_;
 };
 
 std::atomic<Pool*> the_pool{nullptr};
@@ -151,22 +166,28 @@ void Barrier::wait(int members) {
     round_.store(round + 1);
     room_.wake();
   } else {
-    room_.wait([&] { return round_.load() != round; });
+    const Duration slept = room_.wait([&] { return round_.load() != round; });
+    if (slept.count()) slept_.fetch_add(slept.count());
   }
 }
 
-void run_in_team(int threads, bool together, Run run, const void* work) {
-  if (threads <= 1) return run(work, 0, 1);
+void run_in_team(int threads, Barrier* barrier, Run run, const void* work) {
   std::vector<Worker*> others;
-  pool().take(static_cast<std::size_t>(threads) - 1, others);
+  if (threads > 1 && barrier) threads = std::min(threads, pool().most());
+  if (threads > 1) pool().take(static_cast<std::size_t>(threads) - 1, others);
+  if (others.empty()) return run(work, 0, 1);
+  const auto begun = std::chrono::steady_clock::now();
   const Job job{run, work, static_cast<int>(others.size()) + 1};
   for (int i = 1; i < job.members; i++) others[i - 1]->begin(job, i);
   run(work, 0, job.members);
-  if (!together) {
+  if (!barrier) {
     for (Worker* other : others) other->cancel();
   }
-  for (Worker* other : others) other->join();
+  Duration slept{0};
+  for (Worker* other : others) slept += other->join();
   pool().give_back(others);
+  // Where one is late, all others wait.
+  if (barrier) pool().note(job.members, begun, slept + barrier->slept() / (job.members - 1));
 }
 
 }  // namespace locant

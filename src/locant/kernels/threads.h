@@ -6,24 +6,29 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 
 namespace locant {
 
+using Duration = std::chrono::nanoseconds;
+
 // Where threads wait for something that others change: a short while awake, giving way to whoever wants the core, then
 // asleep. It must outlive all calls.
 class WaitingRoom {
  public:
-  // Returns once `ready` does; it reads atomics in sequentially consistent order.
+  // Returns once `ready` does, which reads atomics in sequentially consistent order; says for how long it has slept.
   template <class Ready>
-  void wait(const Ready& ready) {
-    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready)) return;
+  Duration wait(const Ready& ready) {
+    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready)) return Duration(0);
+    const auto begun = std::chrono::steady_clock::now();
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.fetch_add(1);
     changed_.wait(lock, ready);
     asleep_.fetch_sub(1);
+    return std::chrono::steady_clock::now() - begun;
   }
   // Wakes those who sleep; called after the change, which was made in sequentially consistent order.
   void wake();
@@ -40,19 +45,25 @@ class WaitingRoom {
 class Barrier {
  public:
   void wait(int members);
+  // For how long members have slept, all together.
+  Duration slept() const { return Duration(slept_.load()); }
 
  private:
   std::atomic<int> arrived_{0}, round_{0};
+  std::atomic<int64_t> slept_{0};
   WaitingRoom room_;
 };
 
 // What each member of a team does: `run(work, member, members)`.
 using Run = void (*)(const void* work, int member, int members);
 
-// Runs a piece of work in up to `threads` threads, the caller being member 0. With `together` every member runs, all at
-// the same time, so that they may wait for each other; they are fewer than asked for where the system gives no more
-// threads. Else a member that has not begun when the caller is done does not run at all: each takes what there is to do.
-void run_in_team(int threads, bool together, Run run, const void* work);
+// Runs a piece of work in up to `threads` threads, the caller being member 0. There are fewer where the system gives no
+// more and where other callers have them.
+//
+// With a barrier every member runs, all at the same time, so that they may wait for each other there; there are fewer, too,
+// where something else keeps cores busy and they would wait long (watch.h). Without one, a member that has not begun when
+// the caller is done does not run at all: each takes what there is to do.
+void run_in_team(int threads, Barrier* barrier, Run run, const void* work);
 
 // Calls `work(barrier, member, members)` for each member of a team at the same time.
 template <class Work>
@@ -65,7 +76,7 @@ void in_team(int threads, const Work& work) {
     const Given& given = *static_cast<const Given*>(of);
     given.work(given.barrier, member, members);
   };
-  run_in_team(threads, true, run, &given);
+  run_in_team(threads, &given.barrier, run, &given);
 }
 
 // Calls `work(begin, end, member)` until the ranges, each of at most `grain`, have covered 0 to size - 1. Members are
@@ -85,7 +96,7 @@ void parallel_for(int64_t size, int64_t grain, int threads, const Work& work) {
     for (int64_t begin; (begin = loop.next.fetch_add(loop.grain)) < loop.size;)
       loop.work(begin, std::min(begin + loop.grain, loop.size), member);
   };
-  run_in_team(static_cast<int>(std::min<int64_t>(threads, ranges)), false, run, &loop);
+  run_in_team(static_cast<int>(std::min<int64_t>(threads, ranges)), nullptr, run, &loop);
 }
 
 // The grain of a loop whose steps cost the same: some ranges for each thread, so that one that is late holds up nobody;
