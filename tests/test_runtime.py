@@ -1,6 +1,8 @@
 """What the system says of the machine."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from locant.runtime import (
     cpu_quota,
     environment,
+    most_threads,
     package_versions,
     physical_memory,
     usable_cores,
@@ -92,3 +95,38 @@ def test_the_environment_describes_the_machine() -> None:
     assert found["instructions"] == vector_instructions()
     assert 0 < (usable_cores() or 0) <= (os.cpu_count() or 0)
     assert found["threads"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "threads"), [("max", None), ("50000", 1), ("149999", 1), ("150000", 2), ("400000", 4)]
+)
+def test_threads_that_a_quota_feeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, threads: int | None
+) -> None:
+    write(tmp_path / "proc/self/cgroup", "0::/\n")
+    write(tmp_path / "sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
+    monkeypatch.setattr("locant.runtime._FIXED", False)
+    assert most_threads(tmp_path) == threads
+    monkeypatch.setattr("locant.runtime._FIXED", True)
+    assert most_threads(tmp_path) is None
+
+
+def prepared(**given: str) -> list[str]:
+    """Return what OpenMP is told in a new process."""
+    code = (
+        "import os\n"
+        "from locant import runtime\n"
+        "runtime.cpu_quota = lambda system: 0.5\n"
+        "runtime.usable_cores = lambda: 4\n"
+        "runtime.prepare_threads()\n"
+        "print(*(os.environ.get(name, '-') for name in ('GOMP_SPINCOUNT', 'OMP_NUM_THREADS')))"
+    )
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    return subprocess.check_output([sys.executable, "-c", code], env=inherited | given, text=True).split()
+
+
+def test_openmp_is_told_what_the_user_has_not() -> None:
+    assert prepared() == ["4000", "1"]
+    assert prepared(OMP_NUM_THREADS="3") == ["4000", "3"]
+    assert prepared(OMP_WAIT_POLICY="active") == ["-", "1"]
+    assert prepared(GOMP_SPINCOUNT="7", OMP_NUM_THREADS="2") == ["7", "2"]

@@ -10,6 +10,7 @@ from importlib import import_module
 
 from locant.cli.messages import messages_on_stderr
 from locant.errors import LocantError, UsageError, nearest
+from locant.runtime import prepare_threads
 from locant.version import __version__
 
 COMMANDS = {
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         name = arguments[0] if arguments else ""
         if name in COMMANDS:
+            prepare_threads()
             options = command_parser(name).parse_intermixed_args(arguments[1:])
             with messages_on_stderr():
                 return _command(name).run(options) or 0

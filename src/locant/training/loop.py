@@ -18,6 +18,7 @@ from locant.errors import TrainingError
 from locant.training import parallel
 from locant.training.budget import Budget, Clock
 from locant.training.optimizers import OptimizerSet
+from locant.training.thread_watch import WatchedThreads
 
 
 class TrainingBatch(Protocol):
@@ -133,8 +134,12 @@ class TrainingLoop(Generic[B]):
         Raises:
             DivergedError: The loss or the gradient was not finite; the weights are those before the update.
         """
-        while not (reason := self.reason_to_stop() or stop()):
-            after_update(self.update([next(batches) for _ in range(self._batches_of_update())]))
+        with WatchedThreads(self.device) as threads:
+            while not (reason := self.reason_to_stop() or stop()):
+                given = [next(batches) for _ in range(self._batches_of_update())]
+                with threads.update():
+                    update = self.update(given)
+                after_update(update)
         return reason
 
     def reason_to_stop(self) -> str:

@@ -21,6 +21,7 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
+from locant.runtime import most_threads
 from locant.text.tokenizer import BOS, PAD
 from locant.translation.search import Hypothesis, search
 
@@ -108,7 +109,7 @@ class CompiledTransformer:
         self.precision = precision
         config = model.config
         self.vocabulary = config.target_vocab_size
-        self._width = config.d_model
+        self._width, self._most_threads = config.d_model, most_threads()
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
         self._library = KERNEL.require()
         if not supports(precision):
@@ -200,7 +201,7 @@ class CompiledSearchState:
         made = ctypes.c_void_p()
         said = self._library.locant_batch(
             model._engine,
-            torch.get_num_threads(),
+            min(torch.get_num_threads(), model._most_threads or torch.get_num_threads()),
             len(source),
             lengths.data_ptr(),
             tokens.data_ptr(),
