@@ -27,6 +27,7 @@ COMMANDS = {
     "figures": "draw positional schemes",
     "explore": "show positional schemes, and a trained model, on a local web page with knobs",
     "extend": "extend the context of an existing model with rotary positions",
+    "convert-layout": "permute queries and keys of a checkpoint from one rotary layout to the other",
     "inspect": "say what the rotary positions of a model mean and what is wrong with them",
     "evaluate-context": "measure how far a language model reads: perplexity and retrieval by length",
     "positions": "list the positional schemes and what they can do, or describe one",

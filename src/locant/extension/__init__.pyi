@@ -17,6 +17,10 @@ from locant.extension.inspect.engine_configs import ENGINES as ENGINES
 from locant.extension.inspect.engine_configs import to_engine_config as to_engine_config
 from locant.extension.inspect.inspection import Inspection as Inspection
 from locant.extension.inspect.inspection import inspect_model as inspect_model
+from locant.extension.layouts.convert import ConvertedCheckpoint as ConvertedCheckpoint
+from locant.extension.layouts.convert import convert_layout as convert_layout
+from locant.extension.layouts.proof import LayoutProof as LayoutProof
+from locant.extension.layouts.report import LayoutReport as LayoutReport
 from locant.extension.load import load_config as load_config
 from locant.extension.load import load_model as load_model
 from locant.extension.load import load_tokenizer as load_tokenizer

@@ -13,6 +13,7 @@ from locant.errors import CheckpointError, LocantError, MissingExtraError, Usage
 from locant.extension.inspect.engine_configs import to_engine_config
 from locant.extension.inspect.inspection import inspect_model
 from locant.extension.source import EXTRA, Source, load_source
+from locant.rotary_configs.huggingface import LAYOUT_MARK
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +88,11 @@ def load_model(
         check_weights(folder)
     transformers = _transformers(gguf=source.kind == "gguf")
     content = dict(load_config(path) if config is None else config)
+    if content.get(LAYOUT_MARK):
+        raise UsageError(
+            f"The weights at {path} were converted to the rotary layout '{content[LAYOUT_MARK]}', which transformers "
+            "would read wrongly. Convert them back with locant convert-layout."
+        )
     device = torch.device(device)
     if dtype is None:
         dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
@@ -170,6 +176,14 @@ def check_weights(folder: Path) -> None:
                 "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)."
             )
         raise UsageError(f"{folder} holds no weights: there is neither model.safetensors nor {_INDEX}.")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files with the weights of a folder, in the order of their names; :func:`check_weights` comes first."""
+    index = folder / _INDEX
+    if not index.is_file():
+        return [folder / "model.safetensors"]
+    return [folder / name for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
 
 
 def _transformers(*, gguf: bool) -> Any:

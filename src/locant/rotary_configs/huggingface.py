@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from locant.errors import ConfigError, nearest
-from locant.positions.rotary.config import RotaryConfig
+from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
+from locant.positions.scheme import require_choice
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
 from locant.rotary_configs.doubts import doubts_about, refuse_impossible_values, with_checked_axes
@@ -27,6 +28,9 @@ from locant.rotary_configs.layers import (
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.wording import speaks_of
+
+LAYOUT_MARK = "locant_rotary_layout"
+"""Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 _ROPE_KEYS = (
@@ -98,11 +102,12 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     kind = families.model_type(name) or kind
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
-    part = Fields(in_usual_names({**text_part(config), "model_type": name}, findings), "config.json")
+    entries = {key: value for key, value in text_part(config).items() if key != LAYOUT_MARK}
+    part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
     part.get("model_type")
     _refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
-    layout = families.layout_of(name, part.flag("rope_interleave"), kind)
+    layout = _marked(config, findings) or families.layout_of(name, part.flag("rope_interleave"), kind)
     findings += _doubts_about_layout(part, kind, name)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
@@ -220,6 +225,23 @@ def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | No
             )
     elif isinstance(stated, str) and "nope" in stated.lower():
         raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
+
+
+def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout | None:
+    """Return the layout of weights that were converted to one which their class does not have."""
+    layout = Fields(config, "config.json").text(LAYOUT_MARK)
+    if layout is None:
+        return None
+    require_choice(f"{LAYOUT_MARK} of config.json", layout, ("half", "interleaved"))
+    findings.append(
+        Finding(
+            "warning",
+            f"By {LAYOUT_MARK} the weights were converted to the layout '{layout}' for other software; the model's "
+            "class in transformers pairs features otherwise, and reads them wrongly.",
+            "Convert them back to load them there: locant convert-layout.",
+        )
+    )
+    return "half" if layout == "half" else "interleaved"
 
 
 def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None) -> list[Finding]:

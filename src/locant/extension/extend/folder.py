@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import CheckpointError
 from locant.extension.extend.report import ExtensionReport, write_card
 from locant.extension.load import quiet_transformers
+from locant.extension.passed_on import WEIGHTS, pass_on, passed_on_files
 from locant.extension.source import Source
 from locant.files import read_json
 
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _CARD, _CONFIG, _TOKENIZER, _GENERATION = "README.md", "config.json", "tokenizer_config.json", "generation_config.json"
-_WEIGHTS = ".safetensors"
-# Pickles and code are never passed on; the others are the same weights for other software.
-_PICKLES_AND_CODE = frozenset((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so"))
-_OTHER_FORMATS = frozenset((".gguf", ".onnx", ".h5", ".msgpack", ".tflite", ".zip", ".tar", ".gz"))
-_LEFT_OUT = _PICKLES_AND_CODE | _OTHER_FORMATS
 
 
 def write_folder(source: Path, target: Path, content: Mapping[str, Any], report: ExtensionReport) -> None:
@@ -42,11 +36,9 @@ def write_folder(source: Path, target: Path, content: Mapping[str, Any], report:
         CheckpointError: A JSON file of the model is damaged, or the disk has no room for a copy.
         OSError: The disk is full or not writable.
     """
-    for file in sorted(source.iterdir()):
-        if not file.is_file() or file.name.startswith(".") or file.suffix.lower() in _LEFT_OUT:
-            continue
+    for file in passed_on_files(source):
         if file.name not in (_CONFIG, _CARD, _TOKENIZER, _GENERATION):
-            _pass_on(file, target / file.name)
+            pass_on(file, target / file.name)
     for name in (_TOKENIZER, _GENERATION):
         if (source / name).is_file():
             _write(target / name, _with_length(read_json(source / name), report, source / name))
@@ -94,7 +86,7 @@ def write_trained(
             raise OSError(errno.ENOSPC, str(error)) from error
         raise CheckpointError(f"The weights could not be written: {error}.") from error
     tokenizer.save_pretrained(target)
-    for file in target.glob(f"*{_WEIGHTS}"):
+    for file in target.glob(f"*{WEIGHTS}"):
         file.chmod((target / _CONFIG).stat().st_mode)  # safetensors lets nobody else read
     tokenizer_settings = target / _TOKENIZER
     if tokenizer_settings.is_file():
@@ -127,22 +119,6 @@ def read_card(source: Path) -> str:
     """Return the text of a model card, empty where there is none."""
     card = source / _CARD
     return card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-
-
-def _pass_on(file: Path, target: Path) -> None:
-    if file.suffix == _WEIGHTS:
-        try:
-            os.link(file.resolve(), target)  # in the Hub's cache files are symbolic links
-            return
-        except OSError:
-            pass  # another disk, or a file system without links
-    size, free = file.stat().st_size, shutil.disk_usage(target.parent).free
-    if size > free:
-        raise CheckpointError(
-            f"The disk is full: {target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free. Nothing was "
-            "written."
-        )
-    shutil.copyfile(file, target)
 
 
 def _with_length(settings: Any, report: ExtensionReport, path: Path) -> dict[str, Any]:

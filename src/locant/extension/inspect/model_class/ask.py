@@ -77,7 +77,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
             small = type(config)(**copy.deepcopy(reduced_entries(entries_of(config), _MOST_LAYERS, heads)))
             model = build(small)
             layers = tuple(observe(model, positions))
-            kind = _facts(small, layers)
+            kind = facts_of_class(small, layers)
             return AskedClass(type(model).__name__, transformers.__version__, layers, positions[-1] + 1, kind)
     return None
 
@@ -88,7 +88,7 @@ def _text_config(config: Any) -> Any:
     return config
 
 
-def _facts(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
+def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
     """Return the facts of a class, as far as one file shows them."""
     rotating = [layer for layer in layers if layer.rotation is not None]
     types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or []

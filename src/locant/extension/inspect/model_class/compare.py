@@ -43,12 +43,12 @@ def compare_with_class(parsed: ParsedConfig, layers: Sequence[ObservedLayer], le
     for layer in layers:
         if layer.layer is None:
             continue
-        for difference in _of_layer(_read_for(parsed, layer.layer), layer, length):
+        for difference in _of_layer(config_of_layer(parsed, layer.layer), layer, length):
             grouped.setdefault(difference, []).append(layer.layer)
     return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
 
 
-def _read_for(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
+def config_of_layer(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
     """Return the configuration of a layer; some classes count more layers than the file, and use one for all."""
     known = {index for kind in parsed.layers for index in kind.layers}
     if known and layer not in known and len(parsed.configs) == 1:

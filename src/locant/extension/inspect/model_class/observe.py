@@ -44,22 +44,34 @@ class ObservedLayer:
 
 
 @dataclass
-class _Call:
+class AttentionCall:
+    """What one attention module attends with.
+
+    Attributes:
+        name: Its name.
+        query: Rotated queries, ``[1, H, L, D]``.
+        key: Rotated keys, ``[1, G, L, D]``.
+        value: Values ``[1, G, L, V]``; ``None`` where the class multiplies them itself.
+        window: Tokens that it looks back over, where it says so.
+        produced: What the modules inside it gave out.
+    """
+
     name: str
     query: Tensor
     key: Tensor
+    value: Tensor | None
     window: int | None
     produced: list[Tensor]
 
 
 @dataclass
-class _Recorder(TorchFunctionMode):
+class Recorder(TorchFunctionMode):
     """What happens inside attention modules during one pass."""
 
     model: nn.Module
     length: int
     level: set[str]
-    calls: dict[str, _Call] = field(default_factory=dict)
+    calls: dict[str, AttentionCall] = field(default_factory=dict)
     stack: list[str] = field(default_factory=list)
     produced: dict[str, list[Tensor]] = field(default_factory=dict)
     amplitudes: list[tuple[Tensor, float]] = field(default_factory=list)
@@ -79,10 +91,11 @@ class _Recorder(TorchFunctionMode):
                 and a.shape[-2] == b.shape[-1] == self.length
                 and a.shape[-1] == b.shape[-2] != self.length
             ):
-                self.record(self.stack[-1], a, b.transpose(-1, -2), None)
+                self.record(self.stack[-1], a, b.transpose(-1, -2), None, None)
         return func(*args, **(kwargs or {}))
 
-    def record(self, name: str, query: Tensor, key: Tensor, window: int | None) -> None:
+    def record(self, name: str, query: Tensor, key: Tensor, value: Tensor | None, window: int | None) -> None:
+        """Keep what an attention module attends with, the first time."""
         if name not in self.calls and query.shape[-2] == key.shape[-2] == self.length:
             produced = [
                 each
@@ -91,7 +104,7 @@ class _Recorder(TorchFunctionMode):
                 for each in made
                 if each.ndim > 2 and each.shape[:2] == (1, self.length)
             ]
-            self.calls[name] = _Call(name, query.detach(), key.detach(), window, produced)
+            self.calls[name] = AttentionCall(name, query, key, value, window, produced)
 
 
 _PRODUCTS = (
@@ -105,12 +118,12 @@ _PRODUCTS = (
 def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
     recorder, names = _current[-1]
     window = options.get("sliding_window") or getattr(module, "sliding_window", None)
-    recorder.record(names.get(id(module), ""), query, key, window if isinstance(window, int) else None)
+    recorder.record(names.get(id(module), ""), query, key, value, window if isinstance(window, int) else None)
     batch, heads, length, _ = query.shape
     return query.new_zeros(batch, length, heads, value.shape[-1]), None
 
 
-_current: list[tuple[_Recorder, dict[int, str]]] = []
+_current: list[tuple[Recorder, dict[int, str]]] = []
 
 
 def register() -> None:
@@ -122,6 +135,7 @@ def register() -> None:
     AttentionMaskInterface.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
 
 
+@torch.no_grad()
 def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] | None = None) -> list[ObservedLayer]:
     """Run a small model twice and return what its attention layers rotate.
 
@@ -139,6 +153,21 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
     Raises:
         LookupError: The model has a rotary module, but no attention whose queries and keys could be seen.
     """
+    recorder, rows = watch(model, positions, inputs)
+    kinds = " ".join(type(module).__name__ for module in model.modules())
+    if not recorder.calls and "Rotary" in kinds and "Attention" in kinds:
+        raise LookupError(f"the attention of {type(model).__name__} cannot be watched")
+    skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
+    return [_observed(call, recorder, rows[skipped:], skipped) for call in recorder.calls.values()]
+
+
+def watch(
+    model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] | None = None
+) -> tuple[Recorder, list[int]]:
+    """Run a small model twice and return what its attention modules attended with, and at which positions.
+
+    Arguments are those of :func:`observe`; gradients are kept where they are asked for. The first positions are 0.
+    """
     register()
     accepted = inspect.signature(model.forward).parameters
     rows = [0] * _WARM_UP + list(positions)
@@ -149,12 +178,7 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
     except (IndexError, RuntimeError):
         rows = list(range(len(rows)))  # a table of learned positions may be shorter
         first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
-    second = _run(model, inputs or _inputs(accepted, rows), len(rows), set(first.calls))
-    kinds = " ".join(type(module).__name__ for module in model.modules())
-    if not second.calls and "Rotary" in kinds and "Attention" in kinds:
-        raise LookupError(f"the attention of {type(model).__name__} cannot be watched")
-    skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
-    return [_observed(call, second, rows[skipped:], skipped) for call in second.calls.values()]
+    return _run(model, inputs or _inputs(accepted, rows), len(rows), set(first.calls)), rows
 
 
 def _inputs(accepted: Any, positions: Sequence[int]) -> dict[str, Any]:
@@ -169,9 +193,8 @@ def _inputs(accepted: Any, positions: Sequence[int]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in accepted}
 
 
-@torch.no_grad()
-def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str]) -> _Recorder:
-    recorder = _Recorder(model, length, level)
+def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str]) -> Recorder:
+    recorder = Recorder(model, length, level)
     names = {id(module): name for name, module in model.named_modules()}
     handles = []
     for name, module in model.named_modules():
@@ -187,7 +210,7 @@ def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str])
     return recorder
 
 
-def _hooks(recorder: _Recorder, name: str, module: nn.Module) -> list[Any]:
+def _hooks(recorder: Recorder, name: str, module: nn.Module) -> list[Any]:
     is_rotary = any(word in type(module).__name__ for word in ("Rotary", "Rope", "RoPE"))
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -237,7 +260,7 @@ def _amplitudes(output: Any) -> Iterator[tuple[Tensor, float]]:
             yield cosine, float((cosine.double().square() + sine.double().square()).sqrt().amax())
 
 
-def _observed(call: _Call, recorder: _Recorder, positions: Sequence[int], skipped: int) -> ObservedLayer:
+def _observed(call: AttentionCall, recorder: Recorder, positions: Sequence[int], skipped: int) -> ObservedLayer:
     numbers = re.findall(r"(?:^|\.)(\d+)(?=\.|$)", call.name)
     layer = int(numbers[0]) if numbers else None
     # Some classes scale queries by their position; keys are only turned.

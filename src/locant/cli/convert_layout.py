@@ -1,0 +1,52 @@
+"""``locant convert-layout``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_EPILOG = """examples:
+  locant convert-layout models/llama --to interleaved -o models/llama-interleaved
+  locant convert-layout models/deepseek-v3 --to half -o models/deepseek-v3-half
+  locant convert-layout models/llama-interleaved --to half --verify -o models/llama-again
+
+half pairs feature i of a head with i + n/2, as GPT-NeoX and Llama do in transformers; interleaved pairs 2i with 2i + 1,
+as the paper, GPT-J and Llama as published do. No number changes; converting back gives the same weights, byte for
+byte."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("model", metavar="MODEL", help="folder of transformers, or id on Hugging Face's Hub")
+    parser.add_argument(
+        "--to", required=True, choices=("half", "interleaved"), help="layout that the weights shall have"
+    )
+    parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare logits with the model's own weights as well, for which it is loaded whole, in float32",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert a checkpoint and say what was done."""
+    from locant.cli.progress import WorkBar
+    from locant.extension.layouts.convert import convert_layout
+
+    with WorkBar("written") as bar:
+        converted = convert_layout(
+            options.model, options.output, options.to, verify=options.verify, on_progress=bar.show
+        )
+    if options.json:
+        import json
+
+        print(json.dumps({"path": str(converted.path)} | converted.report.as_data(), indent=2))
+    else:
+        print(f"{converted.path} is written.")
+        for sentence in converted.report.sentences():
+            print(sentence)
+    return 0

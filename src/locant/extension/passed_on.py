@@ -1,0 +1,54 @@
+"""Files of a model's folder that a changed model keeps: linked where they can be, or else copied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from locant.errors import CheckpointError
+
+WEIGHTS = ".safetensors"
+# Pickles and code are never passed on; the others are the same weights for other software.
+_PICKLES_AND_CODE = frozenset((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".py", ".pyc", ".so"))
+_OTHER_FORMATS = frozenset((".gguf", ".onnx", ".h5", ".msgpack", ".tflite", ".zip", ".tar", ".gz"))
+_LEFT_OUT = _PICKLES_AND_CODE | _OTHER_FORMATS
+
+
+def passed_on_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a model's folder that may be passed on, in the order of their names."""
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and not file.name.startswith(".") and file.suffix.lower() not in _LEFT_OUT:
+            yield file
+
+
+def pass_on(file: Path, target: Path) -> None:
+    """Link a file with weights, where the file system can, and copy any other.
+
+    Args:
+        file: The file.
+        target: Its new path.
+
+    Raises:
+        CheckpointError: The disk has no room for a copy.
+        OSError: It is not writable.
+    """
+    if file.suffix == WEIGHTS:
+        try:
+            os.link(file.resolve(), target)  # in the Hub's cache files are symbolic links
+            return
+        except OSError:
+            pass  # another disk, or a file system without links
+    require_room(file.stat().st_size, target)
+    shutil.copyfile(file, target)
+
+
+def require_room(size: int, target: Path) -> None:
+    """Raise CheckpointError where the disk has no room for so many bytes at a path."""
+    free = shutil.disk_usage(target.parent).free
+    if size > free:
+        raise CheckpointError(
+            f"The disk is full: {target.name} needs {size / 1e9:.1f} GB and {free / 1e9:.1f} are free. Nothing was "
+            "written."
+        )
