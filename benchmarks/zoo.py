@@ -1,8 +1,10 @@
 """Every architecture of the installed transformers against what Locant reads from its config.json.
 
-    .venv/bin/python benchmarks/zoo.py [--seeds 4] [--processes 2] [model types ...]
+    .venv/bin/python benchmarks/zoo.py [--seeds 4] [--run build/zoo.jsonl] [model types ...]
 
-Without model types it writes docs/results/zoo.json and, from that, docs/results/zoo.md.
+What was compared stands in the file of the run, architecture by architecture: a run that was stopped goes on there.
+Model types that are named are compared anew. At the end docs/results/zoo.json and, from that, docs/results/zoo.md are
+written about all that the file of the run holds.
 """
 
 from __future__ import annotations
@@ -11,8 +13,7 @@ import argparse
 import json
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +22,63 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from zoo.architectures import architecture  # noqa: E402
-from zoo.survey import as_json, page, verdicts  # noqa: E402
+from zoo.page import as_json, page  # noqa: E402
+from zoo.survey import verdicts  # noqa: E402
+
+from measure import machine  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
 
 
-def survey(name: str, seeds: int) -> list[dict[str, Any]]:
-    """Return the outcomes of one architecture."""
-    return [each.as_data() for each in verdicts(architecture(name), range(seeds))]
+def survey(name: str, seeds: int, versions: dict[str, str]) -> dict[str, Any]:
+    """Return the line of a run about one architecture: its outcomes, and what they were seen with."""
+    start = time.perf_counter()
+    outcomes = [each.as_data() for each in verdicts(architecture(name), range(seeds))]
+    seconds = round(time.perf_counter() - start, 1)
+    return {"model_type": name, "seeds": seeds, **versions, "seconds": seconds, "outcomes": outcomes}
+
+
+def read_run(path: Path, seeds: int, versions: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what a run has compared so far with these versions, by model type."""
+    done = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        each = json.loads(line)
+        if each["seeds"] == seeds and all(each[name] == version for name, version in versions.items()):
+            done[each["model_type"]] = each
+    return done
 
 
 def main() -> None:
-    """Run the cases."""
+    """Compare what is left, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="MODEL_TYPE")
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--run", type=Path, default=ROOT / "build" / "zoo.jsonl")
     options = parser.parse_args()
 
+    import torch
     import transformers
 
-    names = options.names or sorted(transformers.CONFIG_MAPPING.keys())
-    found = []
-    with ProcessPoolExecutor(options.processes) as pool:
-        for name, outcomes in zip(names, pool.map(partial(survey, seeds=options.seeds), names), strict=True):
-            found += outcomes
-            wrong = [each for each in outcomes if each["outcome"] in ("wrong", "refused")]
-            print(name, len(outcomes), *(f"\n   {json.dumps(each)}" for each in wrong), flush=True)
-    if not options.names:
-        record = {"transformers": transformers.__version__, "verdicts": found}
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / "zoo.json").write_text(as_json(record), encoding="utf-8")
-        (RESULTS / "zoo.md").write_text(page(record), encoding="utf-8")
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+    every = sorted(transformers.CONFIG_MAPPING.keys())
+    done = read_run(options.run, options.seeds, versions)
+    options.run.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.names or [name for name in every if name not in done]:
+        done[name] = survey(name, options.seeds, versions)
+        with options.run.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(done[name]) + "\n")
+        doubtful = [each for each in done[name]["outcomes"] if each["outcome"] != "right"]
+        print(name, len(done[name]["outcomes"]), *(f"\n   {json.dumps(each)}" for each in doubtful), flush=True)
+    record = {
+        **versions,
+        "machine": machine(),
+        "seeds": options.seeds,
+        "architectures": len(every),
+        "not_reached": [name for name in every if name not in done],
+        "verdicts": [outcome for name in every if name in done for outcome in done[name]["outcomes"]],
+    }
+    (RESULTS / "zoo.json").write_text(as_json(record), encoding="utf-8")
+    (RESULTS / "zoo.md").write_text(page(record), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,17 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     (_sections(), "error", r"mrope_section in rope_scaling .* \[\]. It must list"),
     (_sections(-16, 40, 40), "error", r"\[-16, 40, 40\]. It must list the number of pairs of each axis"),
     (_sections(16.5, 23.5, 24), "error", r"\[16.5, 23.5, 24\]. It must list"),
-    (_sections(24, 20, 19, mrope_interleaved=True), "warning", "sums to 63 pairs, .* 64 pairs"),
+    (_sections(24, 20, 19, mrope_interleaved=True), "error", "sums to 63 pairs, .* 64 pairs"),
+    (
+        _sections(24, 20, 19, mrope_interleaved=True) | {"model_type": "qwen3_vl_text"},
+        "warning",
+        "sums to 63 pairs, .* 64 pairs",
+    ),
+    (
+        _sections(16, 24, 24, mrope_interleaved=True),
+        "warning",
+        "mrope_interleaved is true, which the class of .* passes",
+    ),
     # names that nothing reads
     ({"rop_scaling": _YARN}, "error", "'rop_scaling' in config.json is not known.* Did you mean 'rope_scaling'"),
     ({"Rope_scaling": _YARN}, "error", "'Rope_scaling' .* Did you mean 'rope_scaling'"),
@@ -196,3 +206,26 @@ def test_impossible_metadata_is_refused(entries: dict[str, Any], said: str) -> N
     metadata = _METADATA | {f"qwen2vl.{name}": value for name, value in entries.items()}
     with pytest.raises(ValueError, match=said):
         read_gguf(metadata)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_positions": 1024},
+        {"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12, "max_position_embeddings": 512},
+        {"model_type": "baichuan", "hidden_size": 5120, "num_attention_heads": 40, "model_max_length": 4096},
+        {"model_type": "zamba", "hidden_size": 3712, "num_attention_heads": 16, "max_position_embeddings": 4096},
+        {"model_type": "nemotron_h", "hidden_size": 4096, "num_attention_heads": 32, "hybrid_override_pattern": "M-M*"},
+        {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "max_seq_len": 2048, "attn_config": {"alibi": True}},
+        {"model_type": "bloom", "hidden_size": 4096, "n_head": 32},
+    ],
+    ids=lambda content: content["model_type"],
+)
+def test_no_engine_is_said_to_rotate_what_has_no_rotary_positions(content: dict[str, Any], tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, content)
+    assert inspection.parsed is None
+    assert [finding.severity for finding in inspection.findings] == ["error"]
+    said = inspection.findings[0].message
+    assert "no rotary positions" in said
+    assert "vLLM" not in said
+    assert ("ALiBi" in said) is (content["model_type"] in ("baichuan", "mpt", "bloom"))

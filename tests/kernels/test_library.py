@@ -22,7 +22,7 @@ from locant.kernels.library import Kernel, Library
 from locant.kernels.tensors import SMALLEST
 from locant.positions import Rotary
 
-SOME_SOURCES = {name: content for name, content in sources().items() if name.startswith(("threads.", "watch."))}
+SOME_SOURCES = {name: content for name, content in sources().items() if name in ("threads.h", "threads.cpp")}
 
 
 def fresh(library: Library | None = None) -> Kernel:
@@ -110,7 +110,7 @@ def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_processes_build_at_once(cache: Path) -> None:
     code = (
         "from locant.kernels import building, library\n"
-        "some = {name: text for name, text in building.sources().items() if name.startswith(('threads.', 'watch.'))}\n"
+        "some = {name: text for name, text in building.sources().items() if name.startswith('threads.')}\n"
         "building.sources = lambda: some\n"
         "assert library.LIBRARY.usable()"
     )

@@ -74,7 +74,8 @@ def test_release_5_nests_parameters_by_layer_type() -> None:
 def test_sections_of_several_axes_are_kept() -> None:
     rope = {"type": "mrope", "mrope_section": [4, 6, 6]}
     reading = read_huggingface(_scaled(**rope) | {"model_type": "qwen2_vl"})
-    assert reading.multimodal == {"all": {"sections": (4, 6, 6), "interleaved": False}}
+    axes = (0,) * 4 + (1,) * 6 + (2,) * 6
+    assert reading.multimodal == {"all": {"sections": (4, 6, 6), "interleaved": False, "axis_of_pair": axes}}
     assert reading.config.scaling == Unscaled()
     assert "exact for text alone" in reading.findings[0].message
 

@@ -121,6 +121,10 @@ def _print_all(inspection: Inspection) -> None:
         console.print(f"\n{sentence}")
     for layer, axes in ({} if parsed is None else parsed.multimodal).items():
         console.print(f"\n{_printable(layer)} layers have several axes, of {axes['sections']} pairs")
+    if inspection.vision is not None:
+        console.print(
+            f"\n{_printable(f'vision tower ({inspection.vision.model_type})')}: {inspection.vision.describe()}"
+        )
     console.print()
     if inspection.checked_against:
         console.print(f"Compared with {inspection.checked_against}.")

@@ -12,6 +12,8 @@ from locant.rotary_configs.identify.identify import identify as identify
 from locant.rotary_configs.identify.result import Identification as Identification
 from locant.rotary_configs.llamacpp import read_llamacpp as read_llamacpp
 from locant.rotary_configs.llamacpp import write_llamacpp as write_llamacpp
+from locant.rotary_configs.vision import VisionRotary as VisionRotary
+from locant.rotary_configs.vision import read_vision as read_vision
 from locant.rotary_configs.vllm import derived_max_model_len as derived_max_model_len
 from locant.rotary_configs.vllm import read_vllm as read_vllm
 from locant.rotary_configs.vllm import write_vllm as write_vllm

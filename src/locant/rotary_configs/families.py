@@ -23,6 +23,12 @@ YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
 """Model types whose classes take the type 'yarn' for LongRoPE."""
 
 
+OTHER_POSITIONS = {
+    **dict.fromkeys(("bloom", "mpt"), "ALiBi (here: the scheme 'alibi')"),
+    **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5's biases (here: the scheme 't5')"),
+}
+"""What classes without rotary positions have in their place, where Locant has it as well."""
+
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 
@@ -45,6 +51,8 @@ class ModelType:
         without_window: What layers without a window do where the file switches the sliding window off.
         switch: An entry and the value of it with which the class rotates.
         features: First rotated feature, number of them and features of the head in the class's own size, by layer type.
+        axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
+            that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
         text_type: Model type of that part where it does not state one.
     """
@@ -62,6 +70,7 @@ class ModelType:
     without_window: Behaviour | None = None
     switch: tuple[str, Any] | None = None
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    axes: Mapping[str, Any] | None = None
     text_part: tuple[str, ...] = ()
     text_type: str | None = None
 
@@ -134,6 +143,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         without_window=facts.get("without_window"),
         switch=None if switch is None else (switch[0], switch[1]),
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
+        axes=facts.get("axes"),
         text_part=tuple(facts.get("text_part", ())),
         text_type=facts.get("text_type"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import FACTORS, GGUFContext, gguf_factors
+from locant.rotary_configs.axes import several_axes
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
@@ -29,13 +31,27 @@ _HALF = """
 falcon falcon-h1 grok dbrx modern-bert nomic-bert nomic-bert-moe eurobert stablelm bitnet qwen qwen2 dream qwen2moe
 qwen3 qwen3moe qwen3next olmo2 olmoe phi2 phi3 phimoe plamo plamo2 gemma gemma2 gemma3 gemma3n gemma4
 gemma-embedding starcoder2 openelm gptneox codeshell orion nemotron exaone exaone4 minicpm3 bailingmoe2 dots1
-hunyuan-moe hunyuan-dense gpt-oss lfm2 lfm2moe smallthinker seed_oss apertus minimax-m2 glm4moe
+hunyuan-moe hunyuan-dense hunyuan_vl gpt-oss lfm2 lfm2moe smallthinker seed_oss apertus minimax-m2 glm4moe
+jina-bert-v3 plamo3 llada-moe rnd1 exaone-moe jais2 grovemoe cogvlm pangu-embedded afmoe mimo2 step35
 """
 HALF = tuple(_HALF.split())
 """Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``)."""
 
-SEVERAL_AXES = {"qwen2vl": False, "qwen3vl": True, "qwen3vlmoe": True, "qwen35": True, "qwen35moe": True}
+_NONE = """
+clip gpt2 gptj mpt refact bloom starcoder bert jina-bert-v2 mamba mamba2 jamba t5 t5encoder jais rwkv6 rwkv6qwen2 rwkv7
+arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
+"""
+WITHOUT_ROTATION = tuple(_NONE.split())
+"""Architectures that llama.cpp does not rotate: ``LLAMA_ROPE_TYPE_NONE``, and those whose graph only adds positions."""
+
+SEVERAL_AXES = {
+    **dict.fromkeys(("qwen2vl", "paddleocr"), False),
+    **dict.fromkeys(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"), True),
+}
 """Architectures with positions of several axes, in halves; whether the axes' pairs alternate."""
+
+AXES_BY_SECTIONS = frozenset(("glm4", "glm4moe", "hunyuan_vl"))
+"""Architectures whose positions have several axes where the file has sections; pairs are halves then."""
 
 SEPARATE_PART = frozenset(("deepseek2", "deepseek32", "minicpm3", "plm", "mistral4", "glm-dsa"))
 """Architectures whose rotated features are a separate part of the head, of ``rope.dimension_count`` features."""
@@ -43,14 +59,27 @@ SEPARATE_PART = frozenset(("deepseek2", "deepseek32", "minicpm3", "plm", "mistra
 LOG_MULTIPLIER_UNIT = {"deepseek2": 0.1, "deepseek32": 0.1, "mistral3": 1.0}
 """Unit of ``yarn_log_multiplier``, which is mscale_all_dim, by architecture."""
 
+RAISES_BASE = frozenset(("hunyuan-dense", "hunyuan_vl"))
+"""Architectures that raise the base by ``rope.scaling.alpha``."""
+
 LOCAL_BASE = frozenset(("gemma3", "gemma3n", "gemma-embedding"))
 """Architectures whose sliding attention has base 10000 by default, and is never scaled."""
 
 
-def layout_of(architecture: str) -> RotaryLayout:
-    """Return the layout of an architecture, ``general.architecture`` of a file."""
+def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:
+    """Return the layout of an architecture, ``general.architecture`` of a file.
+
+    Args:
+        architecture: Its name.
+        several_axes: Whether the file has sections of several axes.
+
+    Raises:
+        ConfigError: The architecture is unknown, or has no rotary positions.
+    """
+    if architecture in WITHOUT_ROTATION:
+        raise ConfigError(f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions.")
     if architecture in INTERLEAVED:
-        return "interleaved"
+        return "half" if several_axes and architecture in AXES_BY_SECTIONS else "interleaved"
     known = [*INTERLEAVED, *HALF, *SEVERAL_AXES]
     if architecture not in known:
         raise ConfigError(
@@ -98,6 +127,7 @@ _KEYS = (
     "rope.scaling.factor",
     "rope.scaling.original_context_length",
     "rope.scaling.finetuned",
+    "rope.scaling.alpha",
     "rope.scaling.attn_factor",
     "rope.scaling.yarn_log_multiplier",
     "rope.scaling.yarn_ext_factor",
@@ -138,10 +168,11 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
     refuse_impossible(own, keys.where)
     findings = list(unusual_values(own, keys.where))
-    layout = layout_of(architecture)
+    sections = [int(size) for size in keys.numbers("rope.dimension_sections") or () if size]
+    layout = layout_of(architecture, several_axes=bool(sections))
     head_dim, rotary_dim = _dims(keys, architecture)
     base = keys.number("rope.freq_base")
-    base = 10000.0 if base is None else base
+    base = _with_alpha(keys, architecture, 10000.0 if base is None else base, head_dim)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
     scaling = _scaling(keys, architecture, given, rotary_dim, base, findings)
@@ -154,15 +185,22 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         max_length=declared_length(scaling, length, findings),
     )
     configs = _with_sliding(keys, architecture, config, length)
-    sections = [int(size) for size in keys.numbers("rope.dimension_sections") or () if size]
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
     if not sections:
         return ParsedConfig(configs, tuple(findings))
-    several = {"sections": tuple(sections), "interleaved": SEVERAL_AXES.get(architecture, False)}
+    several = several_axes(sections, "alternating" if SEVERAL_AXES.get(architecture) else "sections", rotary_dim // 2)
     note = "Positions have several axes; the configuration holds the frequencies, and is exact for text alone."
     findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
     parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several))
     return with_checked_axes(parsed, "rope.dimension_sections", splits=False)
+
+
+def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> float:
+    """Return the base, which Hunyuan's classes raise to base * alpha^(d / (d - 2))."""
+    alpha = keys.number("rope.scaling.alpha")  # others pass over it
+    if architecture not in RAISES_BASE or not alpha or alpha < 0 or head_dim < 3:
+        return base
+    return float(base * alpha ** (head_dim / (head_dim - 2)))
 
 
 def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
@@ -233,15 +271,20 @@ def _with_sliding(keys: Fields, architecture: str, full: RotaryConfig, length: i
     base = keys.number("rope.freq_base_swa")
     if base is None and architecture in LOCAL_BASE:
         base = 10000.0
-    if base is None:
+    has_own_heads = keys.whole("attention.key_length_swa") or keys.whole("rope.dimension_count_swa")
+    if base is None and not has_own_heads:
         return {ALL_LAYERS: full}
+    if base is None:
+        own_head, own_part = _dims(keys, architecture, "_swa")
+        sliding = replace(full, head_dim=own_head, rotary_dim=own_part)  # base and scaling are those of all layers
+        return {ALL_LAYERS: full} if sliding == full else {"full_attention": full, "sliding_attention": sliding}
     if architecture not in LOCAL_BASE and full.scaling != Unscaled():
         raise ConfigError(
             f"The architecture '{architecture}' scales sliding attention by '{full.scaling.name}' and "
             f"rope.freq_base_swa {base:g} together; write the configurations by hand."
         )
     head_dim, rotary_dim = full.head_dim, full.rotary_dim
-    if keys.whole("attention.key_length_swa") or keys.whole("rope.dimension_count_swa"):
+    if has_own_heads:
         head_dim, rotary_dim = _dims(keys, architecture, "_swa")
     sliding = RotaryConfig(head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=full.layout, max_length=length)
     return {"full_attention": full, "sliding_attention": sliding}

@@ -12,6 +12,7 @@ from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
 from locant.positions.scheme import require_choice
 from locant.rotary_configs import families
+from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
 from locant.rotary_configs.doubts import doubts_about, refuse_impossible_values, with_checked_axes
 from locant.rotary_configs.families import ModelType
@@ -27,6 +28,7 @@ from locant.rotary_configs.layers import (
 )
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
+from locant.rotary_configs.vision import vision_types
 from locant.rotary_configs.wording import speaks_of
 
 LAYOUT_MARK = "locant_rotary_layout"
@@ -123,7 +125,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
                 f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
             )
-        _read_axes(rope, layer, context, multimodal)
+        _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
         scaling = read_scaling(rope, context, takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE)
         configs[layer] = RotaryConfig(
             head_dim=sizes.head_dim,
@@ -203,6 +205,11 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:
     """Raise ConfigError for a model that has no rotary positions, by its class or by an entry."""
+    if name in vision_types():
+        raise ConfigError(
+            f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
+            "an image, which locant.rotary_configs.read_vision reads."
+        )
     if part.flag("rotary") is False:
         raise ConfigError("config.json has rotary false: the model is said to have no rotary positions.")
     if part.flag("alibi"):
@@ -214,7 +221,9 @@ def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | No
         )
     stated = part.get("position_embedding_type")
     if kind is not None and not kind.rotates:
-        raise ConfigError(f"The class of the model type '{name}' in transformers has no rotary positions.")
+        other = families.OTHER_POSITIONS.get(kind.name)
+        instead = f", but {other}" if other else ""
+        raise ConfigError(f"The class of the model type '{name}' in transformers has no rotary positions{instead}.")
     if kind is not None and kind.switch is not None:
         key, on = kind.switch
         value = part.get(key) if key in part.values else kind.defaults.get(key)
@@ -433,15 +442,40 @@ def _layers_without_positions(layers: tuple[LayerType, ...]) -> list[Finding]:
     ]
 
 
-def _read_axes(rope: Fields, layer: str, context: RopeContext, multimodal: dict[str, dict[str, Any]]) -> None:
-    sections, interleaved = rope.numbers("mrope_section"), rope.flag("mrope_interleaved")
-    if sections is None:
-        if read_type(rope) == "mrope":
-            raise ConfigError(
-                f"{rope.where} has type 'mrope' without mrope_section, the numbers of pairs of each axis."
-            )
+def _read_axes(
+    rope: Fields,
+    layer: str,
+    context: RopeContext,
+    multimodal: dict[str, dict[str, Any]],
+    kind: ModelType | None,
+    pairs: int,
+) -> None:
+    sections, stated = rope.numbers("mrope_section"), rope.flag("mrope_interleaved")
+    known = None if kind is None else kind.axes
+    if sections is None and read_type(rope) == "mrope":
+        raise ConfigError(f"{rope.where} has type 'mrope' without mrope_section, the numbers of pairs of each axis.")
+    if sections is None and known is None:
         return
-    multimodal[layer] = {"sections": tuple(int(size) for size in sections), "interleaved": bool(interleaved)}
+    order: AxisOrder = "alternating" if stated else "sections"
+    if known is not None:
+        usual = tuple(known.get("sections") or [pairs // known["equal"]] * known["equal"])
+        sections = usual if sections is None else sections
+        if stated is not None and stated != (known["order"] == "alternating"):
+            context.warn(
+                f"mrope_interleaved is {str(stated).lower()}, which the class of '{kind.name if kind else ''}' in "
+                "transformers passes over.",
+                "Remove the entry, or name a model type whose class shares out the pairs so.",
+            )
+        order = known["order"]
+    assert sections is not None
+    multimodal[layer] = several_axes(sections, order, pairs)
+    if order == "mixed":
+        context.warn(
+            f"The class of '{kind.name if kind else ''}' in transformers turns the two features of a pair by different "
+            "axes of an image, which is no rotation; the configuration is exact for text alone.",
+            "Look into the class for what it does with images.",
+        )
+        return
     context.note(
         f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
         "configuration holds the frequencies, and is exact for text alone.",

@@ -40,6 +40,7 @@ _WINDOWS = {
     "hybrid_sliding": ("sliding_window", "sliding_window_size"),
     "chunked_attention": ("attention_chunk_size",),
 }
+_BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
 
 MOST_LAYERS = 10_000
@@ -208,8 +209,8 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
         return value if _is_count(value) else None
     for key in _WINDOWS.get(name, ()):
         value = part.get(key) if key in part.values else None if kind is None else kind.defaults.get(key)
-        if _is_count(value):
-            return value
+        if isinstance(value, int) and _is_count(value):
+            return value // 2 + 1 if key in _BOTH_WAYS else value
     return None
 
 

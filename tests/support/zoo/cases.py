@@ -17,7 +17,27 @@ from locant.extension.inspect.model_class.small_model import entries_of, quiet, 
 LENGTH = 512  # tokens that the models are declared for
 BASES = (5000.0, 10000.0, 250000.0, 1e6)
 SIZES = (8, 16, 24, 32)
+WINDOWS = (
+    *("sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "attention_chunk_size"),
+    "window_size",
+)
 FORMS = ("saved", "old names", "defaults left out")
+
+
+STATED: dict[str, dict[str, Any]] = {
+    "chameleon": {"vocabulary_map": {"<image>": 3}},
+    "cohere_compass_text": {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        }
+    },
+    "glm4v_moe_text": {"num_attention_heads": 32},
+    "qwen2_5_omni_talker": {"embedding_size": 3584, "hidden_size": 3584},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
+    "qwen3_omni_moe_text": {"num_attention_heads": 16},
+}
+"""Entries that published files of a type state, and without which its class builds no model."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +92,36 @@ def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | Non
 
 def _usual(config_class: Any, heads: int | None) -> tuple[dict[str, Any], str]:
     with quiet():
-        entries = reduced_entries(entries_of(config_class()), layers=6, heads=heads)
+        entries = reduced_entries(usual_entries(config_class), layers=6, heads=heads)
     return _saved(config_class, entries), "default"
 
 
 def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: bool) -> tuple[dict[str, Any], str]:
     with quiet():
-        entries = entries_of(config_class())
+        entries = usual_entries(config_class)
     _draw_sizes(entries, rng)
     rope = entries.get("rope_parameters")
-    if rope and "rope_type" in rope and has_axes(config_class):
+    if rope and "rope_type" in rope and has_axes(config_class, stated=True):
         rope["mrope_section"] = []
     rope_type = _draw_rope(entries, rng) if scaled else "default"
+    _draw_windows(entries, rng)
     entries = reduced_entries(entries, layers=6, heads=heads)
     _draw_layers(entries, rng)
     _flip_switches(entries, rng)
     return _saved(config_class, entries), rope_type
 
 
-def has_axes(config_class: Any) -> bool:
-    """Whether the code of a class asks for sections of several axes."""
+def usual_entries(config_class: Any) -> dict[str, Any]:
+    """Return the entries of a class as published files have them."""
+    given = copy.deepcopy(STATED.get(config_class.model_type, {}))
+    return {**entries_of(config_class(**copy.deepcopy(given))), **given}
+
+
+def has_axes(config_class: Any, *, stated: bool = False) -> bool:
+    """Whether the code of a class takes positions of several axes; whether it asks the file for their sections."""
     folder = Path(sys.modules[config_class.__module__].__file__ or "").parent
-    return any('"mrope_section"' in each.read_text(encoding="utf-8") for each in folder.glob("modeling_*.py"))
+    words = r'"mrope_section"' if stated else r'"mrope_section"|position_ids.expand\(\d'
+    return any(re.search(words, each.read_text(encoding="utf-8")) for each in folder.glob("modeling_*.py"))
 
 
 def _saved(config_class: Any, entries: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +152,19 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
     for name in ("max_position_embeddings", "n_positions", "model_max_length"):
         if isinstance(entries.get(name), int):
             entries[name] = LENGTH
+
+
+def _draw_windows(entries: dict[str, Any], rng: random.Random) -> None:
+    for name in WINDOWS:
+        if isinstance(entries.get(name), int):
+            entries[name] = rng.choice([4, 6, 8])
+    if entries.get("sliding_window", 0) is None:
+        entries["sliding_window"] = rng.choice([None, 6])
+    if isinstance(entries.get("use_sliding_window"), bool):
+        entries["use_sliding_window"] = rng.random() < 0.5
+        entries["layer_types"] = None  # the class takes them from these
+    if isinstance(entries.get("max_window_layers"), int):
+        entries["max_window_layers"] = rng.randint(0, 6)
 
 
 def _draw_rope(entries: dict[str, Any], rng: random.Random) -> str:

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -21,13 +21,14 @@ from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import (
     HEADS,
     build,
-    entries_of,
     model_class,
     quiet,
     reduced_entries,
 )
+from locant.rotary_configs.axes import AxisOrder, several_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
-from zoo.cases import has_axes, sections
+from zoo.attention import turning_axes
+from zoo.cases import has_axes, sections, usual_entries
 from zoo.verdict import SHORT
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
@@ -84,6 +85,8 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     if on and any(layer.rotation for layer in layers):
         facts["switch"] = {on: getattr(small, on)}
     facts |= _seen(small, layers)
+    if axes := _axes(found, entries, layers):
+        facts["axes"] = axes
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
 
 
@@ -130,7 +133,7 @@ def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, 
     """Return a small model's configuration, what its layers do, and its entries; otherwise why it cannot be had."""
     needed = max((types.index(each) for each in set(types)), default=0) + 1
     with quiet():
-        entries = entries_of(config)
+        entries = usual_entries(found.config_class)
     seen: tuple[Any, Any, dict[str, Any]] = (None, "", {})
     for switched in _variants(found, entries):
         for layers, heads in itertools.product(sorted({max(6, needed), 12}), HEADS[:3]):
@@ -165,6 +168,32 @@ def _built(found: Architecture, entries: dict[str, Any]) -> tuple[Any, list[Obse
     with quiet():
         config = found.config_class(**copy.deepcopy(entries))
         return config, observe(build(config), SHORT)
+
+
+def _axes(found: Architecture, entries: dict[str, Any], layers: list[ObservedLayer]) -> dict[str, Any] | None:
+    """Return the sections that a class takes where none are stated, and how they share out the pairs."""
+    rotating = next((layer for layer in layers if layer.rotation is not None and layer.rotation.layout), None)
+    if rotating is None or rotating.rotation is None or not has_axes(found.config_class):
+        return None
+    with quiet():
+        model = build(found.config_class(**copy.deepcopy(entries)))
+    stated = next((each.mrope_section for each in model.modules() if hasattr(each, "mrope_section")), None)
+    stated = next(iter(stated.values())) if isinstance(stated, dict) else stated
+    pairs = rotating.rotation.rotary_dim // 2
+    for axes in (len(stated),) if stated else (2, 3, 4):
+        with quiet():
+            seen = turning_axes(model, rotating, pairs, axes)
+        if seen is None:
+            continue
+        sizes = stated or [sum(axis in each for each in seen) for axis in range(axes)]
+        share = {"sections": list(sizes)} if stated else {"equal": axes}
+        for order in get_args(AxisOrder):
+            if order != "mixed" and (len(sizes) == 3 or order != "space first"):
+                read = several_axes(sizes, order, pairs)["axis_of_pair"]
+                if [{axis} for axis in read] == seen:
+                    return {**share, "order": order}
+        return {**share, "order": "mixed"}
+    return None
 
 
 def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedLayer]) -> dict[str, Any]:
@@ -270,6 +299,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "without_window": facts.get("without_window"),
         "switch": next(([key, value] for key, value in facts.get("switch", {}).items()), None),
         "features": facts.get("features"),
+        "axes": facts.get("axes"),
     }
     return {name: value for name, value in found.items() if value}
 

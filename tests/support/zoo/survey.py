@@ -1,11 +1,8 @@
-"""All cases of an architecture, and the page of what became of those of all architectures."""
+"""All cases of an architecture."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.small_model import HEADS
@@ -13,7 +10,7 @@ from locant.rotary_configs import read_huggingface
 from zoo.architectures import Architecture, architecture
 from zoo.cases import draw_case, nested_case
 from zoo.facts import facts_of, mentions_rotation
-from zoo.verdict import Verdict, judge
+from zoo.verdict import Verdict, first_line, judge
 
 WITHOUT = "without rotation"
 
@@ -41,7 +38,7 @@ def _of_case(found: Architecture, seed: int) -> Verdict:
         try:
             case = draw_case(found.config_class, found.model_type, seed, heads=heads)
         except Exception as error:  # whatever the class raises
-            outcome = outcome or Verdict(found.model_type, seed, "", "", "not built", _first_line(error))
+            outcome = outcome or Verdict(found.model_type, seed, "", "", "not built", first_line(error))
             continue
         judged = judge(case, found.config_class)
         if judged.outcome != "not built":
@@ -61,7 +58,7 @@ def _of_composite(found: Architecture) -> Iterator[Verdict]:
     try:
         case = draw_case(text.config_class, text.model_type, 1)
     except Exception as error:  # whatever the class raises
-        yield Verdict(found.model_type, 1, "nested", "", "not built", _first_line(error))
+        yield Verdict(found.model_type, 1, "nested", "", "not built", first_line(error))
         return
     part = tuple(facts["text_part"])
     yield judge(nested_case(case, found.model_type, part), found.config_class, part)
@@ -80,69 +77,3 @@ def _of_class_without_rotation(found: Architecture) -> Verdict:
     return Verdict(
         found.model_type, 0, "without rotation", "", "wrong", "read as rotary, but the class does not rotate"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
-
-
-_TITLES = {
-    "wrong": "Wrong",
-    "refused": "Refused",
-    "not built": "Files of which the class makes no model",
-}
-
-
-def page(record: Mapping[str, Any]) -> str:
-    """Return the page about a record.
-
-    Args:
-        record: ``transformers``, its version, and ``verdicts``, each as plain data.
-    """
-    every = [Verdict(**each) for each in record["verdicts"]]
-    counts = Counter(each.outcome for each in every)
-    without = [each for each in every if each.form == WITHOUT]
-    rows: dict[str, list[Verdict]] = {}
-    for each in every:
-        if each.form != WITHOUT:
-            rows.setdefault(each.model_type, []).append(each)
-    lines = [
-        "# Read from config.json, and done by the class",
-        "",
-        f"Every architecture of transformers {record['transformers']} that reads text, found by walking the package.",
-        "The smallest model of each class is built with options drawn at random; its config.json, as transformers",
-        "writes it, with the entries of release 4, or without some for which the class has defaults, is read by",
-        "Locant; and the reading is compared with what the class does to queries and keys: layers that rotate,",
-        "features, pairing, frequencies, attention scale. `make zoo` makes this page anew.",
-        "",
-        f"{len(every)} cases of {len({each.model_type for each in every})} architectures: {counts['right']} right, "
-        f"{counts['refused']} refused with a reason, {counts['wrong']} wrong. Of {counts['not built']} files the class "
-        f"itself makes no model. {len(without)} of the architectures do not rotate at all, and are known not to.",
-        "",
-        "| model type | cases | right | refused | wrong | not built | pairing | layers rotate | others | scalings |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(_row(name, cases) for name, cases in sorted(rows.items())),
-    ]
-    for outcome, title in _TITLES.items():
-        listed = [f"- {_in_a_line(each)}" for each in every if each.outcome == outcome]
-        lines += ["", f"## {title}", "", *listed] if listed else []
-    return "\n".join(lines) + "\n"
-
-
-def _row(name: str, cases: list[Verdict]) -> str:
-    of = Counter(each.outcome for each in cases)
-    layouts = " and ".join(sorted({each.layout for each in cases if each.layout}))
-    kinds = ", ".join(sorted({kind for each in cases for kind in each.rope_type.split("+") if kind}))
-    numbers = " | ".join(str(of[outcome]) for outcome in ("right", "refused", "wrong", "not built"))
-    return f"| {name} | {len(cases)} | {numbers} | {layouts} | {cases[0].rotating} | {cases[0].still} | {kinds} |"
-
-
-def _in_a_line(each: Verdict) -> str:
-    reason = " ".join(each.reason.split()).replace("<", "&lt;")[:240]
-    return f"{each.model_type}, seed {each.seed} ({each.form or 'saved'}, {each.rope_type or 'default'}): {reason}"
-
-
-def as_json(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON, with a line for every case."""
-    cases = ",\n".join(json.dumps(each) for each in record["verdicts"])
-    return f'{{"transformers": {json.dumps(record["transformers"])}, "verdicts": [\n{cases}\n]}}\n'

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.compare import compare_with_class
@@ -14,7 +15,11 @@ from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import ParsedConfig
-from zoo.cases import LENGTH, Case
+from zoo.attention import axis_differences, window_differences
+from zoo.cases import LENGTH, Case, has_axes
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SHORT = (0, 1, 3, 17, LENGTH // 4 - 30)
 LONG = (0, 1, 3, 17, 150, LENGTH - 1, LENGTH * 4)
@@ -37,6 +42,8 @@ class Verdict:
         rotating: Layers that rotate, as observed.
         still: Attention layers that do not.
         layout: Their pairing.
+        windows: Whether the windows of masks were compared as well.
+        axes: Whether the axes of positions were.
     """
 
     model_type: str
@@ -48,6 +55,8 @@ class Verdict:
     rotating: int = 0
     still: int = 0
     layout: str | None = None
+    windows: bool = False
+    axes: bool = False
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,11 +73,11 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     about = (case.model_type, case.seed, case.form, case.rope_type)
     try:
         with quiet():
-            short = observe(build(_text_config(case, config_class, part)), SHORT)
+            config = _text_config(case, config_class, part)
+            model = build(config)
+            short = observe(model, SHORT)
     except Exception as error:  # whatever the class raises
-        return Verdict(
-            *about, "not built", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
-        )
+        return Verdict(*about, "not built", first_line(error))
     # What moves otherwise than by turning pairs has relative positions of another kind.
     rotating = [layer for layer in short if layer.rotation is not None and layer.rotation.layout is not None]
     seen: dict[str, Any] = {
@@ -84,8 +93,11 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     reasons = _differences(parsed, short, SHORT)
     if not reasons and any(each.scaling.depends_on_length for each in parsed.configs.values()):
         with quiet():
-            model = build(_text_config(case, config_class, part))
-            reasons = _differences(parsed, observe(model, LONG), LONG)
+            long = build(_text_config(case, config_class, part))
+            reasons = _differences(parsed, observe(long, LONG), LONG)
+    if not reasons:
+        more, compared = _masks_and_axes(parsed, model, short, has_axes(type(config)))
+        reasons, seen = more, seen | compared
     return Verdict(*about, "wrong" if reasons else "right", "; ".join(reasons), **seen)
 
 
@@ -104,3 +116,22 @@ def _differences(parsed: ParsedConfig, layers: list[ObservedLayer], positions: t
     except ConfigError as error:
         return [str(error)]
     return [f"layers {list(each.layers)}: {each.read}, but the class: {each.found}" for each in found]
+
+
+def _masks_and_axes(
+    parsed: ParsedConfig, model: nn.Module, layers: list[ObservedLayer], several_axes: bool
+) -> tuple[list[str], dict[str, bool]]:
+    """Return the differences in windows and axes, and which of them the class shows."""
+    windows = axes = None
+    with contextlib.suppress(Exception), quiet():  # whatever a class raises for a text without positions
+        windows = window_differences(parsed, model)
+    if several_axes:
+        with quiet():
+            axes = axis_differences(parsed, model, layers)
+    found = [*(windows or ()), *(axes or ())]
+    return found, {"windows": windows is not None, "axes": axes is not None}
+
+
+def first_line(error: Exception) -> str:
+    """Return what a class said when it refused a file."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"

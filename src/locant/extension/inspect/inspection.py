@@ -24,6 +24,7 @@ from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_config, read_huggingface, text_part, text_type
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.vision import VisionRotary, read_vision
 from locant.rotary_configs.vllm import read_vllm
 from locant.rotary_configs.wording import finding_in_words_of, in_words_of
 
@@ -43,6 +44,7 @@ class Inspection:
         content: What was read: the text part of config.json, or the metadata.
         checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
             was.
+        vision: How the vision tower of a multimodal model rotates, where it has one that does.
         engine: The engine whose options are in ``parsed`` besides the file, where some were given: ``vLLM`` or
             ``llama.cpp``.
     """
@@ -56,6 +58,7 @@ class Inspection:
     content: Mapping[str, Any]
     engine: str | None = None
     checked_against: str | None = None
+    vision: VisionRotary | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -78,6 +81,7 @@ class Inspection:
             "declared_length": self.declared_length,
             "layers": {layer: _layer(config, self.kind) for layer, config in configs.items()},
             "layer_types": [] if self.parsed is None else [dataclasses.asdict(kind) for kind in self.parsed.layers],
+            "vision": None if self.vision is None else dataclasses.asdict(self.vision),
             "multimodal": {} if self.parsed is None else self.parsed.multimodal,
             "findings": [dataclasses.asdict(finding) for finding in self.findings],
         }
@@ -167,12 +171,20 @@ def inspect_model(
                 "--as hf4 and hf5 speak of the weights before that, in halves.",
             )
         )
+    vision = None
+    if source.kind == "huggingface" and has_usual_sizes:
+        try:
+            vision = read_vision(source.content)
+        except UNREADABLE as error:
+            found.append(replace(error_finding(error, source.path.name), severity="warning"))
     found = [finding_in_words_of(source.kind, finding) for finding in found]
     order = ("error", "warning", "note")
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
     against = None if asked is None else f"{asked.name} of transformers {asked.release}"
-    return Inspection(source.path, source.kind, model_type, length, parsed, tuple(found), content, engine, against)
+    return Inspection(
+        source.path, source.kind, model_type, length, parsed, tuple(found), content, engine, against, vision
+    )
 
 
 def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> str | None:

@@ -1,0 +1,74 @@
+"""Architectures and keys of GGUF files: those of the package gguf, and what llama.cpp does with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.positions.scaling.ntk import NTKAware
+from locant.rotary_configs import read_gguf
+from locant.rotary_configs.gguf import HALF, INTERLEAVED, SEVERAL_AXES, WITHOUT_ROTATION
+
+gguf = pytest.importorskip("gguf")
+
+_NOT_READ = {"deepseek2-ocr"}  # its pairing is not known here, so it is refused
+
+
+def _metadata(architecture: str, **keys: Any) -> dict[str, Any]:
+    plain = {"attention.key_length": 64, "rope.dimension_count": 64, "context_length": 4096, **keys}
+    return {"general.architecture": architecture} | {f"{architecture}.{key}": value for key, value in plain.items()}
+
+
+def test_every_architecture_of_gguf_is_read_or_known_not_to_rotate() -> None:
+    """llama_model_rope_type in llama-model.cpp; the graphs of bert and starcoder only add positions."""
+    names = set(gguf.MODEL_ARCH_NAMES.values()) - _NOT_READ
+    assert names <= {*INTERLEAVED, *HALF, *SEVERAL_AXES, *WITHOUT_ROTATION}
+    assert not {*INTERLEAVED} & {*HALF}
+    assert not {*INTERLEAVED, *HALF, *SEVERAL_AXES} & {*WITHOUT_ROTATION}
+    for name in sorted(names):
+        if name in WITHOUT_ROTATION:
+            with pytest.raises(ConfigError, match=f"does not rotate in the architecture '{name}': no rotary positions"):
+                read_gguf(_metadata(name))
+        else:
+            config = next(iter(read_gguf(_metadata(name)).configs.values()))
+            assert config.layout == ("interleaved" if name in INTERLEAVED else "half"), name
+
+
+@pytest.mark.parametrize("architecture", sorted(_NOT_READ))
+def test_an_architecture_that_is_not_known_is_refused(architecture: str) -> None:
+    with pytest.raises(ConfigError, match=f"Unknown architecture '{architecture}'"):
+        read_gguf(_metadata(architecture))
+
+
+def test_every_rotary_key_of_gguf_is_known() -> None:
+    """No key that converters write is called unknown."""
+    values = {"type": "yarn", "sections": [11, 11, 10], "finetuned": True, "factor": 4.0, "context_length": 1024}
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
+    for key in vars(gguf.Keys.Rope).values():
+        if isinstance(key, str) and key.startswith("{arch}."):
+            name = key.removeprefix("{arch}.")
+            value = next((value for part, value in values.items() if name.endswith(part)), 64)
+            said = ""
+            try:
+                read_gguf(_metadata("deepseek2", **(yarn | {name: value})))
+            except ConfigError as error:
+                said = str(error)
+            assert "is not known here" not in said
+
+
+@pytest.mark.parametrize(("sections", "layout"), [(None, "interleaved"), ([8, 12, 12, 0], "half")])
+def test_glm4_pairs_halves_with_positions_of_several_axes(sections: list[int] | None, layout: str) -> None:
+    """llama-model.cpp: LLAMA_ROPE_TYPE_MROPE, which pairs halves, where glm4 has sections."""
+    keys = {} if sections is None else {"rope.dimension_sections": sections}
+    assert read_gguf(_metadata("glm4", **keys)).config.layout == layout
+
+
+@pytest.mark.parametrize("architecture", ["hunyuan-dense", "hunyuan_vl"])
+def test_hunyuans_alpha_raises_the_base(architecture: str) -> None:
+    """hunyuan-vl.cpp: rope_theta * alpha^(dim / (dim - 2)), which is NTK-aware interpolation."""
+    config = read_gguf(_metadata(architecture, **{"rope.freq_base": 10000.0, "rope.scaling.alpha": 1000.0})).config
+    ntk = NTKAware(factor=1000.0)
+    assert config.base == pytest.approx(ntk.equivalent_base(64, 10000.0))
+    assert read_gguf(_metadata("qwen2", **{"rope.scaling.alpha": 1000.0})).config.base == 10000.0

@@ -1,0 +1,163 @@
+"""Masks and positions of several axes, as the attention of a model of transformers sees them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from locant.extension.inspect.model_class.observe import ATTENTION, ObservedLayer
+from locant.rotary_configs.base import ParsedConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_NAME = "zoo_recorded"
+_LENGTH = 20  # tokens, more than any window that is drawn
+_FAR = 1009  # a position at which slow pairs have moved too
+_MOVED = 1e-5  # of a pair's length
+_SLOW = 1e-4  # radians that do not show
+
+
+@dataclass(frozen=True)
+class _Seen:
+    name: str
+    layer: int | None
+    query: Tensor
+    mask: Tensor | None
+
+
+_seen: list[_Seen] = []
+_names: dict[int, str] = {}
+
+
+def _record(module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
+    mask = args[0] if args else options.get("attention_mask")
+    name = _names.get(id(module), "")
+    numbers = re.findall(r"(?:^|\.)(\d+)(?=\.|$)", name)
+    _seen.append(_Seen(name, int(numbers[0]) if numbers else None, query.detach(), mask))
+    batch, heads, length, _ = query.shape
+    return query.new_zeros(batch, length, heads, value.shape[-1]), None
+
+
+@torch.no_grad()
+def _run(model: nn.Module, inputs: dict[str, Any]) -> list[_Seen]:
+    """Return what the attention layers of a model see; nothing of classes that compute their own attention."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+
+    AttentionInterface.register(_NAME, _record)
+    AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    for module in model.modules():
+        config = getattr(module, "config", None)
+        if getattr(config, "_attn_implementation", None) == ATTENTION:
+            config._attn_implementation = _NAME
+    _seen.clear()
+    _names.clear()
+    _names.update({id(module): name for name, module in model.named_modules()})
+    accepted = inspect.signature(model.forward).parameters
+    given = {**inputs, "decoder_input_ids": inputs["input_ids"], "use_cache": False}
+    model(**{name: value for name, value in given.items() if name in accepted})
+    return list(_seen)
+
+
+def window_differences(parsed: ParsedConfig, model: nn.Module) -> list[str] | None:
+    """Return where the masks of a model have other windows than were read; ``None`` where no mask shows.
+
+    Args:
+        parsed: The reading.
+        model: The model, with windows of less than twenty tokens.
+    """
+    found, compared = [], False
+    windows = {index: kind.window for kind in parsed.layers for index in kind.layers if kind.attends}
+    for each in _run(model, {"input_ids": torch.full((1, _LENGTH), 7)}):
+        if each.mask is None or each.mask.shape[-2:] != (_LENGTH, _LENGTH) or each.layer not in windows:
+            continue
+        compared = True
+        window, read = _looks_back(each.mask), windows[each.layer]
+        if window != (None if read is None or read >= _LENGTH else read):
+            found.append(f"layer {each.layer}: window {read}, but the class: {window}")
+    return found if compared else None
+
+
+def _looks_back(mask: Tensor) -> int | None:
+    """Return how many tokens the widest row of a mask looks back over, ``None`` for all of them."""
+    rows = mask[0, 0]
+    allowed = rows if rows.dtype == torch.bool else rows > torch.finfo(rows.dtype).min / 2
+    widths = [index + 1 - int(row.nonzero()[0]) for index, row in enumerate(allowed) if row.any()]
+    return max(widths) if max(widths) < len(rows) else None
+
+
+def axis_differences(parsed: ParsedConfig, model: nn.Module, layers: list[ObservedLayer]) -> list[str] | None:
+    """Return which pairs another axis turns than was read; ``None`` where the class takes no positions of axes.
+
+    Only the first layer that rotates is asked: what comes before it does not depend on positions.
+
+    Args:
+        parsed: The reading.
+        model: The model.
+        layers: What its layers were seen to do with text.
+    """
+    rotating = next((each for each in layers if each.rotation is not None and each.rotation.layout), None)
+    config = None if rotating is None or rotating.layer is None else parsed.of_layer(rotating.layer)
+    if rotating is None or config is None or config.rotary_dim is None:
+        return None
+    kind = next((kind.config for kind in parsed.layers if rotating.layer in kind.layers), None)
+    read = parsed.multimodal.get(kind or "", parsed.multimodal.get("all"))
+    if read and read["axis_of_pair"] is None:
+        return None
+    seen = turning_axes(model, rotating, config.rotary_dim // 2, len(read["sections"]) if read else 3)
+    if seen is None:
+        return None
+    expected = read["axis_of_pair"] if read else [None] * len(seen)
+    return [
+        f"pair {pair} turns by the axis {axis}, but the class: {sorted(moves)}"
+        for pair, (axis, moves, frequency) in enumerate(zip(expected, seen, config.frequencies(1), strict=True))
+        if abs(float(frequency)) * _FAR > _SLOW and moves != {axis}
+    ]
+
+
+def turning_axes(model: nn.Module, layer: ObservedLayer, pairs: int, axes: int) -> list[set[int]] | None:
+    """Return by which axes each pair of a layer turns, ``None`` where the class takes no positions of so many axes.
+
+    Args:
+        model: The model.
+        layer: Its first layer that rotates, as seen with text.
+        pairs: Pairs that it rotates.
+        axes: Number of axes.
+    """
+    rotation = layer.rotation
+    assert rotation is not None
+    try:
+        turned = [_query(model, axis, layer.name, axes) for axis in (None, *range(axes))]
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return None
+    blocks = [
+        each[0, :, 1, rotation.first : rotation.first + 2 * pairs].double() for each in turned if each is not None
+    ]
+    if len(blocks) <= axes:
+        return None
+    halves = [
+        block.chunk(2, -1) if rotation.layout == "half" else (block[..., 0::2], block[..., 1::2]) for block in blocks
+    ]
+    vectors = [torch.stack(each) for each in halves]  # [2, H, pairs]
+    return [
+        {
+            axis
+            for axis, each in enumerate(vectors[1:])
+            if (each[..., pair] - vectors[0][..., pair]).norm() > _MOVED * vectors[0][..., pair].norm()
+        }
+        for pair in range(pairs)
+    ]
+
+
+def _query(model: nn.Module, axis: int | None, name: str, axes: int) -> Tensor | None:
+    """Return the queries of a layer for two tokens, the second far away on one axis."""
+    positions = torch.zeros((axes, 1, 2), dtype=torch.long)
+    if axis is not None:
+        positions[axis, :, 1] = _FAR
+    seen = _run(model, {"input_ids": torch.full((1, 2), 7), "position_ids": positions})
+    return next((each.query for each in seen if each.name == name), None)
