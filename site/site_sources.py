@@ -17,7 +17,7 @@ from site_folder import SiteFolder
 
 PARTS: dict[str, list[str]] = {
     "Learn": ["docs/course", "gallery", "interactive", "docs/errata", "docs/glossary"],
-    "Positions": ["docs/positions", "docs/new-scheme"],
+    "Positions": ["docs/positions", "docs/own-model", "docs/new-scheme"],
     "Train and translate": [
         "docs/training",
         "docs/mixtures",

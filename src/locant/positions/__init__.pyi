@@ -2,6 +2,7 @@ from locant.positions import huggingface as huggingface
 from locant.positions.angles import Frequencies as Frequencies
 from locant.positions.angles import PositionTable as PositionTable
 from locant.positions.attention import Mask as Mask
+from locant.positions.attention import MaskMod as MaskMod
 from locant.positions.attention import attend as attend
 from locant.positions.attention import attend_with_positions as attend_with_positions
 from locant.positions.embeddings.index import Binary as Binary
@@ -54,6 +55,7 @@ from locant.positions.scaling.registry import scaling_from_options as scaling_fr
 from locant.positions.scaling.yarn import YaRN as YaRN
 from locant.positions.scheme import AttentionShape as AttentionShape
 from locant.positions.scheme import PositionScheme as PositionScheme
+from locant.positions.scheme import ScoreMod as ScoreMod
 from locant.positions.scores.alibi import ALiBi as ALiBi
 from locant.positions.scores.cope import CoPE as CoPE
 from locant.positions.scores.deberta import DeBERTa as DeBERTa
@@ -63,3 +65,5 @@ from locant.positions.scores.sandwich import Sandwich as Sandwich
 from locant.positions.scores.shaw import Shaw as Shaw
 from locant.positions.scores.t5 import T5 as T5
 from locant.positions.scores.transformer_xl import TransformerXL as TransformerXL
+from locant.positions.torch_layers import PositionedAttention as PositionedAttention
+from locant.positions.torch_layers import add_positions as add_positions

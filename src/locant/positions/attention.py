@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,9 @@ from torch.utils.checkpoint import checkpoint
 from locant.kernels import attention as kernel
 from locant.positions.scheme import PositionScheme
 
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Which keys FlexAttention sees: a function of the indices of batch, head, query and key."""
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -19,7 +23,7 @@ class Mask:
     Attributes:
         causal: A query sees only keys up to its own index. With more keys than queries, the queries are the last ones.
         keys: Boolean ``[B, 1, 1, K]``, true where a key is a real token, or ``None`` when all are. Rows that pack
-            several texts need ``[B, 1, Q, K]``, true where query and key are of the same text.
+            several texts need ``[B, 1, Q, K]``, true where query and key are of the same text (:meth:`packed`).
     """
 
     causal: bool = False
@@ -28,9 +32,48 @@ class Mask:
     @classmethod
     def from_lengths(cls, lengths: Tensor, size: int) -> Mask:
         """Return the padding mask of rows with ``lengths [B]`` real tokens on the left of ``size`` columns."""
-        if bool((lengths == size).all()):
+        if not torch.compiler.is_compiling() and bool((lengths == size).all()):
             return cls()
         return cls(keys=(torch.arange(size, device=lengths.device) < lengths.unsqueeze(1))[:, None, None, :])
+
+    @classmethod
+    def packed(cls, positions: Tensor, *, causal: bool = True) -> Mask:
+        """Return the mask of rows that pack several texts, whose positions begin at 0 for each.
+
+        Args:
+            positions: Integer positions ``[L]`` or ``[B, L]``.
+            causal: Whether a query sees only keys up to its own index.
+
+        Example:
+            >>> import torch
+            >>> Mask.packed(torch.tensor([0, 1, 0, 1, 2])).keys[0, 0].int()
+            tensor([[1, 1, 0, 0, 0],
+                    [1, 1, 0, 0, 0],
+                    [0, 0, 1, 1, 1],
+                    [0, 0, 1, 1, 1],
+                    [0, 0, 1, 1, 1]], dtype=torch.int32)
+        """
+        text = (positions == 0).cumsum(-1)
+        rows = text if text.dim() == 2 else text.unsqueeze(0)
+        return cls(causal, (rows.unsqueeze(-1) == rows.unsqueeze(-2)).unsqueeze(1))
+
+    def mask_mod(self, queries: int, keys: int) -> MaskMod:
+        """Return the mask as a function for ``create_block_mask`` of ``torch.nn.attention.flex_attention``.
+
+        Args:
+            queries: Number of queries, ``Q``.
+            keys: Number of keys, ``K``.
+        """
+        ahead, seen, causal = keys - queries, self.keys, self.causal
+
+        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            del h
+            allowed = j <= i + ahead if causal else j >= 0
+            if seen is None:
+                return allowed
+            return allowed & (seen[b, 0, 0, j] if seen.shape[2] == 1 else seen[b, 0, i, j])
+
+        return mask_mod
 
     def part(self, queries: slice, keys: int) -> Mask:
         """Return the mask for a run of queries and the first keys."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from locant.positions.attention import Mask
+from locant.positions.relative import distance_score_mod
 from locant.positions.scheme import PositionScheme
 
 
@@ -48,12 +49,7 @@ def flex_attend(
     found = scheme.distance_bias(q_positions, k_positions)
     if found is None:
         return None
-    row, lowest = found
-    queries, keys = (positions.expand(q.shape[0], -1).contiguous() for positions in (q_positions, k_positions))
-
-    def score(value: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return value + row[h, keys[b, j] - queries[b, i] - lowest]
-
+    score = distance_score_mod(*found, q_positions, k_positions)
     blocks = _causal_blocks(q.shape[2], k.shape[2], str(q.device)) if mask.causal else None
     return (attention or _compiled())(q, k, v, score_mod=score, block_mask=blocks)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, DataError
 from locant.positions.angles import require_integer
+from locant.positions.embeddings.position_code import require_positions
 from locant.positions.position_range import position_range
 from locant.positions.registry import build_scheme, register_scheme
 from locant.positions.scheme import AttentionShape, PositionScheme
@@ -72,6 +73,9 @@ class Randomised(PositionScheme):
         self._range = max_positions
         self._evaluation_length = evaluation_length
         self.seed = seed
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(max_positions, generator=generator, device="cpu")[:evaluation_length]
+        self._evaluation_draw = drawn.sort().values
         self._training_draw: Tensor | None = None
 
     @classmethod
@@ -91,6 +95,11 @@ class Randomised(PositionScheme):
         """Return a range that covers the longest test, and its length for evaluation."""
         del head_dim
         return {"max_positions": max(4 * longest, 2 * trained), "evaluation_length": max(longest, trained)}
+
+    @property
+    def traceable(self) -> bool:  # type: ignore[override]
+        """Whether the wrapped scheme is, and nothing is drawn: in evaluation."""
+        return not self.training and self.scheme.traceable
 
     @property
     def bias_reads_keys(self) -> bool:
@@ -127,6 +136,9 @@ class Randomised(PositionScheme):
             DataError: A position is negative or beyond what was drawn or declared.
         """
         require_integer(positions)
+        if not self.training and torch.compiler.is_compiling():
+            require_positions(positions, self._evaluation_length, "Shorten the text or raise evaluation_length.")
+            return self._evaluation_draw.to(positions.device)[positions.long()]
         if not positions.numel():
             return positions
         extent = position_range(positions)
@@ -134,8 +146,7 @@ class Randomised(PositionScheme):
             raise DataError(f"Randomised positions count from 0; got {extent.low}.")
         if not self.training:
             self._require(extent.high + 1, self._evaluation_length, "evaluation_length")
-            generator = torch.Generator().manual_seed(self.seed)
-            chosen = torch.randperm(self._range, generator=generator)[: self._evaluation_length].sort().values
+            chosen = self._evaluation_draw
         else:
             if self._training_draw is None or extent.high >= len(self._training_draw):
                 self.draw(extent.high + 1)

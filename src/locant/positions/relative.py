@@ -15,7 +15,7 @@ from torch import Tensor
 from locant.errors import ConfigError
 from locant.positions.angles import require_integer
 from locant.positions.position_range import position_range
-from locant.positions.scheme import AttentionShape, PositionScheme
+from locant.positions.scheme import AttentionShape, PositionScheme, ScoreMod
 
 
 def relative_positions(q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -83,12 +83,17 @@ def expand_relative(function: Callable[[Tensor], Tensor], q_positions: Tensor, k
 class RelativeBias(PositionScheme, ABC):
     """A scheme that adds to the scores of a head a function of the relative position.
 
+    Under ``torch.compile`` and ``torch.export`` every pair is computed by itself (:meth:`pair_bias`), because the range
+    of the positions would have to be read.
+
     Args:
         num_heads: Number of attention heads, ``H``.
 
     Raises:
         ConfigError: There is no head.
     """
+
+    traceable = True
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -118,7 +123,12 @@ class RelativeBias(PositionScheme, ABC):
         return False
 
     def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
-        """Return the bias of every relative position; as :meth:`PositionScheme.distance_bias`."""
+        """Return the bias of every relative position; as :meth:`PositionScheme.distance_bias`.
+
+        Under a compiler, which cannot know the highest position, ``None``.
+        """
+        if torch.compiler.is_compiling():
+            return None
         queries, keys = position_range(q_positions), position_range(k_positions)
         lowest, highest = keys.low - queries.high, keys.high - queries.low
         return self.bias(torch.arange(lowest, highest + 1, device=k_positions.device)), lowest
@@ -131,7 +141,69 @@ class RelativeBias(PositionScheme, ABC):
             once.
         """
         del k
+        if torch.compiler.is_compiling():
+            return self.pair_bias(q_positions, k_positions).to(q.dtype)
         return expand_relative(lambda offsets: self.bias(offsets).to(q.dtype), q_positions, k_positions)
+
+    def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the bias of every pair, each computed by itself: no number is read, so that compilers can trace it.
+
+        Args:
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``.
+
+        Returns:
+            ``[1, H, Q, K]`` or ``[B, H, Q, K]``, in the dtype of :meth:`bias`.
+        """
+        offsets = relative_positions(q_positions, k_positions)
+        values = self.bias(offsets.flatten()).view(-1, *offsets.shape)
+        return values.unsqueeze(0) if offsets.dim() == 2 else values.transpose(0, 1)
+
+    def score_mod(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> ScoreMod | None:
+        """Return the bias for FlexAttention; as :meth:`PositionScheme.score_mod`.
+
+        The function holds the bias of the distinct relative positions alone, not of all pairs.
+        """
+        k_positions = q_positions if k_positions is None else k_positions
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        if max_length is not None:
+            row = self.bias(torch.arange(1 - max_length, max_length, device=k_positions.device))
+            return distance_score_mod(row.to(dtype), 1 - max_length, q_positions, k_positions)
+        found = self.distance_bias(q_positions, k_positions)
+        if found is None:
+            return super().score_mod(q, k, q_positions, k_positions)
+        return distance_score_mod(found[0].to(dtype), found[1], q_positions, k_positions)
+
+
+def distance_score_mod(row: Tensor, lowest: int, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+    """Return a function for FlexAttention that adds the bias of a pair's relative position.
+
+    Args:
+        row: Biases ``[H, n]`` of consecutive relative positions; those beyond either end have the bias at that end.
+        lowest: The relative position of the first.
+        q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+        k_positions: Integer positions ``[K]`` or ``[B, K]``.
+    """
+    highest = row.shape[-1] - 1
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        offset = position_at(k_positions, b, j) - position_at(q_positions, b, i)
+        return score + row[h, (offset - lowest).clamp(0, highest)]
+
+    return score_mod
+
+
+def position_at(positions: Tensor, b: Tensor, i: Tensor) -> Tensor:
+    """Return the position of the token ``i`` of the row ``b``, of positions ``[L]`` or ``[B, L]``."""
+    return positions[i] if positions.dim() == 1 else positions[b, i]
 
 
 def at_least_float32(parameter: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ Positions are integer tensors, counted in tokens from 0, of shape ``[L]`` (the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
@@ -17,6 +18,9 @@ from locant.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
+
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+"""What FlexAttention does to scores: a function of a score and the indices of batch, head, query and key."""
 
 Place = Literal["embedding", "queries+keys", "scores"]
 """Where a scheme can act: ``embed``, ``rotate`` and ``score_bias`` are the hooks."""
@@ -89,7 +93,8 @@ class PositionScheme(nn.Module):
 
     traceable: bool = False
     """Whether ``torch.compile(fullgraph=True)`` and ``torch.export`` can trace the hooks. Where a scheme reads numbers
-    from the positions they cannot; ``torch.compile`` then breaks its graph there and goes on."""
+    from the positions they cannot; ``torch.compile`` then breaks its graph there and goes on. Of Locant's own schemes
+    only frequencies that follow the length of the text, and positions that are drawn in training, are like that."""
 
     @property
     def caches_unrotated_keys(self) -> bool:
@@ -185,7 +190,13 @@ class PositionScheme(nn.Module):
         return None
 
     def forward(
-        self, x: Tensor, k: Tensor, positions: Tensor | None = None, k_positions: Tensor | None = None
+        self,
+        x: Tensor,
+        k: Tensor,
+        positions: Tensor | None = None,
+        k_positions: Tensor | None = None,
+        *,
+        heads_last: bool = False,
     ) -> Tensor | tuple[Tensor | None, ...] | None:
         """Apply the scheme to what it acts on.
 
@@ -202,6 +213,8 @@ class PositionScheme(nn.Module):
             k: Keys ``[B, H, K, D]``; for embeddings, their integer positions ``[L]`` or ``[B, L]``.
             positions: Integer positions of the queries, ``[Q]`` or ``[B, Q]``.
             k_positions: Integer positions of the keys, ``[K]`` or ``[B, K]``; those of the queries unless given.
+            heads_last: Whether queries and keys are ``[B, L, H, D]`` and not ``[B, H, L, D]``; a bias is
+                ``[B, H, Q, K]`` either way. Nothing is copied for that.
 
         Raises:
             ConfigError: The scheme acts somewhere else.
@@ -212,10 +225,15 @@ class PositionScheme(nn.Module):
         _require_place(self, self.acts_on != {"embedding"}, "embeddings and positions")
         k_positions = positions if k_positions is None else k_positions
         rotates, biases = "queries+keys" in self.acts_on, "scores" in self.acts_on
+        if heads_last:
+            x, k = x.transpose(1, 2), k.transpose(1, 2)
+        bias = self.score_bias(x, k, positions, k_positions) if biases else None
         if biases and not rotates:
-            return self.score_bias(x, k, positions, k_positions)
+            return bias
         rotated = self.rotate(x, k, positions, k_positions)
-        return (*rotated, self.score_bias(x, k, positions, k_positions)) if biases else rotated
+        if heads_last:
+            rotated = rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
+        return (*rotated, bias) if biases else rotated
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Tell the input embeddings where they stand.
@@ -273,6 +291,39 @@ class PositionScheme(nn.Module):
         """
         del q, k, q_positions, k_positions
         return None
+
+    def score_mod(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> ScoreMod | None:
+        """Return the bias as a function for ``torch.nn.attention.flex_attention``, which gets it as ``score_mod``.
+
+        It adds to the score of every pair what :meth:`score_bias` says. A scheme whose bias depends on the distance
+        alone, and Shaw's, hold no number for each pair; the function of any other scheme holds the bias of all pairs.
+
+        Args:
+            q: Queries ``[B, H, Q, D]``, before :meth:`rotate`.
+            k: Keys ``[B, H, K, D]``, before :meth:`rotate`.
+            q_positions: Integer positions ``[Q]`` or ``[B, Q]``.
+            k_positions: Integer positions ``[K]`` or ``[B, K]``; those of the queries unless given.
+            max_length: A length in tokens that no distance between a query and a key which it sees reaches, where one
+                is known. Then no position is read; in a compiled graph it keeps a bias of distances from being written
+                out for all pairs.
+
+        Returns:
+            A function of a score and the indices of batch, head, query and key; ``None`` where the scheme adds nothing.
+        """
+        del max_length
+        bias = self.score_bias(q, k, q_positions, q_positions if k_positions is None else k_positions)
+        if bias is None:
+            return None
+        every = bias.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        return lambda score, b, h, i, j: score + every[b, h, i, j]
 
     def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the bias of causal self-attention as products of further features, where it can be said that way.

@@ -106,13 +106,26 @@ def test_compiling_needs_no_graph_break(family: str) -> None:
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("scheme", ["shaw", None])
+@pytest.mark.parametrize("scheme", ["shaw", "alibi", "self-extend", None])
 def test_compiling_schemes_at_the_attention(scheme: str | None) -> None:
     model, tokens = causal_model("llama", num_hidden_layers=1, **SHORT), some_tokens(20)
     torch.manual_seed(0)
     install(model, scheme=scheme)
     expected = logits(model, tokens)
     torch.compiler.reset()
-    compiled = torch.compile(model, backend="eager", fullgraph=scheme == "shaw")
+    compiled = torch.compile(model, backend="eager", fullgraph=scheme is not None)
     torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=1e-4)
+    torch.compiler.reset()
+
+
+def test_compiled_code_gives_the_same() -> None:
+    """With torch's own compiler, in both dtypes."""
+    tokens = some_tokens(16)
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.2)):
+        model = causal_model("llama", num_hidden_layers=1, dtype=dtype)
+        install(model)
+        expected = logits(model, tokens)
+        torch.compiler.reset()
+        compiled = torch.compile(model, fullgraph=True)
+        torch.testing.assert_close(logits(compiled, tokens), expected, rtol=0, atol=tolerance)
     torch.compiler.reset()

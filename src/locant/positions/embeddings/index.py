@@ -78,7 +78,6 @@ class NormalisedIndex(Index):
 
     title = "Normalised index"
     paper = "Gehring et al. 2017"
-    traceable = False
 
     def __init__(self, dim: int, *, max_positions: int = 1024, combine: Combination = "add", features: int = 1) -> None:
         super().__init__(dim, combine=combine, features=features)
@@ -132,6 +131,7 @@ class Binary(PositionCode):
 
     title = "Binary"
     paper = "Vaswani et al. 2017"
+    traceable = True
 
     def __init__(self, dim: int, *, combine: Combination = "add", features: int | None = None) -> None:
         super().__init__(dim, combine, features)

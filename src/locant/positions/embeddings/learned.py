@@ -40,6 +40,7 @@ class Learned(PositionCode):
 
     title = "Learned"
     paper = "Gehring et al. 2017"
+    traceable = True
 
     def __init__(
         self, dim: int, *, max_positions: int = 1024, combine: Combination = "add", features: int | None = None

@@ -80,9 +80,16 @@ class PositionCode(PositionScheme):
 
 
 def require_positions(positions: Tensor, limit: int, remedy: str) -> None:
-    """Raise DataError unless ``0 <= position < limit``; said before any device kernel indexes a table."""
+    """Raise DataError unless ``0 <= position < limit``; said before any device kernel indexes a table.
+
+    What a compiler makes of it raises RuntimeError with the same advice when it runs.
+    """
     require_integer(positions)
-    if positions.numel():
+    if torch.compiler.is_compiling():
+        known = (positions >= 0) & (positions < limit)
+        problem = f"A position is outside the {limit} known positions (0 to {limit - 1}). {remedy}"
+        torch._assert_async(known.all(), problem)
+    elif positions.numel():
         extent = position_range(positions)
         if extent.low < 0 or extent.high >= limit:
             wrong = extent.high if extent.high >= limit else extent.low

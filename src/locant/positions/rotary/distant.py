@@ -37,10 +37,6 @@ class _NearAndFar(Rotary):
         """Far keys are seen in another way."""
         return None
 
-    def query_blocks(self, q_positions: Tensor) -> list[slice]:
-        """Return one run: no rotation depends on the length."""
-        return [slice(0, q_positions.shape[-1])]
-
     @abstractmethod
     def far_positions(self, q_positions: Tensor, k_positions: Tensor, *, behind: bool) -> tuple[Tensor, Tensor]:
         """Return the positions that queries and far keys take, behind the query or ahead of it."""
@@ -48,14 +44,15 @@ class _NearAndFar(Rotary):
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """Return the far keys' change of score; shapes as in :meth:`PositionScheme.score_bias`."""
         distance = q_positions.unsqueeze(-1) - k_positions.unsqueeze(-2)
-        if not q_positions.numel() or not k_positions.numel() or int(distance.abs().max()) < self.window:
+        traced = torch.compiler.is_compiling()  # a compiler cannot know whether there are far keys
+        if not traced and (not distance.numel() or int(distance.abs().max()) < self.window):
             return None
-        far = torch.where(distance >= 0, distance, -distance) >= self.window
+        far = distance.abs() >= self.window
         near_score = self._score(q, k, q_positions, k_positions)
         bias = torch.zeros_like(near_score)
         for behind in (True, False):
             chosen = far & ((distance > 0) if behind else (distance < 0))
-            if bool(chosen.any()):
+            if traced or bool(chosen.any()):
                 score = self._score(q, k, *self.far_positions(q_positions, k_positions, behind=behind))
                 chosen = chosen if chosen.dim() == 2 else chosen.unsqueeze(1)
                 bias = torch.where(chosen, score - near_score, bias)

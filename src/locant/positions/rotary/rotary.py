@@ -16,9 +16,6 @@ from locant.positions.rotary.rotation import RotaryAngles, apply_rotation
 from locant.positions.scaling import FrequencyScaling, Unscaled, scaling_from_options
 from locant.positions.scheme import AttentionShape, PositionScheme
 
-# Longer than any text: stands for "as long as it gets" when asking whether frequencies depend on the length.
-_LONGEST = 1 << 31
-
 # Tables kept for scaled frequencies: a text that grows leaves its shorter lengths behind.
 _MOST_TABLES = 4
 
@@ -82,6 +79,7 @@ class Rotary(PositionScheme):
         self.config = RotaryConfig(
             head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=layout, scaling=scaling or Unscaled()
         )
+        self._follows_length = self.config.scaling.depends_on_length
         # The first is made here, because decimal arithmetic cannot be traced by torch.compile.
         self._tables = {0: self._table(1)}
         self._latest: tuple[Tensor, int, list[int], RotaryAngles] | None = None
@@ -105,7 +103,7 @@ class Rotary(PositionScheme):
     @property
     def traceable(self) -> bool:  # type: ignore[override]
         """Whether no frequency depends on the length of the text."""
-        return not self.caches_unrotated_keys
+        return not self._follows_length
 
     @property
     def rotary_config(self) -> RotaryConfig | None:
@@ -115,12 +113,11 @@ class Rotary(PositionScheme):
     @property
     def caches_unrotated_keys(self) -> bool:
         """Whether the frequencies depend on the length of the text."""
-        scaling = self.config.scaling
-        return scaling.length_class(1) != scaling.length_class(_LONGEST)
+        return self._follows_length
 
     def query_blocks(self, q_positions: Tensor) -> list[slice]:
         """Return the runs of queries whose texts have the same frequencies."""
-        if not self.caches_unrotated_keys or not q_positions.numel():
+        if not self._follows_length or not q_positions.numel():
             return super().query_blocks(q_positions)
         columns = (q_positions + 1).clamp(min=1).reshape(-1, q_positions.shape[-1]).T.tolist()
         classes = [tuple(map(self.config.scaling.length_class, column)) for column in columns]
@@ -163,7 +160,7 @@ class Rotary(PositionScheme):
     def _lengths(self, q_positions: Tensor) -> list[int]:
         """Return the length of each row's text up to its last query, or of all when they are the same."""
         require_integer(q_positions)
-        if not self.caches_unrotated_keys or not q_positions.numel():
+        if not self._follows_length or not q_positions.numel():
             return [1]
         lengths = (q_positions.amax(dim=-1) + 1).clamp(min=1).reshape(-1).tolist()
         same = len({self.config.scaling.length_class(length) for length in lengths}) == 1

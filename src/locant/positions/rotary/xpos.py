@@ -74,6 +74,7 @@ class XPos(Rotary):
         self.gamma = gamma
         self.scale_base = scale_base
         self.causal = causal
+        self._pairs = len(self.config.frequencies())
 
     @classmethod
     def for_model(cls, shape: AttentionShape, **options: Any) -> Self:
@@ -108,7 +109,7 @@ class XPos(Rotary):
 
     def _faded(self, x: Tensor, tokens: Tensor) -> Tensor:
         """Multiply the pairs of ``x [B, H, L, D]`` by ``z^(tokens / scale_base)``, ``tokens [L]`` or ``[B, L]``."""
-        pairs = len(self.config.frequencies())
+        pairs = self._pairs
         share = torch.arange(pairs, dtype=torch.float64, device=x.device) / pairs
         decay = ((share + self.gamma) / (1 + self.gamma)).log() / self.scale_base
         power = (tokens.unsqueeze(-1) * decay).exp().to(torch.float32)

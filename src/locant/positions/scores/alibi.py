@@ -83,11 +83,14 @@ class ALiBi(RelativeBias):
     def score_features(self, q: Tensor, k: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return ``m_h sqrt(D)`` and the keys' positions, counted from the middle of the text.
 
-        Only for ascending positions, float32 and up to 4,096 tokens: a half-precision feature could not hold a
-        position, and rounding grows with the distance from the middle, to 6e-5 there for the steepest slope of 1/2.
+        Only for ascending positions, which a compiler cannot know, float32 and up to 4,096 tokens: a half-precision
+        feature could not hold a position, and rounding grows with the distance from the middle, to 6e-5 there for the
+        steepest slope of 1/2.
         """
         length, dim = q.shape[2:]
-        if q.dtype != torch.float32 or length > _MOST_TOKENS or bool((k_positions.diff(dim=-1) < 0).any()):
+        if torch.compiler.is_compiling() or q.dtype != torch.float32 or length > _MOST_TOKENS:
+            return None
+        if bool((k_positions.diff(dim=-1) < 0).any()):
             return None
         middle = k_positions[..., length // 2].unsqueeze(-1)
         counted = (k_positions - middle).to(q.dtype)[..., None, :, None]

@@ -66,6 +66,7 @@ class DeBERTa(PositionScheme):
     title = "DeBERTa"
     paper = "He et al. 2021"
     per_layer: ClassVar[bool] = True
+    traceable = True
 
     def __init__(self, model_dim: int, num_heads: int, *, max_distance: int = 512, buckets: int = 0) -> None:
         super().__init__()
@@ -107,7 +108,11 @@ class DeBERTa(PositionScheme):
             ``[B, H, Q, K]`` of the dtype of ``q``.
         """
         dtype = torch.promote_types(q.dtype, torch.float32)
-        rows, index = distinct(self._delta(-relative_positions(q_positions, k_positions)))
+        index = self._delta(-relative_positions(q_positions, k_positions))
+        if torch.compiler.is_compiling():  # which of them occur would have to be read
+            rows = torch.arange(2 * self.span, device=index.device)
+        else:
+            rows, index = distinct(index)
         embeddings = self.embeddings.to(dtype)[rows]
         to_position = place(q.to(dtype) @ self._heads(embeddings, self.key_projection), index)
         to_content = place(k.to(dtype) @ self._heads(embeddings, self.query_projection), index.transpose(-1, -2))

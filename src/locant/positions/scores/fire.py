@@ -13,6 +13,7 @@ from locant.errors import ConfigError
 from locant.positions.position_range import position_range
 from locant.positions.registry import register_scheme
 from locant.positions.relative import RelativeBias, at_least_float32, relative_positions
+from locant.positions.scheme import ScoreMod
 
 # Pairs of positions whose hidden units are held in memory at a time.
 _PAIRS_AT_A_TIME = 1 << 17
@@ -40,7 +41,8 @@ class FIRE(RelativeBias):
     Shapes and dtypes as in :meth:`RelativeBias.score_bias`; computed in float32, also under autocast, or in float64
     when the parameters are. When no position is beyond ``L`` one row of values serves all pairs. Otherwise every pair
     is computed, a block of queries at a time, and once more in the backward pass, so that hidden units of all pairs are
-    never held in memory; the peak is twice the result.
+    never held in memory; the peak is twice the result. Under a compiler, which cannot know where positions are, every
+    pair is computed at once.
 
     Args:
         num_heads: Number of attention heads, ``H``.
@@ -100,10 +102,14 @@ class FIRE(RelativeBias):
 
     def distance_bias(self, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, int] | None:
         """Return the bias of every relative position, or ``None`` beyond ``L``."""
-        return super().distance_bias(q_positions, k_positions) if self._is_relative(q_positions, k_positions) else None
+        if torch.compiler.is_compiling() or not self._is_relative(q_positions, k_positions):
+            return None
+        return super().distance_bias(q_positions, k_positions)
 
     def score_bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Return the bias of every pair; as in :meth:`RelativeBias.score_bias`."""
+        if torch.compiler.is_compiling():
+            return self.pair_bias(q_positions, k_positions).to(q.dtype)
         if self._is_relative(q_positions, k_positions):
             return super().score_bias(q, k, q_positions, k_positions)
         pairs_of_a_query = max(1, relative_positions(q_positions[..., :1], k_positions).numel())
@@ -112,6 +118,23 @@ class FIRE(RelativeBias):
             for block in torch.split(q_positions, max(1, _PAIRS_AT_A_TIME // pairs_of_a_query), dim=-1)
         ]
         return torch.cat(blocks, dim=-2)
+
+    def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the bias of every pair, all at once; as :meth:`RelativeBias.pair_bias`."""
+        return self._pairs(q_positions, k_positions, self.threshold.dtype)
+
+    def score_mod(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> ScoreMod | None:
+        """Return the bias for FlexAttention; beyond ``L``, and under a compiler, it holds the bias of all pairs."""
+        del max_length  # does not tell which positions are beyond L, which is trained
+        return super().score_mod(q, k, q_positions, k_positions)
 
     def _pairs(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Return the bias ``[B or 1, H, Q, K]`` of every pair, each with the normalizer of its own positions."""

@@ -62,5 +62,16 @@ class Sandwich(RelativeBias):
     def bias(self, offsets: Tensor) -> Tensor:
         """Return the compressed inner products in float64; shapes as in :meth:`RelativeBias.bias`."""
         products = [self._frequencies.angles(block).cos().sum(-1) for block in torch.split(offsets, _OFFSETS_AT_A_TIME)]
-        heads = torch.arange(1, self.num_heads + 1, dtype=torch.float64, device=offsets.device)
-        return torch.cat(products) / (8 * heads / self.num_heads).unsqueeze(-1)
+        return torch.cat(products) / self._ratios(offsets.device).unsqueeze(-1)
+
+    def pair_bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the bias of every pair, as products of both positions' sinusoids, which the paper begins with."""
+        angles = [self._frequencies.angles(positions) for positions in (q_positions, k_positions)]
+        queries, keys = (torch.cat((each.cos(), each.sin()), dim=-1) for each in angles)
+        products = (queries @ keys.mT).unsqueeze(-3)
+        bias = products / self._ratios(q_positions.device)[:, None, None]
+        return bias if bias.dim() == 4 else bias.unsqueeze(0)
+
+    def _ratios(self, device: torch.device) -> Tensor:
+        """Return the compression ratios ``r_h``, float64 ``[H]``."""
+        return 8 * torch.arange(1, self.num_heads + 1, dtype=torch.float64, device=device) / self.num_heads

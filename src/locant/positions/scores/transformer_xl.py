@@ -59,6 +59,7 @@ class TransformerXL(PositionScheme):
     title = "Transformer-XL"
     paper = "Dai et al. 2019"
     per_layer: ClassVar[bool] = True
+    traceable = True
 
     def __init__(self, model_dim: int, num_heads: int) -> None:
         super().__init__()
@@ -87,11 +88,33 @@ class TransformerXL(PositionScheme):
             ``[B, H, Q, K]`` of the dtype of ``q``.
         """
         dtype = torch.promote_types(q.dtype, torch.float32)
-        heads = self.content_bias.shape
-        rows, index = distinct(-relative_positions(q_positions, k_positions))
         with torch.autocast(q.device.type, enabled=False):
-            sinusoids = torch.cat(self.frequencies.sine_cosine(rows), dim=-1).to(dtype)
-            relative = (sinusoids @ self.projection.to(dtype)).view(len(rows), *heads).permute(1, 2, 0)
-            by_position = place((q.to(dtype) + self.position_bias.to(dtype).unsqueeze(1)) @ relative, index)
+            products = self._of_pairs if torch.compiler.is_compiling() else self._of_distances
+            by_position = products(q.to(dtype) + self.position_bias.to(dtype).unsqueeze(1), q_positions, k_positions)
             by_content = self.content_bias.to(dtype).unsqueeze(1) @ k.to(dtype).transpose(-1, -2)
         return ((by_position + by_content) * q.shape[-1] ** -0.5).to(q.dtype)
+
+    def _of_distances(self, queries: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the products of ``queries [B, H, Q, D]`` with ``r``, once for every distinct distance, then placed."""
+        rows, index = distinct(-relative_positions(q_positions, k_positions))
+        sinusoids = torch.cat(self.frequencies.sine_cosine(rows), dim=-1).to(queries.dtype)
+        relative = (sinusoids @ self.projection.to(queries.dtype)).view(len(rows), *self.content_bias.shape)
+        return place(queries @ relative.permute(1, 2, 0), index)
+
+    def _of_pairs(self, queries: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """Return the same without a look at the positions, by the addition theorems.
+
+        With ``a`` and ``b`` the queries' products with the sines' and the cosines' rows of ``W``::
+
+            a sin(i - j) + b cos(i - j) = cos j (a sin i + b cos i) + sin j (b sin i - a cos i)
+        """
+        heads, size = self.content_bias.shape
+        projection = self.projection.to(queries.dtype).view(-1, heads, size).permute(1, 2, 0)
+        a, b = (queries @ projection).chunk(2, dim=-1)
+        at_query, at_key = (
+            [part.to(queries.dtype).unsqueeze(-3) for part in self.frequencies.sine_cosine(positions)]
+            for positions in (q_positions, k_positions)
+        )
+        sine, cosine = at_query
+        turned = torch.cat((b * sine - a * cosine, a * sine + b * cosine), dim=-1)
+        return turned @ torch.cat(at_key, dim=-1).mT
