@@ -22,7 +22,7 @@ from locant.kernels.library import Kernel, Library
 from locant.kernels.tensors import SMALLEST
 from locant.positions import Rotary
 
-SOME_SOURCES = {name: content for name, content in sources().items() if name in ("threads.h", "threads.cpp")}
+SOME_SOURCES = {name: text for name, text in sources().items() if name.startswith(("threads.", "watch."))}
 
 
 def fresh(library: Library | None = None) -> Kernel:
@@ -50,6 +50,7 @@ def test_a_build_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (library,) = cache.glob("*.so")
     assert library == built_path()
     assert library.name.startswith("kernels-")
+    assert list(cache.glob("compiler-*.txt")), "the compiler need not be asked again what it builds for"
     built = library.stat().st_mtime_ns
     monkeypatch.setenv("CXX", "no-compiler")
     monkeypatch.setenv("PATH", "")
@@ -110,14 +111,14 @@ def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_processes_build_at_once(cache: Path) -> None:
     code = (
         "from locant.kernels import building, library\n"
-        "some = {name: text for name, text in building.sources().items() if name.startswith('threads.')}\n"
+        "some = {name: text for name, text in building.sources().items() if name.startswith(('threads.', 'watch.'))}\n"
         "building.sources = lambda: some\n"
         "assert library.LIBRARY.usable()"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert len(list(cache.glob("*.so"))) == 1
-    assert {path.suffix for path in cache.iterdir()} == {".so", ".lock"}, "no folder is left behind"
+    assert {path.suffix for path in cache.iterdir()} == {".so", ".lock", ".txt"}, "no folder is left behind"
 
 
 def test_no_compiler_or_one_that_fails(
@@ -147,16 +148,102 @@ def test_a_cache_folder_that_cannot_be_written(cache: Path, tmp_path: Path, monk
         fresh().require()
 
 
-def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def homeless(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a home folder; the folder for temporary files."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(ConfigError, match=r"no home folder.*Set XDG_CACHE_HOME"):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@needs_compiler
+def test_without_a_home_builds_lie_in_a_private_folder(homeless: Path) -> None:
+    assert fresh().usable()
+    (folder,) = homeless.glob("locant-*")
+    assert built_path().parent == folder
+    assert built_path().exists()
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["link", "open"])
+def test_a_private_folder_is_nobody_elses(homeless: Path, kind: str) -> None:
+    name = f"locant-{os.geteuid()}"
+    if kind == "link":
+        (homeless / "elsewhere").mkdir()
+        (homeless / name).symlink_to(homeless / "elsewhere")
+    else:
+        (homeless / name).mkdir()
+        (homeless / name).chmod(0o777)
+    assert built_path().parent.name not in (name, "elsewhere")
+    assert built_path() == built_path()
+    assert built_path().parent.stat().st_mode & 0o077 == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_build_that_others_could_have_changed_is_not_loaded(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    assert fresh().usable()
+    inside = built_path()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    inside.unlink()  # what is loaded lies in the old file
+    inside.write_bytes(b"not to be loaded")
+    inside.chmod(mode)
+    assert fresh().usable()
+    assert built_path().parent.parent == tmp_path
+    assert built_path().parent != cache
+    inside.chmod(0o755)
+    assert built_path() == inside
+
+
+def compiler_of(folder: Path, script: str) -> str:
+    path = folder / "a-compiler"
+    path.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_builds_are_of_a_target_a_compiler_and_a_c_library(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr("locant.kernels.building._CPUINFO", info)
+    paths = []
+
+    def look() -> None:
+        paths.append(built_path())
+        assert built_path() == paths[-1]
+
+    for features in ("fp asimd", "fp asimd asimddp", "fp asimd asimddp i8mm bf16"):
+        info.write_text(f"processor : 0\nBogoMIPS : {len(paths)}\nFeatures : {features}\nCPU part : 0xd40\n")
+        look()
+    for defined in ('#define __VERSION__ "12"', '#define __VERSION__ "13"', "#define __ARM_FEATURE_SVE 1"):
+        monkeypatch.setenv("CXX", compiler_of(tmp_path, f"cat > /dev/null; echo '{defined}'"))
+        look()
+    assert (tmp_path / "asked").read_text().count("-march=native") == 3, "each is asked once"
+    monkeypatch.setattr(os, "confstr", lambda name: "glibc 9.99")
+    look()
+    assert len(set(paths)) == len(paths) == 7
+
+
+def test_a_compiler_that_dies_is_not_taken_for_one_that_knows_less(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", compiler_of(tmp_path, "kill -9 $$"))
+    with pytest.raises(ConfigError, match=r"a-compiler was ended by SIGKILL while it built probe\.cpp"):
         fresh().require()
-    assert not fresh().usable()
+    said = "g++: fatal error: Killed signal terminated program cc1plus"
+    monkeypatch.setenv("CXX", compiler_of(tmp_path, f"echo '{said}' >&2; exit 1"))
+    with pytest.raises(ConfigError, match=f"could not build probe.cpp. It said: {said.replace('+', '.')}"):
+        fresh().require()
+    assert "-fopenmp-simd -c" not in (tmp_path / "asked").read_text(), "nothing else was tried"
 
 
 def test_the_switch() -> None:

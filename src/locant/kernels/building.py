@@ -6,7 +6,10 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
+import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -32,6 +35,10 @@ _CHOICES = (("-fopenmp-simd", "-mprefer-vector-width=512"), ("-fopenmp-simd",), 
 _UNUSED = 60 * 24 * 3600
 """Seconds after which a build that nothing has loaded is removed, when another is made."""
 
+_CPUINFO = Path("/proc/cpuinfo")
+# What Linux says there of a processor's instructions: on x86, ARM, RISC-V and POWER.
+_INSTRUCTIONS = re.compile(r"(flags|Features|CPU implementer|CPU part|isa|uarch|cpu)\s*:")
+
 _logger = logging.getLogger("locant")
 
 
@@ -41,13 +48,17 @@ def find_compiler() -> str | None:
 
 
 def built_path() -> Path:
-    """Return where the build of these sources for this processor is kept, or will be.
+    """Return where the build of these sources for this machine is kept, or will be.
 
-    Raises:
-        ConfigError: There is no home folder, and no cache folder is set.
+    It depends on the processor, on what the compiler makes of that, and on the versions of compiler and C library;
+    where there is no compiler any more, it is the newest build of any. It lies in the cache folder, or in a private
+    one for temporary files where the user has no home folder, or where others could have written what the cache has.
     """
-    built_for = hashlib.sha256(repr((sorted(sources().items()), _FLAGS, _CHOICES, _processor())).encode())
-    return cache_folder() / f"kernels-{built_for.hexdigest()[:16]}.so"
+    try:
+        path = _path_in(cache_folder())
+    except ConfigError:  # no home folder
+        return _path_in(_private_folder())
+    return path if not path.exists() or _own(path) else _path_in(_private_folder())
 
 
 def build(library: Path) -> None:
@@ -71,17 +82,22 @@ def build(library: Path) -> None:
             f"Building C++ kernels for this processor, which takes some seconds once; they are kept in "
             f"{library.parent}. LOCANT_KERNELS=0 in the environment switches them off."
         )
+        flags = _accepted_flags(compiler, Path(folder))
         for name, content in sources().items():
             Path(folder, name).write_bytes(content)
-        files = sorted(Path(folder).glob("*.cpp"), key=lambda path: path.stat().st_size)
-        flags = _accepted_flags(compiler, files[0])
+        # The longest first.
+        files = sorted(Path(folder).glob("*.cpp"), key=lambda path: -path.stat().st_size)
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            # The longest first.
-            list(threads.map(lambda file: _compile(compiler, flags, file), reversed(files[1:])))
+            list(threads.map(lambda file: _compile(compiler, flags, file), files))
         built = Path(folder, "built.so")
         objects = [str(file.with_suffix(".o")) for file in files]
         _run(compiler, [*flags, "-shared", *objects, "-o", str(built)], "the kernels")
-        built.replace(library)
+        built.chmod(0o755)
+        _keep(built, library)
+        said = Path(folder, "compiler.txt")
+        said.write_text(_target(compiler, library.parent), encoding="ascii")
+        said.chmod(0o644)
+        _keep(said, _written_down(compiler, library.parent))
         _remove_unused(library)
 
 
@@ -98,34 +114,138 @@ def sources() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.name.endswith((".cpp", ".h"))}
 
 
-def _accepted_flags(compiler: str, source: Path) -> Sequence[str]:
-    """Compile the first source, and return the flags with which that went well."""
-    for more in _CHOICES:
-        flags = (*_FLAGS, *more)
+def _path_in(folder: Path) -> Path:
+    machine = _digest(sorted(sources().items()), _FLAGS, _CHOICES, _processor(), _c_library())[:16]
+    compiler = find_compiler()
+    if compiler is None:
+        found = sorted(folder.glob(f"kernels-{machine}-{'?' * 8}.so"), key=lambda path: path.stat().st_mtime)
+        return found[-1] if found else folder / f"kernels-{machine}-{'0' * 8}.so"
+    return folder / f"kernels-{machine}-{_target(compiler, folder)}.so"
+
+
+def _target(compiler: str, folder: Path) -> str:
+    """Return eight digits for what a compiler makes of this processor and for its version.
+
+    They are what it defines by itself when it is told to build for this machine; a build writes them down, so that it
+    is asked no more until it is another file.
+    """
+    kept = _written_down(compiler, folder)
+    with suppress(OSError, ValueError):
+        if _own(kept) and re.fullmatch(r"[0-9a-f]{8}", said := kept.read_text(encoding="ascii")):
+            return said
+    return _asked(*_identity(compiler))
+
+
+def _written_down(compiler: str, folder: Path) -> Path:
+    return folder / f"compiler-{_digest(_identity(compiler))[:16]}.txt"
+
+
+def _identity(compiler: str) -> tuple[str, int, int, str, str]:
+    real = Path(compiler).resolve()
+    found = real.stat()
+    return str(real), found.st_mtime_ns, found.st_size, _processor(), _c_library()
+
+
+@cache
+def _asked(compiler: str, *more: object) -> str:
+    asked = [compiler, "-march=native", "-dM", "-E", "-x", "c++", "-"]
+    try:
+        run = subprocess.run(
+            asked, input="#include <cstddef>\n", capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError):
+        return _digest(compiler, *more)[:8]
+    return _digest(more[2:], sorted(run.stdout.splitlines()), run.returncode)[:8]
+
+
+def _digest(*what: object) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def _own(path: Path) -> bool:
+    """Return whether a file is this user's or the system's, and nobody else can write it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _private_folder() -> Path:
+    """Return a folder for temporary files that nobody else can write, the same one each time if that can be."""
+    folder = Path(tempfile.gettempdir(), f"locant-{os.geteuid() if hasattr(os, 'geteuid') else 'kernels'}")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not folder.is_symlink() and folder.is_dir() and _own(folder):
+            return folder
+    return _folder_of_this_process()
+
+
+@cache
+def _folder_of_this_process() -> Path:
+    return Path(tempfile.mkdtemp(prefix="locant-"))
+
+
+def _keep(file: Path, path: Path) -> None:
+    """Rename a file once all of it is on the disk."""
+    _flush(file)
+    file.replace(path)
+    _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    with suppress(OSError):  # not every system flushes folders
+        opened = os.open(path, os.O_RDONLY)
         try:
-            _compile(compiler, flags, source)
-        except ConfigError:
-            if more is _CHOICES[-1]:
-                raise
-        else:
-            return flags
-    raise AssertionError
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _accepted_flags(compiler: str, folder: Path) -> Sequence[str]:
+    """Return the first flags that the compiler takes."""
+    probe = folder / "probe.cpp"
+    probe.write_text("int probe() { return 0; }\n")
+    try:
+        for more in _CHOICES[:-1]:
+            with suppress(_RefusedError):
+                _compile(compiler, (*_FLAGS, *more), probe)
+                return (*_FLAGS, *more)
+    finally:
+        probe.unlink()
+    return (*_FLAGS, *_CHOICES[-1])
 
 
 def _compile(compiler: str, flags: Sequence[str], source: Path) -> None:
     _run(compiler, [*flags, "-c", str(source), "-o", str(source.with_suffix(".o"))], source.name)
 
 
+class _RefusedError(ConfigError):
+    """The compiler has looked at what it was given and refused it."""
+
+
 def _run(compiler: str, arguments: Sequence[str], what: str) -> None:
     run = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
-    if run.returncode:
-        said = (run.stderr.strip().splitlines() or ["nothing"])[0]
-        raise ConfigError(f"The C++ compiler {compiler} could not build {what}. It said: {said}")
+    if run.returncode == 0:
+        return
+    said = (run.stderr.strip().splitlines() or ["nothing"])[0]
+    if run.returncode < 0:
+        killed = signal.Signals(-run.returncode).name
+        raise ConfigError(f"The C++ compiler {compiler} was ended by {killed} while it built {what}.")
+    message = f"The C++ compiler {compiler} could not build {what}. It said: {said}"
+    # The part that does the work was ended, and the rest of the compiler says so.
+    if re.search(
+        r"terminated program|unable to execute|terminated by signal|internal compiler error|due to signal", run.stderr
+    ):
+        raise ConfigError(message)
+    raise _RefusedError(message)
 
 
 def _remove_unused(library: Path) -> None:
-    """Remove builds of other versions or processors that nothing has loaded for long."""
-    for other in library.parent.glob(f"*-{'?' * 16}.so"):
+    """Remove builds of other versions or machines that nothing has loaded for long."""
+    for other in (*library.parent.glob(f"*-{'?' * 16}.so"), *library.parent.glob(f"kernels-{'?' * 16}-{'?' * 8}.so")):
         with suppress(OSError):
             if other != library and time.time() - other.stat().st_atime > _UNUSED:
                 other.unlink()
@@ -143,9 +263,15 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-@cache
 def _processor() -> str:
-    """Return what a build for this processor depends on."""
-    info = Path("/proc/cpuinfo")
-    flags = [line for line in info.read_text().splitlines() if line.startswith("flags")][:1] if info.exists() else []
-    return f"{platform.machine()} {platform.processor()} {flags}"
+    """Return what a build for this processor depends on, of all cores where they differ."""
+    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
+    return (
+        f"{platform.machine()} {platform.processor()} {sorted({line for line in lines if _INSTRUCTIONS.match(line)})}"
+    )
+
+
+def _c_library() -> str:
+    with suppress(AttributeError, OSError, ValueError):
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return ""
