@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-positions adaptation zoo clean
+.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -113,6 +113,10 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py training
 	.venv-bench/bin/python benchmarks/speed/run.py text
 	.venv-bench/bin/python benchmarks/speed/run.py translation
+
+# The same beside a process that keeps a core busy, and under a quota; takes about a quarter of an hour.
+bench-contention: .venv-bench/bin/locant
+	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
 
 clean:
 	rm -rf demo lab-smoke build/site $(VENV) .venv-bench

@@ -6,12 +6,32 @@ import argparse
 import json
 import resource
 import statistics
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from locant.runtime import prepare_threads
+
+if "locant" in sys.argv:  # as its command line does, before torch is loaded
+    prepare_threads()
 
 import torch
 from shapes import LENGTH, SENTENCES, SHAPES
 from torch import Tensor
 from training_engines import PRECISION, TRAINING_ENGINES
+
+
+@contextmanager
+def watched(engine: str) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Yield what Locant's training loop puts around each update; around a peer's there is nothing."""
+    if engine != "locant":
+        yield nullcontext
+        return
+    from locant.training.thread_watch import WatchedThreads
+
+    with WatchedThreads(torch.device("cpu")) as threads:
+        yield threads.update
 
 
 def main() -> None:
@@ -29,14 +49,17 @@ def main() -> None:
         sides = torch.randint(4, shape.vocabulary, (2, SENTENCES, LENGTH + 1), generator=generator)
         return sides[0, :, 1:].contiguous(), sides[1]
 
-    for _ in range(2):
-        training_engine.step(*batch())
     times: list[float] = []
-    while len(times) < 3 or sum(times) < arguments.seconds:
-        source, target = batch()
-        start = time.perf_counter()
-        training_engine.step(source, target)
-        times.append(time.perf_counter() - start)
+    with watched(arguments.engine) as update:
+        for _ in range(2):
+            with update():
+                training_engine.step(*batch())
+        while len(times) < 3 or sum(times) < arguments.seconds:
+            source, target = batch()
+            start = time.perf_counter()
+            with update():
+                training_engine.step(source, target)
+            times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
     result = {
         "tokens_per_second": SENTENCES * LENGTH / seconds,

@@ -10,9 +10,15 @@ import argparse
 import json
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+
+from locant.runtime import prepare_threads
+
+if "locant" in sys.argv:  # as its command line does, before torch is loaded
+    prepare_threads()
 
 import torch
 from shapes import LENGTH, SHAPES, Shape

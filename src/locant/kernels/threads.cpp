@@ -54,7 +54,7 @@ class Worker {
   void cancel() {
     if (next_.exchange(nullptr)) working_.store(false);
   }
-  // Returns for how long the caller has slept.
+  // Returns for how long the caller has waited.
   Duration join() {
     return done_.wait([this] { return !working_.load(); });
   }
@@ -136,21 +136,23 @@ Pool& pool() {
 
 }  // namespace
 
-bool WaitingRoom::spin(bool (*ready)(const void*), const void* of) {
+bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration& waited) {
   for (int i = 0; i < 16; i++) {
     if (ready(of)) return true;
     pause();
   }
   const auto start = std::chrono::steady_clock::now();
-  for (;;) {
+  for (Duration passed{0}; passed <= kAwake;) {
     for (int i = 0; i < 16; i++) {
       if (ready(of)) return true;
       pause();
     }
-    const auto waited = std::chrono::steady_clock::now() - start;
-    if (waited > kAwake) return false;
-    if (waited > kKeen) std::this_thread::yield();
+    // Whoever is given way to may stay for long.
+    if (passed > kKeen) std::this_thread::yield();
+    passed = std::chrono::steady_clock::now() - start;
+    if (passed > kAwake) waited = passed;
   }
+  return ready(of);
 }
 
 void WaitingRoom::wake() {
@@ -166,14 +168,14 @@ void Barrier::wait(int members) {
     round_.store(round + 1);
     room_.wake();
   } else {
-    const Duration slept = room_.wait([&] { return round_.load() != round; });
-    if (slept.count()) slept_.fetch_add(slept.count());
+    const Duration waited = room_.wait([&] { return round_.load() != round; });
+    if (waited.count()) waited_.fetch_add(waited.count());
   }
 }
 
 void run_in_team(int threads, Barrier* barrier, Run run, const void* work) {
   std::vector<Worker*> others;
-  if (threads > 1 && barrier) threads = std::min(threads, pool().most());
+  if (threads > 1) threads = std::min(threads, pool().most());
   if (threads > 1) pool().take(static_cast<std::size_t>(threads) - 1, others);
   if (others.empty()) return run(work, 0, 1);
   const auto begun = std::chrono::steady_clock::now();
@@ -183,11 +185,12 @@ void run_in_team(int threads, Barrier* barrier, Run run, const void* work) {
   if (!barrier) {
     for (Worker* other : others) other->cancel();
   }
-  Duration slept{0};
-  for (Worker* other : others) slept += other->join();
+  Duration waited{0};
+  for (Worker* other : others) waited += other->join();
   pool().give_back(others);
-  // Where one is late, all others wait.
-  if (barrier) pool().note(job.members, begun, slept + barrier->slept() / (job.members - 1));
+  // At a barrier all others wait for the one who is late.
+  if (barrier) waited += barrier->waited() / (job.members - 1);
+  pool().note(job.members, begun, waited);
 }
 
 }  // namespace locant

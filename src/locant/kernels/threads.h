@@ -19,22 +19,24 @@ using Duration = std::chrono::nanoseconds;
 // asleep. It must outlive all calls.
 class WaitingRoom {
  public:
-  // Returns once `ready` does, which reads atomics in sequentially consistent order; says for how long it has slept.
+  // Returns once `ready` does, which reads atomics in sequentially consistent order. Says for how long it has waited where
+  // that was longer than it stays awake.
   template <class Ready>
   Duration wait(const Ready& ready) {
-    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready)) return Duration(0);
+    Duration waited{0};
+    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready, waited)) return waited;
     const auto begun = std::chrono::steady_clock::now();
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.fetch_add(1);
     changed_.wait(lock, ready);
     asleep_.fetch_sub(1);
-    return std::chrono::steady_clock::now() - begun;
+    return waited + (std::chrono::steady_clock::now() - begun);
   }
   // Wakes those who sleep; called after the change, which was made in sequentially consistent order.
   void wake();
 
  private:
-  static bool spin(bool (*ready)(const void*), const void* of);
+  static bool spin(bool (*ready)(const void*), const void* of, Duration& waited);
 
   std::atomic<int> asleep_{0};
   std::mutex mutex_;
@@ -45,12 +47,12 @@ class WaitingRoom {
 class Barrier {
  public:
   void wait(int members);
-  // For how long members have slept, all together.
-  Duration slept() const { return Duration(slept_.load()); }
+  // For how long members have waited, all together.
+  Duration waited() const { return Duration(waited_.load()); }
 
  private:
   std::atomic<int> arrived_{0}, round_{0};
-  std::atomic<int64_t> slept_{0};
+  std::atomic<int64_t> waited_{0};
   WaitingRoom room_;
 };
 
@@ -58,11 +60,10 @@ class Barrier {
 using Run = void (*)(const void* work, int member, int members);
 
 // Runs a piece of work in up to `threads` threads, the caller being member 0. There are fewer where the system gives no
-// more and where other callers have them.
+// more, where other callers have them, and where something else keeps cores busy, so that they would wait long (watch.h).
 //
-// With a barrier every member runs, all at the same time, so that they may wait for each other there; there are fewer, too,
-// where something else keeps cores busy and they would wait long (watch.h). Without one, a member that has not begun when
-// the caller is done does not run at all: each takes what there is to do.
+// With a barrier every member runs, all at the same time, so that they may wait for each other there. Without one, a member
+// that has not begun when the caller is done does not run at all: each takes what there is to do.
 void run_in_team(int threads, Barrier* barrier, Run run, const void* work);
 
 // Calls `work(barrier, member, members)` for each member of a team at the same time.
