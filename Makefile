@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo clean
+.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -102,6 +102,10 @@ lab-smoke: $(BIN)/locant
 # Every architecture of the installed transformers against what is read from its config.json; takes half an hour.
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
+
+# Small checkpoints of every architecture in the other rotary layout and back; takes a quarter of an hour.
+zoo-layouts: $(BIN)/locant
+	$(BIN)/python benchmarks/zoo_layouts.py
 
 # What helps a small translator in the same time; takes hours. MULTI30K=folder as above
 quality: $(BIN)/locant

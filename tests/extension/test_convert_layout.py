@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from layout_checkpoints import SMALL, config_of, logits, save_checkpoint, weight_bytes
+from zoo.architectures import architecture
+from zoo.layouts import conversions
 
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
@@ -75,6 +77,23 @@ def test_logits_stay_and_the_way_back_gives_the_same_bytes(name: str, tmp_path: 
     back, first = config_of(tmp_path / "again"), config_of(folder)
     assert {key: back[key] for key in first} == first
     assert set(back) - set(first) <= {"rope_interleave"}
+
+
+@pytest.mark.parametrize(
+    ("architecture_name", "outcome"),
+    [
+        ("gemma4_text", "converted"),  # heads of two sizes
+        ("llama4_text", "converted"),  # layers that do not rotate
+        ("llava", "converted"),  # the text part of a multimodal model
+        ("deepseek_v4", "refused"),  # keys are values as well
+    ],
+)
+def test_architectures_of_the_zoo(architecture_name: str, outcome: str) -> None:
+    """One of each kind; ``make zoo-layouts`` has them all."""
+    found = list(conversions(architecture(architecture_name), [0]))
+    assert [each.outcome for each in found] == [outcome], found
+    if outcome == "refused":
+        assert "its values are not those of before" in found[0].reason
 
 
 def test_order_of_rows_is_that_of_transformers_own_conversion(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from locant.positions.scaling.forms import FACTORS, GGUFContext, gguf_factors
 from locant.rotary_configs.axes import several_axes
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
+from locant.rotary_configs.gguf_layers import layers_of, still_layers
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of
 
@@ -184,14 +185,15 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         scaling=scaling,
         max_length=declared_length(scaling, length, findings),
     )
-    configs = _with_sliding(keys, architecture, config, length)
+    configs, layers = layers_of(keys, architecture, _with_sliding(keys, architecture, config, length))
+    findings += still_layers(layers)
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
     if not sections:
-        return ParsedConfig(configs, tuple(findings))
+        return ParsedConfig(configs, tuple(findings), layers=layers)
     several = several_axes(sections, "alternating" if SEVERAL_AXES.get(architecture) else "sections", rotary_dim // 2)
     note = "Positions have several axes; the configuration holds the frequencies, and is exact for text alone."
     findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
-    parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several))
+    parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several), layers)
     return with_checked_axes(parsed, "rope.dimension_sections", splits=False)
 
 
@@ -205,7 +207,9 @@ def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> 
 
 def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
     rotary_dim, head_dim = keys.whole(f"rope.dimension_count{of}"), keys.whole(f"attention.key_length{of}")
-    width, heads = keys.whole("embedding_length"), keys.whole("attention.head_count")
+    width = keys.whole("embedding_length")
+    heads = keys.get("attention.head_count")
+    heads = None if isinstance(heads, Sequence) else keys.whole("attention.head_count")  # OpenELM has a list, by layer
     if architecture in SEPARATE_PART:
         head_dim = int(keys.need(rotary_dim, "rope.dimension_count", "the rotated part of the head has no other size"))
     elif head_dim is None:

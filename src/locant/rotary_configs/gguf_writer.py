@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from locant.errors import ConfigError
@@ -12,6 +12,7 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.forms import GGUFForm
 from locant.rotary_configs.base import by_layer, cannot_express, with_equivalent_base
 from locant.rotary_configs.gguf import LOCAL_BASE, LOG_MULTIPLIER_UNIT, SEPARATE_PART, SEVERAL_AXES, layout_of
+from locant.rotary_configs.gguf_layers import FULL, SCALES_FULL_ATTENTION, SLIDING
 
 _FORMAT = "GGUF"
 
@@ -61,7 +62,9 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
     given = {layer: with_equivalent_base(config) for layer, config in by_layer(configs).items()}
     full = next(iter(given.values()))
     written: dict[str, Any] = {}
-    if len(given) > 1 or architecture in LOCAL_BASE:
+    if architecture in SCALES_FULL_ATTENTION and set(given) == {FULL, SLIDING}:
+        full = _of_full_attention(given, architecture)
+    elif len(given) > 1 or architecture in LOCAL_BASE:
         full, written["rope.freq_base_swa"] = _with_sliding(given, architecture)
     length = full.max_length or full.scaling.reach
     written |= {"rope.freq_base": full.base, "rope.dimension_count": full.rotary_dim}
@@ -78,6 +81,17 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
     written |= {f"rope.scaling.{key}": value for key, value in scaling.items()}
     metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": written[key] for key in written}
     return GGUFRotary(metadata, tensors, layout)
+
+
+def _of_full_attention(given: dict[str, RotaryConfig], architecture: str) -> RotaryConfig:
+    """Return the configuration of full attention, from which llama.cpp makes that of sliding attention."""
+    full, sliding = given[FULL], given[SLIDING]
+    if replace(sliding, max_length=None) != replace(full, scaling=Unscaled(), max_length=None):
+        raise ConfigError(
+            f"GGUF cannot express another sliding attention for the architecture '{architecture}' than that of full "
+            "attention without its scaling."
+        )
+    return full
 
 
 def _with_sliding(given: dict[str, RotaryConfig], architecture: str) -> tuple[RotaryConfig, float]:

@@ -187,6 +187,11 @@ def _plan(source: Source, target: RotaryLayout) -> _Plan:
         require_choice(f"{LAYOUT_MARK} of config.json", mark, ("half", "interleaved"))
     asked = ask_layout(content)
     turning = tuple(layer for layer in asked.layers if layer.rotary_dim > 2)
+    if not turning:
+        raise UsageError(
+            f"{asked.name} rotates one pair of features of a head, which is of both layouts at once: nothing is to be "
+            "converted."
+        )
     stated: RotaryLayout | None = mark
     layers = tuple(layer for layer in turning if (stated or layer.layout) != target)
     if not layers:

@@ -1,0 +1,159 @@
+"""GGUF files whose layers differ, written by the ``gguf`` package; what llama.cpp does stands in its ``src/models``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locant.cli import main
+from locant.extension import extend_model, inspect_model
+from locant.extension.inspect.inspection import Inspection
+from locant.positions.scaling import Unscaled, YaRN
+from locant.rotary_configs import read_gguf, write_gguf
+
+gguf = pytest.importorskip("gguf")
+
+_YARN = {
+    "rope_scaling_type": gguf.RopeScalingType.YARN,
+    "rope_scaling_factor": 8.0,
+    "rope_scaling_orig_ctx_len": 8192,
+}
+
+
+def written(path: Path, architecture: str, **more: Any) -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
+    usual = {"context_length": 65536, "embedding_length": 512, "head_count": 4, "rope_freq_base": 500000.0}
+    for name, value in (usual | more).items():
+        getattr(writer, f"add_{name}")(value)
+    writer.add_tensor("token_embd.weight", np.zeros((8, 64), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def inspected(folder: Path, architecture: str, **more: Any) -> Inspection:
+    return inspect_model(written(folder / "model.gguf", architecture, **more))
+
+
+def still(found: Inspection) -> list[int]:
+    assert found.parsed is not None
+    return sorted(index for kind in found.parsed.layers if kind.attends and not kind.config for index in kind.layers)
+
+
+# OLMo 3: what scales holds for full attention alone.
+
+
+@pytest.mark.parametrize(("pattern", "full"), [({}, [3, 7]), ({"sliding_window_pattern": 2}, [1, 3, 5, 7])])
+def test_olmo_3_scales_full_attention_alone(pattern: dict[str, Any], full: list[int], tmp_path: Path) -> None:
+    """llama_model_olmo2::graph: freq_scale 1, ext_factor 0 and attn_factor 1 where hparams.is_swa(il)."""
+    found = inspected(tmp_path, "olmo2", block_count=8, sliding_window=4096, **pattern, **_YARN)
+    parsed = found.parsed
+    assert parsed is not None
+    assert isinstance(parsed.configs["full_attention"].scaling, YaRN)
+    assert parsed.configs["sliding_attention"].scaling == Unscaled()
+    assert parsed.configs["sliding_attention"].attention_scale() == 1
+    assert {config.base for config in parsed.configs.values()} == {500000.0}
+    assert [index for index in range(8) if parsed.of_layer(index) == parsed.configs["full_attention"]] == full
+    assert {kind.name: kind.window for kind in parsed.layers} == {"sliding_attention": 4096, "full_attention": None}
+
+
+def test_olmo_2_without_a_window_scales_every_layer(tmp_path: Path) -> None:
+    found = inspected(tmp_path, "olmo2", block_count=8, **_YARN)
+    assert found.parsed is not None
+    assert isinstance(found.parsed.config.scaling, YaRN)
+    assert {kind.config for kind in found.parsed.layers} == {"all"}
+
+
+def test_olmo_3_is_extended_in_its_full_attention(tmp_path: Path) -> None:
+    path = written(tmp_path / "model.gguf", "olmo2", block_count=8, sliding_window=4096)
+    out = extend_model(path, tmp_path / "out", 131072, method="yarn")
+    parsed = inspect_model(out.model).parsed
+    assert parsed is not None
+    assert isinstance(parsed.configs["full_attention"].scaling, YaRN)
+    assert parsed.configs["sliding_attention"].scaling == Unscaled()
+    assert read_gguf(
+        write_gguf(parsed.configs, "olmo2").metadata | {"olmo2.attention.sliding_window": 4096}
+    ).configs == (parsed.configs)
+
+
+# Granite 4: the switch.
+
+
+@pytest.mark.parametrize("architecture", ["granitehybrid", "granitemoe", "granite"])
+def test_granites_switch(architecture: str, tmp_path: Path) -> None:
+    """hparams.rope_finetuned: "Granite uses rope_finetuned as a switch for rope, so default to true"."""
+    off = inspected(tmp_path, architecture, block_count=4, rope_scaling_finetuned=False)
+    assert off.parsed is None
+    assert "no rotary positions" in off.findings[0].message
+    assert "rope.scaling.finetuned is false" in off.findings[0].message
+    for more in ({}, {"rope_scaling_finetuned": True}):
+        assert inspected(tmp_path, architecture, block_count=4, **more).parsed is not None
+    other = inspected(tmp_path, "llama", block_count=4, rope_scaling_finetuned=False)
+    assert other.parsed is not None, "others only print it"
+
+
+def test_layers_of_a_state_space_have_no_attention(tmp_path: Path) -> None:
+    """llama_model_granite_hybrid: a layer is recurrent if and only if its n_head_kv is 0."""
+    found = inspected(tmp_path, "granitehybrid", block_count=6, head_count_kv=[0, 0, 8, 0, 0, 8])
+    assert found.parsed is not None
+    assert found.parsed.layers_without() == ("Layers 0, 1, 3, 4 have no attention.",)
+    assert found.parsed.of_layer(0) is None
+    assert found.parsed.of_layer(5) == found.parsed.config
+
+
+# OpenELM: heads by layer.
+
+
+@pytest.mark.parametrize("part", [{}, {"rope_dimension_count": 64}])
+def test_openelm_has_head_counts_by_layer(part: dict[str, Any], tmp_path: Path) -> None:
+    heads = {"head_count": [12, 12, 16, 20], "head_count_kv": [3, 3, 4, 5]}
+    found = inspected(tmp_path, "openelm", block_count=4, key_length=64, **heads, **part)
+    assert found.parsed is not None
+    assert (found.parsed.config.head_dim, found.parsed.config.rotary_dim) == (64, 64)
+    assert {kind.config for kind in found.parsed.layers} == {"all"}
+    bare = inspected(tmp_path, "openelm", block_count=4, **heads)
+    assert "attention.key_length" in bare.findings[0].message
+
+
+# Layers without positions.
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more", "expected"),
+    [
+        ("smollm3", {"block_count": 9}, [3, 7]),
+        ("llama4", {"block_count": 8}, [3, 7]),
+        ("llama4", {"block_count": 8, "sliding_window": 8192}, [3, 7]),
+        ("cohere2", {"block_count": 8, "sliding_window": 4096}, [3, 7]),
+        ("cohere2", {"block_count": 6, "sliding_window": 4096, "sliding_window_pattern": 3}, [2, 5]),
+        ("cohere2", {"block_count": 4, "sliding_window": 4096, "sliding_window_pattern": [True, False] * 2}, [1, 3]),
+        ("exaone4", {"block_count": 64, "sliding_window": 4096}, list(range(3, 64, 4))),
+        ("exaone4", {"block_count": 30}, []),
+        ("llama", {"block_count": 8}, []),
+    ],
+)
+def test_layers_without_positions_are_told(
+    architecture: str, more: dict[str, Any], expected: list[int], tmp_path: Path
+) -> None:
+    found = inspected(tmp_path, architecture, **more)
+    assert still(found) == expected
+    notes = [finding.message for finding in found.findings if "no positions" in finding.message]
+    assert bool(notes) is bool(expected)
+    if expected:
+        assert notes[0].startswith(f"Layers {expected[0]}, {expected[1]}")
+
+
+def test_the_command_says_the_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "model.gguf", "smollm3", block_count=8)
+    assert main(["inspect", str(path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Layers 3, 7 have no positions." in said
+    assert main(["inspect", str(path), "--json"]) == 0
+    kinds = json.loads(capsys.readouterr().out)["layer_types"]
+    assert [(kind["layers"], kind["config"]) for kind in kinds] == [([0, 1, 2, 4, 5, 6], "all"), ([3, 7], None)]
