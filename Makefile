@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts clean
+.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts nanogpt clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -90,6 +90,10 @@ bench-positions: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/positions/cache_safety.py
 	.venv-bench/bin/python benchmarks/positions/rotation.py
 	.venv-bench/bin/python benchmarks/positions/score_bias.py
+
+# nanoGPT with the changes of docs/own-model.md against the model of that page. NANOGPT=folder with nanoGPT's model.py
+nanogpt: $(BIN)/locant
+	$(BIN)/python benchmarks/positions/nanogpt.py $(NANOGPT)
 
 # Every task of the lab with two schemes, in minutes.
 lab-smoke: $(BIN)/locant

@@ -125,10 +125,13 @@ class PositionTable:
         require_integer(positions)
         if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
             return self.compute(positions)
-        low, high = (int(end) for end in positions.aminmax())
+        if positions.numel() == 1:  # of one token, decoded at every step
+            low = high = int(positions)
+        else:
+            low, high = (int(end) for end in positions.aminmax())
         if low < 0 or high >= _MAX_TABLE_ROWS:
             return self.compute(positions)
-        if self._rows is None or high >= len(self._rows):
+        if self._rows is None or high >= self._rows.shape[0]:
             with torch.inference_mode(mode=False), torch.no_grad():
                 self._rows = self.compute(torch.arange(_table_size(high), device=positions.device))
         # Indexing with uint8 would be taken for a mask, and the other small integers are refused.

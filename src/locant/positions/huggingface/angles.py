@@ -42,11 +42,10 @@ class ExactAngles:
     def __setstate__(self, state: Any) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    @torch.no_grad()
     def of(self, positions: Tensor, layer: str | None) -> tuple[Tensor, Tensor] | Tensor:
         """Return cosines and sines ``[B, L, n]``, float32, at integer positions ``[B, L]`` or ``[A, B, L]``."""
         rotary = self._rotaries[layer]
-        if positions.dim() == 2 and positions.shape[0] == 1:
+        if positions.dim() == 2 and positions.shape[0] == 1 and positions.shape[1] > 1:  # a run is found faster
             sine, cosine = (part.unsqueeze(0) for part in rotary.sine_cosine(positions[0]))
         else:
             sine, cosine = rotary.sine_cosine(positions)
