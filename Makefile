@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts nanogpt clean
+.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts nanogpt clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -53,6 +53,20 @@ sanitize: $(BIN)/locant
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
 	$(BIN)/pytest tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py tests/kernels/test_layer_norm.py \
 	  tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py
+
+# Slow: some minutes. Wheels with compiled kernels for Linux on x86-64 and aarch64, in dist, by Zig, which brings what it
+# takes to build for both; then their tests. Those of aarch64 want qemu-user-static and libc6-arm64-cross, else they are skipped.
+.venv-wheel/bin/auditwheel:
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip install --quiet auditwheel ziglang
+
+wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
+	rm -rf dist && mkdir dist
+	for architecture in x86_64 aarch64; do \
+	  CXX="$(CURDIR)/.venv-wheel/bin/python-zig c++ -target $$architecture-linux-gnu.2.28" \
+	  LOCANT_WHEEL_PLATFORM=manylinux_2_28_$$architecture .venv-wheel/bin/pip wheel --no-deps --wheel-dir dist . || exit 1; \
+	done
+	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" LOCANT_WHEELS=dist $(BIN)/pytest tests/packaging
 
 # README, docs, figures and docstrings as a site in build/site/html, its links checked. Fetches nothing but its packages.
 site: $(BIN)/locant
@@ -127,4 +141,4 @@ bench-contention: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
 
 clean:
-	rm -rf demo lab-smoke build/site $(VENV) .venv-bench
+	rm -rf demo lab-smoke build/site dist $(VENV) .venv-bench .venv-wheel

@@ -221,7 +221,10 @@ def test_weights_that_are_not_numbers_are_reported(precision: str, damaged: str)
         beam_search(CompiledTransformer(model, precision), source, lengths, limits, beam=3)
 
 
-@pytest.mark.parametrize(("precision", "instructions"), [("bfloat16", "AVX-512 BF16"), ("int8", "AVX-512 VNNI")])
+@pytest.mark.parametrize(
+    ("precision", "instructions"),
+    [("bfloat16", "AVX-512 BF16 or ARM's BF16"), ("int8", "AVX-512 VNNI or ARM's dot products")],
+)
 def test_instructions_that_are_missing_are_said(
     precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

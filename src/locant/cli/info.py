@@ -94,10 +94,14 @@ def _kernels() -> dict[str, Any]:
     from locant import kernels
     from locant.errors import LocantError
     from locant.kernels.building import built_path, find_compiler
+    from locant.kernels.variants import choose
 
     compiler = find_compiler()
     found: dict[str, Any] = {"enabled": kernels.enabled(), "compiler": compiler, "compiler_version": _version(compiler)}
     try:
+        choice = choose()
+        if choice is not None:
+            return found | {"variant": choice.name, "library": str(choice.path), "lacking": choice.lacking}
         path = built_path()
         return found | {"built": str(path) if path.exists() else None}
     except (LocantError, OSError) as error:
@@ -167,7 +171,11 @@ def _kernel_lines(kernels: dict[str, Any]) -> Iterator[str]:
     if "error" in kernels:
         yield f"  {kernels['error']}"
         return
-    yield f"  built for this processor: {kernels['built'] or 'not yet'}"
+    if "variant" in kernels:
+        yield f"  variant: {kernels['variant']}, which came with the package"
+        yield from (f"  not {name}: this processor lacks {', '.join(of)}" for name, of in kernels["lacking"].items())
+    else:
+        yield f"  built for this processor: {kernels['built'] or 'not yet'}"
 
 
 def _size(count: int) -> str:

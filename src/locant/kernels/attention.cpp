@@ -215,10 +215,12 @@ void softmax(const Work& work, const uint8_t* seen, float* scores, int64_t start
     const Lanes values = load(row);
     largest = largest < values ? values : largest;
   }
+  float tops[kLanes];  // Clang vectorises no loop over the elements of a vector
+  put(largest, tops);
   for (int64_t j = 0; j < work.length; j++) {
     float* row = scores + j * width + start;
 #pragma omp simd
-    for (int64_t i = 0; i < kLanes; i++) row[i] = row[i] <= kLowest ? 0.0f : exponential(row[i] - largest[i]);
+    for (int64_t i = 0; i < kLanes; i++) row[i] = row[i] <= kLowest ? 0.0f : exponential(row[i] - tops[i]);
     sum += load(row);
   }
   const Lanes inverse = sum == 0.0f ? Lanes{} : 1.0f / sum;  // a sum that is no number stays none

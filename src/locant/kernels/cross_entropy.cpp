@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -27,14 +28,22 @@ void cross_entropy(Element* logits, const int64_t* labels, int64_t rows, int64_t
       Element* x = logits + row * vocabulary;
       float* values = space;
       if constexpr (kPlain) values = x;
-      float largest = widen(x[0]), total = 0, sum = 0;
-#pragma omp simd reduction(max : largest) reduction(+ : total)
-      for (int64_t i = 0; i < vocabulary; i++) {
-        const float value = widen(x[i]);
-        values[i] = value;
-        largest = std::max(largest, value);
-        total += value;
-      }
+      // The largest and the sum of every 16th number: Clang vectorises no search for the largest of all.
+      float tops[16], totals[16] = {}, sum = 0;
+      std::fill_n(tops, 16, widen(x[0]));
+      const auto read = [&](int64_t start, int64_t count) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+          const float value = widen(x[start + i]);
+          values[start + i] = value;
+          tops[i] = std::max(tops[i], value);
+          totals[i] += value;
+        }
+      };
+      const int64_t whole = vocabulary / 16 * 16;
+      for (int64_t start = 0; start < whole; start += 16) read(start, 16);
+      read(whole, vocabulary - whole);
+      const float largest = *std::max_element(tops, tops + 16), total = std::accumulate(totals, totals + 16, 0.0f);
       const float label = values[labels[row]];
 #pragma omp simd reduction(+ : sum)
       for (int64_t i = 0; i < vocabulary; i++) {

@@ -7,11 +7,13 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.kernels.building import build, built_path, mark_as_used
+from locant.kernels.variants import choose
 
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
@@ -65,7 +67,9 @@ class Library:
         return self._loaded is not None
 
     def load(self) -> ctypes.CDLL:
-        """Return the library, built first unless a build of its source for this processor is in the cache folder.
+        """Return the library: the best variant that came with the package and that this processor runs.
+
+        Where none came, the sources are built for this processor, unless that is in the cache folder already.
 
         Raises:
             ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
@@ -131,6 +135,10 @@ def build_all() -> None:
 
 
 def _load() -> ctypes.CDLL:
+    with suppress(OSError):  # what came with the package is for a system with other libraries
+        choice = choose()
+        if choice is not None:
+            return ctypes.CDLL(str(choice.path))
     path = built_path()
     try:
         library = _load_or_build(path)

@@ -16,6 +16,16 @@
 
 #ifdef __AVX512F__
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+// Which narrow products the processor that this is compiled for has.
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#define LOCANT_INT8
+#endif
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define LOCANT_BFLOAT16
 #endif
 
 namespace {
@@ -143,10 +153,25 @@ inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64
     const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, from + start));
     std::memcpy(to + 2 * start, &rounded, sizeof rounded);
   }
+#elif defined(LOCANT_BFLOAT16)
+  std::memset(to, 0, byte_stride(width, kBFloat16));
+  for (int64_t i = 0; i < width; i++) {
+    BFloat16 rounded;
+    store(from[i], &rounded);
+    std::memcpy(to + 2 * i, &rounded, sizeof rounded);
+  }
 #endif
 }
 
-// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by 128 with a scale for each row.
+// What is added to activations in int8, because AVX-512 multiplies bytes without a sign by bytes with one.
+#ifdef __AVX512F__
+constexpr int32_t kByteOffset = 128;
+#else
+constexpr int32_t kByteOffset = 0;
+#endif
+
+// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by kByteOffset with a scale for each
+// row.
 struct Rows {
   float* values;
   uint8_t* bytes;  // bfloat16 or int8
@@ -177,12 +202,18 @@ struct Rows {
     uint8_t* to = bytes + row * stride;
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
-      // Rounds to the nearest; the offset makes the number positive.
-      to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
+      // Rounds to the nearest, because 128 makes the number positive.
+      to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + kByteOffset);
     }
     scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
   }
 };
+
+#ifdef __clang__
+#define LOCANT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LOCANT_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // The sums of R rows over one panel of weights. Loops of constant length are unrolled by force, and what follows the sums
 // stands elsewhere: only then do compilers keep them in registers.
@@ -191,10 +222,10 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
   Lanes sums[U][R][2] = {};
   int64_t k = 0;
   for (; k + U <= inputs; k += U) {
-#pragma GCC unroll 4
+LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
       const Lanes first = load(w + (k + u) * kColumns), second = load(w + (k + u) * kColumns + kLanes);
-#pragma GCC unroll 16
+LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         const float value = x[r * width + k + u];
         sums[u][r][0] += value * first;
@@ -202,10 +233,10 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
       }
     }
   }
-#pragma GCC unroll 16
+LOCANT_UNROLL
   for (int r = 0; r < R; r++) {
     Lanes first = sums[0][r][0], second = sums[0][r][1];
-#pragma GCC unroll 4
+LOCANT_UNROLL
     for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
     save(first, to + r * kColumns);
     save(second, to + r * kColumns + kLanes);
@@ -217,47 +248,68 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
   }
 }
 
-#ifdef __AVX512F__
+#if defined(LOCANT_INT8) || defined(LOCANT_BFLOAT16)
 typedef int32_t Integers __attribute__((vector_size(4 * kLanes), aligned(4)));
 
-#ifdef __AVX512VNNI__
+// Bytes of a register.
+#ifdef __AVX512F__
+using Bytes = __m512i;
+inline Bytes bytes_at(const uint8_t* from) { return _mm512_load_si512(from); }
+inline Bytes repeated(int32_t four) { return _mm512_set1_epi32(four); }
+#else
+using Bytes = int8x16_t;
+inline Bytes bytes_at(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
+inline Bytes repeated(int32_t four) { return vreinterpretq_s8_s32(vdupq_n_s32(four)); }
+#endif
+
 // Adds the products of four int8 to each sum.
-inline Integers multiply_add(Integers sums, __m512i x, __m512i w) {
+#if defined(__AVX512VNNI__)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
   return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), x, w));
 }
+#elif defined(LOCANT_INT8)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
+  return static_cast<Integers>(vdotq_s32(static_cast<int32x4_t>(sums), x, w));
+}
 #endif
-#ifdef __AVX512BF16__
+
 // Adds the products of two bfloat16 to each sum.
-inline Lanes multiply_add(Lanes sums, __m512i x, __m512i w) {
+#if defined(__AVX512BF16__)
+inline Lanes multiply_add(Lanes sums, Bytes x, Bytes w) {
   return reinterpret_cast<Lanes>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(x),
                                                   reinterpret_cast<__m512bh>(w)));
+}
+#elif defined(LOCANT_BFLOAT16)
+inline Lanes multiply_add(Lanes sums, Bytes x, Bytes w) {
+  return static_cast<Lanes>(vbfdotq_f32(static_cast<float32x4_t>(sums), vreinterpretq_bf16_s8(x),
+                                        vreinterpretq_bf16_s8(w)));
 }
 #endif
 
 // The same of numbers that are narrower: a group is the inputs that fill four bytes, and there are groups in a multiple
-// of U. `Sums` are the sums of 16 columns, `Sum` is one of them.
+// of U. `Sums` are the sums of kLanes columns, `Sum` is one of them.
 template <int R, int U, class Sums, class Sum>
 __attribute__((noinline)) void sum_narrow(const uint8_t* x, int64_t stride, const uint8_t* w, int64_t groups, Sum* to) {
   Sums sums[U][R][2] = {};
   for (int64_t g = 0; g < groups; g += U) {
-#pragma GCC unroll 4
+LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
-      const __m512i first = _mm512_load_si512(w + (g + u) * kColumns * 4);
-      const __m512i second = _mm512_load_si512(w + (g + u) * kColumns * 4 + 64);
-#pragma GCC unroll 16
+      const Bytes first = bytes_at(w + (g + u) * kColumns * 4);
+      const Bytes second = bytes_at(w + (g + u) * kColumns * 4 + kLanes * 4);
+LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         int32_t four;
         std::memcpy(&four, x + r * stride + 4 * (g + u), sizeof four);
-        const __m512i value = _mm512_set1_epi32(four);
+        const Bytes value = repeated(four);
         sums[u][r][0] = multiply_add(sums[u][r][0], value, first);
         sums[u][r][1] = multiply_add(sums[u][r][1], value, second);
       }
     }
   }
-#pragma GCC unroll 16
+LOCANT_UNROLL
   for (int r = 0; r < R; r++) {
     Sums first = sums[0][r][0], second = sums[0][r][1];
-#pragma GCC unroll 4
+LOCANT_UNROLL
     for (int u = 1; u < U; u++) first += sums[u][r][0], second += sums[u][r][1];
     *reinterpret_cast<Sums*>(to + r * kColumns) = first;
     *reinterpret_cast<Sums*>(to + r * kColumns + kLanes) = second;
@@ -321,7 +373,7 @@ class Linear {
       sum += value;
     }
     scale_[output] = (largest > 0 ? largest / 127.0f : 0.0f) + odd;
-    offset_[output] = 128 * sum;
+    offset_[output] = kByteOffset * sum;
   }
 
   int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
@@ -359,7 +411,7 @@ class Linear {
     const float* bias = bias_.get() + panel * kColumns;
     [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * 4;
     if (precision_ == kInt8) {
-#ifdef __AVX512VNNI__
+#ifdef LOCANT_INT8
       alignas(64) int32_t sums[R * kColumns];
       sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
       const int32_t* offset = offset_.get() + panel * kColumns;
@@ -377,7 +429,7 @@ class Linear {
     if (precision_ == kFloat32) {
       sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
     } else {
-#ifdef __AVX512BF16__
+#ifdef LOCANT_BFLOAT16
       sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
 #endif
     }

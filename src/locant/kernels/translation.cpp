@@ -442,10 +442,10 @@ constexpr int64_t kMostLayers = 1 << 12, kMostFeatures = 1 << 24, kMostTokens = 
 constexpr int64_t kMostBytes = 1 << 16;
 
 bool supported(int64_t precision) {
-#ifdef __AVX512VNNI__
+#ifdef LOCANT_INT8
   if (precision == kInt8) return true;
 #endif
-#ifdef __AVX512BF16__
+#ifdef LOCANT_BFLOAT16
   if (precision == kBFloat16) return true;
 #endif
   return precision == kFloat32;

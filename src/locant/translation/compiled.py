@@ -26,7 +26,7 @@ from locant.text.tokenizer import BOS, PAD
 from locant.translation.search import Hypothesis, search
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
-_INSTRUCTIONS = {"bfloat16": "AVX-512 BF16", "int8": "AVX-512 VNNI"}
+_INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX-512 VNNI or ARM's dot products"}
 
 # The number that translation.cpp gives an activation, and whether it gates.
 _ACTIVATIONS = {

@@ -1,0 +1,130 @@
+"""The variants of the kernels' library that come with the package, and which of them a processor runs."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "variants"
+"""Where an installed package has its libraries; the sources alone have none."""
+
+SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+
+_V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cmpxchg16b", "lahf")
+_V3 = (*_V2, "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_DOT_PRODUCTS = ("asimd", "crc32", "atomics", "asimdrdm", "asimddp")
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "x86-64-v2": _V2,
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V4,
+    "x86-64-v4-vnni": (*_V4, "avx512_vnni"),
+    "x86-64-v4-vnni-bf16": (*_V4, "avx512_vnni", "avx512_bf16"),
+    "armv8": ("asimd",),
+    "armv8-dotprod": _DOT_PRODUCTS,
+    "armv8-dotprod-bf16": (*_DOT_PRODUCTS, "bf16"),
+}
+"""What each variant needs of a processor, the least one of an architecture first; ``hatch_build.py`` builds them."""
+
+# The bit of each feature and the number, of those that processor.cpp writes, in which it stands.
+_X86_BITS = {
+    "sse3": (0, 0),
+    "ssse3": (0, 9),
+    "fma": (0, 12),
+    "cmpxchg16b": (0, 13),
+    "sse4.1": (0, 19),
+    "sse4.2": (0, 20),
+    "movbe": (0, 22),
+    "popcnt": (0, 23),
+    "avx": (0, 28),
+    "f16c": (0, 29),
+    "lahf": (1, 0),
+    "lzcnt": (1, 5),
+    "bmi1": (2, 3),
+    "avx2": (2, 5),
+    "bmi2": (2, 8),
+    "avx512f": (2, 16),
+    "avx512dq": (2, 17),
+    "avx512cd": (2, 28),
+    "avx512bw": (2, 30),
+    "avx512vl": (2, 31),
+    "avx512_vnni": (3, 11),
+    "avx512_bf16": (5, 5),
+}
+_ARM_BITS = {
+    "asimd": (0, 1),
+    "crc32": (0, 7),
+    "atomics": (0, 8),
+    "asimdrdm": (0, 12),
+    "asimddp": (0, 20),
+    "bf16": (1, 14),
+}
+_XCR0 = 6
+# Bits of XCR0: the system keeps the registers xmm and ymm; besides these those of AVX-512.
+_YMM, _ZMM = 0x06, 0xE6
+_IN_YMM = ("avx", "avx2", "f16c", "fma")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant for this processor.
+
+    Attributes:
+        name: One of :data:`VARIANTS`.
+        path: Its library.
+        lacking: What the processor lacks for each better variant that is there, by name.
+    """
+
+    name: str
+    path: Path
+    lacking: dict[str, list[str]]
+
+
+def choose(folder: Path = FOLDER) -> Choice | None:
+    """Return the best variant of a folder that this processor runs; ``None`` where there is none.
+
+    Args:
+        folder: Where the libraries are.
+
+    Raises:
+        OSError: The least variant cannot be loaded, of which the processor's features are asked.
+    """
+    there = [name for name in VARIANTS if variant_path(name, folder).exists()]
+    if not there:
+        return None
+    numbers = (ctypes.c_uint64 * 8)()
+    ctypes.CDLL(str(variant_path(there[0], folder))).locant_processor(numbers)
+    has = features(list(numbers), arm=there[0].startswith("arm"))
+    lacking = {name: [feature for feature in VARIANTS[name] if feature not in has] for name in there}
+    runs = [name for name in there if not lacking[name]]
+    if not runs:
+        return None
+    best = runs[-1]
+    better = there[there.index(best) + 1 :]
+    return Choice(best, variant_path(best, folder), {name: lacking[name] for name in better})
+
+
+def variant_path(name: str, folder: Path = FOLDER) -> Path:
+    """Return where the library of a variant is, if it is there."""
+    return folder / f"locant_kernels-{name}{SUFFIX}"
+
+
+def features(numbers: Sequence[int], *, arm: bool) -> set[str]:
+    """Return the features of a processor that count, those alone whose registers the system keeps.
+
+    Args:
+        numbers: What ``locant_processor`` writes, see ``processor.cpp``.
+        arm: Whether they are those of an ARM processor.
+    """
+    bits = _ARM_BITS if arm else _X86_BITS
+    found = {name for name, (number, bit) in bits.items() if numbers[number] >> bit & 1}
+    if arm:
+        return found
+    if numbers[_XCR0] & _YMM != _YMM:
+        found.difference_update(_IN_YMM)
+    if numbers[_XCR0] & _ZMM != _ZMM:
+        found.difference_update(name for name in bits if name.startswith("avx512"))
+    return found
