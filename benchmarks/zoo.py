@@ -1,6 +1,6 @@
 """Every architecture of the installed transformers against what Locant reads from its config.json.
 
-    .venv/bin/python benchmarks/zoo.py [--seeds 4] [--run build/zoo.jsonl] [model types ...]
+    .venv/bin/python benchmarks/zoo.py [--seeds 4] [--run build/zoo.jsonl] [--page] [model types ...]
 
 What was compared stands in the file of the run, architecture by architecture: a run that was stopped goes on there.
 Model types that are named are compared anew. At the end docs/results/zoo.json and, from that, docs/results/zoo.md are
@@ -25,6 +25,7 @@ from zoo.architectures import architecture  # noqa: E402
 from zoo.page import as_json, page  # noqa: E402
 from zoo.survey import verdicts  # noqa: E402
 
+from locant.rotary_configs import families  # noqa: E402
 from measure import machine  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
@@ -48,11 +49,20 @@ def read_run(path: Path, seeds: int, versions: dict[str, str]) -> dict[str, dict
     return done
 
 
+def _urgency(name: str) -> int:
+    """Return a smaller number for what a run that is stopped should have seen: models that rotate, and unknown ones."""
+    known = families.model_type(name)
+    if known is None:
+        return 1
+    return 2 if known.text_type else 0 if known.rotates else 3
+
+
 def main() -> None:
     """Compare what is left, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="MODEL_TYPE")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--page", action="store_true", help="compare nothing, only write the page")
     parser.add_argument("--run", type=Path, default=ROOT / "build" / "zoo.jsonl")
     options = parser.parse_args()
 
@@ -63,7 +73,8 @@ def main() -> None:
     every = sorted(transformers.CONFIG_MAPPING.keys())
     done = read_run(options.run, options.seeds, versions)
     options.run.parent.mkdir(parents=True, exist_ok=True)
-    for name in options.names or [name for name in every if name not in done]:
+    left = options.names or sorted((name for name in every if name not in done), key=_urgency)
+    for name in () if options.page else left:
         done[name] = survey(name, options.seeds, versions)
         with options.run.open("a", encoding="utf-8") as file:
             file.write(json.dumps(done[name]) + "\n")

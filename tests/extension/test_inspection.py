@@ -113,7 +113,8 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("Mistral 7B", rope_parameters={"rope_theta": 1e6}), "error", "rope_theta is 1000000.* but 10000"),
         (_changed("GPT-NeoX 20B", rope_theta=5e5), "error", "rope_theta and rotary_emb_base differ"),
         ({**GEMMA_3, "rope_theta": 5e5}, "error", "beside 'text_config'"),
-        (_changed("DeepSeek-V3", head_dim=128), "error", "head_dim 128 and qk_rope_head_dim 64"),
+        (_changed("DeepSeek-V3", head_dim=128), "warning", "head_dim 128 and qk_rope_head_dim 64"),
+        (_changed("DeepSeek-V3", model_type="mistral4", head_dim=96), "error", "head_dim 96 and qk_rope_head_dim 64"),
         # attention scale
         (_changed("DeepSeek-V3", rope={"mscale_all_dim": ...}), "warning", "one without the other"),
         (_changed(_YARN, rope={"attention_factor": 1.0}), "warning", "scale 1. vLLM up to 0.25, .*: 1.13863"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
 
+import transformers
 from transformers import CONFIG_MAPPING
 from zoo.architectures import architecture
 from zoo.facts import compact, facts_of
+from zoo.page import as_json, page
 from zoo.survey import verdicts
 
 from locant.rotary_configs import families
+
+_RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 # One of each kind; ``make zoo`` has them all.
 _KINDS = [
@@ -50,6 +55,18 @@ def test_config_json_is_read_as_the_class_computes_it(model_type: str) -> None:
     rest = [each for each in found if not (each.outcome == "refused" and "must be even" in each.reason)]
     assert {each.outcome for each in rest} <= {"right", "not built"}, [each.reason for each in found]
     assert any(each.outcome == "right" for each in found), [each.reason for each in found]
+    record = json.loads((_RESULTS / "zoo.json").read_text(encoding="utf-8"))
+    if record["transformers"] == transformers.__version__ and model_type not in record["not_reached"]:
+        recorded = [each for each in record["verdicts"] if each["model_type"] == model_type and each["seed"] < 2]
+        assert [each.as_data() for each in found] == recorded
+
+
+def test_the_page_says_what_its_record_holds() -> None:
+    text = (_RESULTS / "zoo.json").read_text(encoding="utf-8")
+    record = json.loads(text)
+    assert as_json(record) == text
+    assert page(record) == (_RESULTS / "zoo.md").read_text(encoding="utf-8")
+    assert not [each for each in record["verdicts"] if each["outcome"] == "wrong"]
 
 
 @pytest.mark.parametrize("model_type", ["mistral", "phi", "cohere", "modernbert"])

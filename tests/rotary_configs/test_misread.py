@@ -298,3 +298,52 @@ def test_truncate_within_a_layer_type_is_passed_over() -> None:
     parsed = read_huggingface({"model_type": "gemma3_text", **_WIDE, "rope_parameters": rope})
     assert parsed.configs["full_attention"].scaling == YaRN(factor=8.0, original_length=8192)
     assert any("truncate false" in finding.message for finding in parsed.findings)
+
+
+@pytest.mark.parametrize(
+    ("config", "windows"),
+    [
+        ({"model_type": "modernbert", "local_attention": 128, "num_hidden_layers": 3}, [None, 65, 65]),
+        ({"model_type": "neomme", "sliding_window": 64, "layer_types": ["sliding_attention"]}, [65]),
+        ({"model_type": "openai_privacy_filter", "sliding_window": 64, "num_hidden_layers": 1}, [65]),
+        ({"model_type": "gemma3_text", "sliding_window": 512, "layer_types": ["sliding_attention"]}, [512]),
+        (
+            {
+                "model_type": "gemma3_text",
+                "sliding_window": 512,
+                "layer_types": ["sliding_attention"],
+                "use_bidirectional_attention": True,
+            },
+            [257],
+        ),
+        ({"model_type": "moshi", "sliding_window": 3000, "num_hidden_layers": 1}, [None]),
+    ],
+)
+def test_windows_are_those_of_the_masks(config: dict[str, Any], windows: list[int | None]) -> None:
+    """masking_utils.py: an encoder's window is the distance to either side; Gemma's encoders halve what they state."""
+    layers = read_huggingface({**_WIDE, "num_hidden_layers": len(windows), **config}).layers
+    found = {index: kind.window for kind in layers for index in kind.layers}
+    assert [found[index] for index in range(len(windows))] == windows
+
+
+def test_axes_are_shared_out_as_the_class_has_it() -> None:
+    """recomposition_frequencies of modeling_qwen3_vl.py, modeling_ernie4_5_vl_moe.py and modeling_hunyuan_vl.py."""
+    rope = {"rope_type": "default", "rope_theta": 1e6}
+    head = {"num_attention_heads": 32, "hidden_size": 512, "head_dim": 16, "num_hidden_layers": 1}
+    qwen = {"model_type": "qwen3_vl_text", **head, "rope_parameters": {**rope, "mrope_section": [3, 3, 2]}}
+    assert read_huggingface(qwen).multimodal["all"]["axis_of_pair"] == (0, 1, 2, 0, 1, 2, 0, 1)
+    ernie = {"model_type": "ernie4_5_vl_moe_text", **head, "rope_parameters": {**rope, "mrope_section": [3, 3, 2]}}
+    assert read_huggingface(ernie).multimodal["all"]["axis_of_pair"] == (1, 2, 1, 2, 1, 2, 0, 0)
+    hunyuan = {"model_type": "hunyuan_vl_text", **head, "rope_parameters": {**rope, "mrope_section": [4, 2, 2]}}
+    parsed = read_huggingface(hunyuan)
+    assert parsed.multimodal["all"]["axis_of_pair"] is None
+    assert any("which is no rotation" in finding.message for finding in parsed.findings)
+    usual = read_huggingface({"model_type": "qwen2_vl_text", "hidden_size": 4096, "num_attention_heads": 32})
+    assert usual.multimodal["all"]["sections"] == (16, 24, 24)
+
+
+def test_a_head_size_that_the_class_overwrites_is_passed_over() -> None:
+    """configuration_hy_v4.py: head_dim is set to qk_rope_head_dim."""
+    parsed = read_huggingface({"model_type": "hy_v4", **_WIDE, "head_dim": 32, "qk_rope_head_dim": 64})
+    assert (parsed.config.head_dim, parsed.config.rotary_dim) == (64, 64)
+    assert any("passes over the first" in finding.message for finding in parsed.findings)

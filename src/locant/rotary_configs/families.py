@@ -29,6 +29,19 @@ OTHER_POSITIONS = {
 }
 """What classes without rotary positions have in their place, where Locant has it as well."""
 
+_OWN_PART = """
+axk1 axk2 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm5_next_text glm_moe_dsa hy_v4 kimi_linear minicpm3
+mistral_large4_text youtu
+"""
+HEAD_IS_ROTATED_PART = frozenset(_OWN_PART.split())
+"""Model types whose classes set ``head_dim`` to ``qk_rope_head_dim``, whatever the file says."""
+
+LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "neomme", "openai_privacy_filter", "ultrabert"])
+"""Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
+
+HAS_NO_WINDOW = frozenset(["moshi"])
+"""Model types with a ``sliding_window`` that the masks of their classes pass over."""
+
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.families import HEAD_IS_ROTATED_PART, ModelType
 from locant.rotary_configs.layers import GLOBAL
 from locant.rotary_configs.rope_parameters import read_type
 
@@ -51,7 +51,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     fraction = _fraction(part, rope, kind, layer)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
-        return _separate(own, separate, fraction)
+        return _separate(own, separate, fraction, kind)
     findings: list[Finding] = []
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
@@ -83,18 +83,30 @@ def _of_the_layer(part: Fields, layer: str, names: tuple[str, ...]) -> _Sizes:
     return _Sizes(part, own if isinstance(own, Mapping) else {})
 
 
-def _separate(own: _Sizes, rotated: int, fraction: float | None) -> HeadSizes:
+def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType | None) -> HeadSizes:
     """Return the sizes of a head whose rotated part has a projection of its own."""
     stated, rest = own("head_dim"), own("qk_nope_head_dim")
     whole = None if rest is None else rest + rotated
     share = None if stated is None or fraction is None else int(stated * fraction)
-    if stated is not None and stated not in (rotated, whole) and share != rotated:
+    findings: tuple[Finding, ...] = ()
+    if stated is None or stated in (rotated, whole) or share == rotated:
+        pass
+    elif kind is not None and kind.name in HEAD_IS_ROTATED_PART:
+        findings = (
+            Finding(
+                "warning",
+                f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}. The class of '{kind.name}' in "
+                "transformers takes the second, and passes over the first.",
+                f"Set head_dim to {rotated}, or leave it out.",
+            ),
+        )
+    else:
         raise ConfigError(
             f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
             "are rotated."
         )
     # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
-    return HeadSizes(rotated, rotated, None if fraction is None else 1.0)
+    return HeadSizes(rotated, rotated, None if fraction is None else 1.0, findings)
 
 
 def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Finding]) -> int:

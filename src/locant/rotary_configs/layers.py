@@ -9,7 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import ALL_LAYERS, LayerType
-from locant.rotary_configs.families import Behaviour, ModelType
+from locant.rotary_configs.families import HAS_NO_WINDOW, LOOKS_BOTH_WAYS, Behaviour, ModelType
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 
@@ -39,6 +39,8 @@ _WINDOWS = {
     LOCAL: ("sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"),
     "hybrid_sliding": ("sliding_window", "sliding_window_size"),
     "chunked_attention": ("attention_chunk_size",),
+    "compressed_sparse_attention": ("sliding_window",),  # of DeepSeek-V4, which sees older tokens compressed
+    "heavily_compressed_attention": ("sliding_window",),
 }
 _BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
@@ -202,16 +204,25 @@ def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
 
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
+    if kind is not None and kind.name in HAS_NO_WINDOW:
+        return None
     if name == ALL_LAYERS:
         if part.get("use_sliding_window") is False or (kind and kind.defaults.get("use_sliding_window") is False):
             return None
         value = part.get("sliding_window")
-        return value if _is_count(value) else None
+        return value + _beyond(kind) if isinstance(value, int) and _is_count(value) else None
     for key in _WINDOWS.get(name, ()):
         value = part.get(key) if key in part.values else None if kind is None else kind.defaults.get(key)
         if isinstance(value, int) and _is_count(value):
-            return value // 2 + 1 if key in _BOTH_WAYS else value
+            # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
+            is_halved = key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all")
+            return value // 2 + 1 if is_halved else value + _beyond(kind)
     return None
+
+
+def _beyond(kind: ModelType | None) -> int:
+    """Return 1 where a window is the number of tokens besides the token itself."""
+    return 1 if kind is not None and kind.name in LOOKS_BOTH_WAYS else 0
 
 
 def _is_count(value: Any) -> bool:

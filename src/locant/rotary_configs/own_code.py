@@ -161,11 +161,20 @@ def _hunyuan(given: dict[str, Any], findings: Findings) -> None:
 
 
 def _dbrx(given: dict[str, Any], findings: Findings) -> None:
-    """DBRX (modeling_dbrx.py): base in the group ``attn_config``."""
-    del findings
+    """DBRX (modeling_dbrx.py): base in the group ``attn_config``, which the class of transformers 5 passes over."""
     group = given.get("attn_config")
-    if isinstance(group, Mapping) and group.get("rope_theta") is not None:
-        given.setdefault("rope_theta", group["rope_theta"])
+    if not isinstance(group, Mapping) or group.get("rope_theta") is None:
+        return
+    given.setdefault("rope_theta", group["rope_theta"])
+    if not given.get("rope_parameters") and group["rope_theta"] != 10_000:
+        findings.append(
+            Finding(
+                "warning",
+                f"rope_theta {group['rope_theta']!r:.20} stands in attn_config, where the model's own code and vLLM "
+                "look for it. The class of 'dbrx' in transformers 5 passes over it and takes 10000.",
+                "Set rope_theta in rope_parameters as well.",
+            )
+        )
 
 
 def _number(value: Any, name: str) -> float | None:

@@ -32,12 +32,18 @@ STATED: dict[str, dict[str, Any]] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         }
     },
+    "dbrx": {"attn_config": {"rope_theta": 5e5, "kv_n_heads": 8, "clip_qkv": 8}},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] * 32},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
     "glm4v_moe_text": {"num_attention_heads": 32},
     "qwen2_5_omni_talker": {"embedding_size": 3584, "hidden_size": 3584},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
     "qwen3_omni_moe_text": {"num_attention_heads": 16},
 }
 """Entries that published files of a type state, and without which its class builds no model."""
+
+
+_UNSCALED = ("ernie4_5_vl_moe_text",)  # refuses every scaling
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Case:
     rope_type: str
 
 
-def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | None = 2) -> Case:
+def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | None = 2, scaled: bool = True) -> Case:
     """Return a case of an architecture; the same seed gives the same.
 
     Args:
@@ -68,13 +74,14 @@ def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | Non
         model_type: Its name.
         seed: Seed 0 keeps the options of the class, in small.
         heads: Number of heads.
+        scaled: Whether frequencies may be scaled.
     """
     refused: Exception | None = None
     for attempt in range(6 if seed else 1):
         rng = random.Random(f"{model_type} {seed} {attempt}")
         try:
             content, rope_type = (
-                _drawn(config_class, rng, heads, scaled=attempt < 4) if seed else _usual(config_class, heads)
+                _drawn(config_class, rng, heads, scaled=scaled and attempt < 4) if seed else _usual(config_class, heads)
             )
             break
         except Exception as error:  # a class that has some scalings, or sizes, alone
@@ -102,7 +109,8 @@ def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: 
     _draw_sizes(entries, rng)
     rope = entries.get("rope_parameters")
     if rope and "rope_type" in rope and has_axes(config_class, stated=True):
-        rope["mrope_section"] = []
+        scaled = scaled and config_class.model_type not in _UNSCALED
+        rope["mrope_section"] = [] if scaled else sections(entries, rope, 3)[::-1]
     rope_type = _draw_rope(entries, rng) if scaled else "default"
     _draw_windows(entries, rng)
     entries = reduced_entries(entries, layers=6, heads=heads)
@@ -141,6 +149,9 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
     if isinstance(entries.get("qk_rope_head_dim"), int):
         if entries.get("head_dim") == entries["qk_rope_head_dim"]:
             entries["head_dim"] = size
+        whole = entries["qk_rope_head_dim"] + (entries.get("qk_nope_head_dim") or 0)
+        if entries.get("head_dim") == whole:
+            entries["head_dim"] = whole - entries["qk_rope_head_dim"] + size
         entries["qk_rope_head_dim"] = size
         if "partial_rotary_factor" in (entries.get("rope_parameters") or {}):
             entries["qk_nope_head_dim"] = size  # the factor stays a half

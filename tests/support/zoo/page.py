@@ -12,9 +12,14 @@ from zoo.verdict import Verdict
 
 _TITLES = {
     "wrong": "Wrong",
+    "warned": "Read otherwise, with the warning that the class passes over an entry",
     "refused": "Refused",
     "not built": "Files of which the class makes no model",
 }
+_COLUMNS = (
+    *("model type", "cases", "right", "warned", "refused", "wrong", "not built", "pairing", "layers rotate", "others"),
+    "scalings",
+)
 _HEAD = ("transformers", "torch", "machine", "seeds", "architectures", "not_reached")
 
 
@@ -33,7 +38,7 @@ def page(record: Mapping[str, Any]) -> str:
     for each in every:
         if each.form != WITHOUT:
             rows.setdefault(each.model_type, []).append(each)
-    judged = counts["right"] + counts["refused"] + counts["wrong"]
+    judged = sum(counts[outcome] for outcome in ("right", "warned", "refused", "wrong"))
     lines = [
         "# Read from config.json, and done by the class",
         "",
@@ -46,7 +51,8 @@ def page(record: Mapping[str, Any]) -> str:
         "",
         f"{len(every)} cases of {len({each.model_type for each in every})} architectures: {counts['right']} right "
         f"({counts['right'] / max(judged, 1):.1%} of the {judged} that could be compared), {counts['refused']} refused "
-        f"with a reason, {counts['wrong']} wrong. Of {counts['not built']} files the class itself makes no model. "
+        f"with a reason, {counts['warned']} read otherwise with a warning, {counts['wrong']} wrong. "
+        f"Of {counts['not built']} files the class itself makes no model. "
         f"{len(without)} of the architectures do not rotate at all, and are known not to.",
         "",
         f"Windows were compared in {sum(each.windows for each in every)} cases, axes in "
@@ -56,8 +62,8 @@ def page(record: Mapping[str, Any]) -> str:
         "",
         f"({record['machine']}; seeds 0 to {record['seeds'] - 1}, of which 0 keeps the options of the class.)",
         "",
-        "| model type | cases | right | refused | wrong | not built | pairing | layers rotate | others | scalings |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{' --- |' * len(_COLUMNS)}",
         *(_row(name, cases) for name, cases in sorted(rows.items())),
     ]
     for outcome, title in _TITLES.items():
@@ -79,7 +85,7 @@ def _row(name: str, cases: list[Verdict]) -> str:
     of = Counter(each.outcome for each in cases)
     layouts = " and ".join(sorted({each.layout for each in cases if each.layout}))
     kinds = ", ".join(sorted({kind for each in cases for kind in each.rope_type.split("+") if kind}))
-    numbers = " | ".join(str(of[outcome]) for outcome in ("right", "refused", "wrong", "not built"))
+    numbers = " | ".join(str(of[outcome]) for outcome in ("right", "warned", "refused", "wrong", "not built"))
     return f"| {name} | {len(cases)} | {numbers} | {layouts} | {cases[0].rotating} | {cases[0].still} | {kinds} |"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from locant.errors import ConfigError
@@ -34,9 +35,9 @@ def verdicts(found: Architecture, seeds: Iterable[int]) -> Iterator[Verdict]:
 def _of_case(found: Architecture, seed: int) -> Verdict:
     """Return the outcome of a case, with as few heads as the class can do with."""
     outcome: Verdict | None = None
-    for heads in HEADS[:-1]:
+    for heads, scaled in itertools.product(HEADS[:-1], (True, False) if seed else (True,)):
         try:
-            case = draw_case(found.config_class, found.model_type, seed, heads=heads)
+            case = draw_case(found.config_class, found.model_type, seed, heads=heads, scaled=scaled)
         except Exception as error:  # whatever the class raises
             outcome = outcome or Verdict(found.model_type, seed, "", "", "not built", first_line(error))
             continue

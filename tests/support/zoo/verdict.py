@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,9 @@ SHORT = (0, 1, 3, 17, LENGTH // 4 - 30)
 LONG = (0, 1, 3, 17, 150, LENGTH - 1, LENGTH * 4)
 
 
-Outcome = Literal["right", "refused", "wrong", "not built"]
+_OTHERWISE = r"rope_theta .* in attn_config, .* The class of 'dbrx' in transformers 5 passes over it"
+
+Outcome = Literal["right", "warned", "refused", "wrong", "not built"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Verdict:
         seed: Seed of the case.
         form: Form of the file.
         rope_type: The scaling that was drawn.
-        outcome: ``right``; ``refused`` by Locant; ``wrong``; ``not built`` where the class itself refuses the file.
+        outcome: ``right``; ``warned`` where Locant reads something else and says that the class does; ``refused`` by
+            Locant; ``wrong``; ``not built`` where the class itself refuses the file.
         reason: Locant's message, the differences, or the error of the class.
         rotating: Layers that rotate, as observed.
         still: Attention layers that do not.
@@ -98,7 +102,10 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     if not reasons:
         more, compared = _masks_and_axes(parsed, model, short, has_axes(type(config)))
         reasons, seen = more, seen | compared
-    return Verdict(*about, "wrong" if reasons else "right", "; ".join(reasons), **seen)
+    if not reasons:
+        return Verdict(*about, "right", **seen)
+    said = next((each.message for each in parsed.findings if re.match(_OTHERWISE, each.message)), None)
+    return Verdict(*about, "warned" if said else "wrong", said or "; ".join(reasons), **seen)
 
 
 def _text_config(case: Case, config_class: Any, part: tuple[str, ...]) -> Any:
