@@ -188,3 +188,17 @@ def test_lists(capsys):
     assert "multi30k-en-de" in capsys.readouterr().out
     assert main(["corpora"]) == 0
     assert "King James Version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "line"), [("The batch does not fit into memory.",) * 2, ("", "There is not enough memory.")]
+)
+def test_too_little_memory_is_one_line(
+    said: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(options: object) -> int:
+        raise MemoryError(said)
+
+    monkeypatch.setattr("locant.cli.info.run", run)
+    assert main(["info"]) == 1
+    assert capsys.readouterr().err == f"locant: error: {line}\n"

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"locant: error: {error}", file=sys.stderr)
         return error.exit_code
     except MemoryError as error:
-        print(f"locant: error: {error or 'There is not enough memory.'}", file=sys.stderr)
+        print(f"locant: error: {str(error) or 'There is not enough memory.'}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nlocant: interrupted.", file=sys.stderr)

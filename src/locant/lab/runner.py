@@ -19,7 +19,7 @@ from locant.kernels.library import build_all
 from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
 from locant.lab.variants import modules_of
-from locant.runtime import choose_device
+from locant.runtime import choose_device, most_threads, usable_cores
 
 
 class ComparisonCallback:
@@ -173,4 +173,5 @@ def _follow(process: subprocess.Popen[str], progress: Callable[[float], None]) -
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores() or 1
+    return min(cores, most_threads() or cores)
