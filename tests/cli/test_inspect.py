@@ -165,3 +165,18 @@ def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: p
     assert data["layers"]["all"]["scaling"]["target_length"] == 4 * 131072
     assert main(["inspect", model, "--hf-overrides", dynamic, "--llamacpp=-c 1"]) == 2
     assert "run by one of them" in capsys.readouterr().err
+
+
+def test_the_vision_tower_and_the_axes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Qwen2-VL-7B-Instruct."""
+    rope = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    tower = {"depth": 32, "embed_dim": 1280, "num_heads": 16}
+    model = _model(tmp_path, model_type="qwen2_vl", rope_scaling=rope, vision_config=tower)
+    assert main(["inspect", model, "--without-class"]) == 0
+    said = _words(capsys.readouterr().out)
+    assert "layers have several axes, of (16, 24, 24) pairs" in said
+    assert "vision tower (qwen2_vl_vision): head of 80 features, base 10000, layout half, 20 pairs by rows, 20" in said
+    assert main(["inspect", model, "--without-class", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["multimodal"]["all"]["axis_of_pair"] == [0] * 16 + [1] * 24 + [2] * 24
+    assert len(data["vision"]["frequencies"]) == 40

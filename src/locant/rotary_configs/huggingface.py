@@ -10,7 +10,6 @@ from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
-from locant.positions.scheme import require_choice
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
@@ -241,6 +240,8 @@ def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout 
     layout = Fields(config, "config.json").text(LAYOUT_MARK)
     if layout is None:
         return None
+    from locant.positions.scheme import require_choice  # brings torch
+
     require_choice(f"{LAYOUT_MARK} of config.json", layout, ("half", "interleaved"))
     findings.append(
         Finding(

@@ -150,8 +150,9 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
         if entries.get("head_dim") == entries["qk_rope_head_dim"]:
             entries["head_dim"] = size
         whole = entries["qk_rope_head_dim"] + (entries.get("qk_nope_head_dim") or 0)
-        if entries.get("head_dim") == whole:
-            entries["head_dim"] = whole - entries["qk_rope_head_dim"] + size
+        for name in ("head_dim", "qk_head_dim"):
+            if entries.get(name) == whole:
+                entries[name] = whole - entries["qk_rope_head_dim"] + size
         entries["qk_rope_head_dim"] = size
         if "partial_rotary_factor" in (entries.get("rope_parameters") or {}):
             entries["qk_nope_head_dim"] = size  # the factor stays a half
