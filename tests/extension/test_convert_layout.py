@@ -16,6 +16,7 @@ from zoo.layouts import conversions
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
 from locant.extension import convert_layout, inspect_model, load_model
+from locant.extension.layouts.asked import typed_config
 
 transformers = pytest.importorskip("transformers")
 
@@ -231,6 +232,20 @@ def test_adapters_pickles_gguf_and_own_code(llama: Path, tmp_path: Path) -> None
 def test_models_without_rotation_or_without_rows_of_their_own(tmp_path: Path) -> None:
     plain = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "vocab_size": 64}
     assert "does not rotate" in refused(save_checkpoint(tmp_path / "gpt2", plain), tmp_path)
+
+
+def test_a_class_that_fails(llama: Path, tmp_path: Path) -> None:
+    folder = copy_of(llama, tmp_path / "model", hidden_act="none such")
+    assert "of transformers makes no model of this config.json" in refused(folder, tmp_path)
+    glm = {"model_type": "glm4v_text", **SMALL, "head_dim": 16, "partial_rotary_factor": 1.0}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1]}
+    folder = copy_of(llama, tmp_path / "glm", **glm, rope_parameters=rope, architectures=None)
+    assert "failed while it was asked" in refused(folder, tmp_path)
+
+
+def test_infinite_numbers_as_transformers_writes_them() -> None:
+    limits = [0.0, {"__float__": "Infinity"}]
+    assert typed_config({"model_type": "falcon_h1", "time_step_limit": limits}).time_step_limit[1] == float("inf")
 
 
 def test_tensors_of_another_shape_or_none(llama: Path, tmp_path: Path) -> None:

@@ -141,9 +141,18 @@ def typed_config(content: Mapping[str, Any]) -> Any:
         )
     try:
         with quiet():
-            return transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content)))
+            return transformers.CONFIG_MAPPING[name].from_dict(_with_floats(dict(content)))
     except Exception as error:  # whatever the class raises
-        raise UsageError(f"transformers refuses this config.json: {_first_line(error)}") from error
+        raise UsageError(f"transformers refuses this config.json: {first_line(error)}") from error
+
+
+def _with_floats(value: Any) -> Any:
+    """Return a copy in which infinite numbers are numbers, for which transformers writes a group with one entry."""
+    if isinstance(value, Mapping):
+        if set(value) == {"__float__"}:
+            return float(value["__float__"])
+        return {key: _with_floats(each) for key, each in value.items()}
+    return [_with_floats(each) for each in value] if isinstance(value, list) else copy.deepcopy(value)
 
 
 def layout_switch(content: Mapping[str, Any], asked: AskedLayout, target: RotaryLayout) -> tuple[str, bool] | None:
@@ -200,7 +209,7 @@ def class_model(content: Mapping[str, Any]) -> nn.Module:
         raise
     except Exception as error:  # classes raise whatever they like
         raise UsageError(
-            f"{found.__name__} of transformers makes no model of this config.json: {_first_line(error)}"
+            f"{found.__name__} of transformers makes no model of this config.json: {first_line(error)}"
         ) from error
 
 
@@ -228,6 +237,7 @@ def _rotating(layer: ObservedLayer, parsed: ParsedConfig) -> RotatingLayer:
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message as a sentence."""
     lines = str(error).strip().splitlines()
     return f"{lines[0][:200].rstrip('.')}." if lines else f"{type(error).__name__}."

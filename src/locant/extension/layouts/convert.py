@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from locant.errors import UsageError
+from locant.errors import LocantError, UsageError
 from locant.extension.layouts.asked import (
     AskedLayout,
     ask_layout,
     checkpoint_class,
     class_model,
+    first_line,
     layout_switch,
     typed_config,
     with_entry,
@@ -98,9 +99,16 @@ def convert_layout(
     folder = source.path.parent
     check_weights(folder)
     stored = stored_tensors(weight_files(folder))
-    plan = _plan(source, layout)
-    rows = rows_in_files(plan.asked.model, plan.rows, stored)
-    proof = plan.prove()
+    try:
+        plan = _plan(source, layout)
+        rows = rows_in_files(plan.asked.model, plan.rows, stored)
+        proof = plan.prove()
+    except LocantError:
+        raise
+    except Exception as error:  # classes of transformers raise whatever they like
+        raise UsageError(
+            f"The model's class in transformers failed while it was asked: {first_line(error)} Nothing was written."
+        ) from error
     name = folder.resolve().name if Path(model).exists() else str(model)
     report = plan.report(name, rows, stored, proof)
     with replacing_folder(_empty(output)) as temporary:

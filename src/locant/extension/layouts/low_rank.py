@@ -128,6 +128,8 @@ def _built(found: type[Any], config: Any) -> nn.Module:
                 setattr(module, name, nn.Parameter(torch.randn(shape) / shape[-1] ** 0.5))
             if on_meta:
                 owner._init_weights(module)
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter.is_floating_point())  # some classes keep corrections out of training
     return model.eval().float()
 
 

@@ -146,6 +146,8 @@ def logits_of(model: nn.Module, ids: Tensor) -> Tensor:
     with quiet():
         output = model(**{name: value for name, value in given.items() if name in accepted})
     found = getattr(output, "logits", None)
+    if found is None and isinstance(output, tuple):
+        found = next(each for each in output if isinstance(each, torch.Tensor) and each.ndim == 3)
     found = output.last_hidden_state if found is None else found
     result: Tensor = found[0].float()
     return result

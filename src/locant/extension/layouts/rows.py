@@ -179,6 +179,11 @@ def _of_layer(model: nn.Module, layer: RotatingLayer, call: AttentionCall, row: 
     asked = sorted({0, 1, count // 2, count - 1})
     places = [order[feature] for feature in asked]
     starts: dict[tuple[str, int], set[int]] = {}
+    if not (call.query.requires_grad and call.key.requires_grad):
+        raise LocantError(
+            f"{type(model).__name__} keeps no derivatives in {layer.name}, by which alone it says which rows of its "
+            "weights become rotated features. Such weights are not converted."
+        )
     for features in (call.query[0, :, row], call.key[0, :, row]):
         every: set[frozenset[tuple[str, int]]] = set()
         for head in features:
@@ -260,7 +265,8 @@ def _compare(model: nn.Module, layer: RotatingLayer, before: AttentionCall, afte
             continue
         old, new = old[0, :, row], new[0, :, row]
         if (old - new).abs().max() > _SAME * old.abs().max():
+            shared = " Keys are values there as well, as it seems." if what == "values" else ""
             raise LocantError(
                 f"{type(model).__name__} makes something else of the rows of rotated features in {layer.name}: with "
-                f"another order of them its {what} are not those of before."
+                f"another order of them its {what} are not those of before.{shared} Such weights are not converted."
             )
