@@ -117,7 +117,8 @@ lab-smoke: $(BIN)/locant
 	$(BIN)/locant compare --task context-extension --schemes none,yarn --seeds 1 --steps 100 --text lab-smoke/text.txt test_characters=2048 fine_tune_steps=20 -o lab-smoke/extension
 	$(BIN)/locant compare --task translation --schemes sinusoidal,rnn --seeds 1 --steps 20 --train-length 32 'changes=[corpus.test_chapters=5]' -o lab-smoke/translation
 
-# Every architecture of the installed transformers against what is read from its config.json; takes half an hour.
+# Every architecture of the installed transformers against what is read from its config.json; takes half an hour, and goes
+# on where it was stopped (build/zoo.jsonl).
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
 
