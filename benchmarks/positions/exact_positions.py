@@ -212,7 +212,10 @@ def checkpoint() -> list[dict[str, Any]]:
             "largest": theirs.abs().max().item(),
         }
         row["same next token"] = (ours.argmax(-1) == theirs.argmax(-1)).float().mean().item()
-        rounded = logits(_nudged(model), tokens) if dtype == torch.float32 else logits(model.float(), tokens)
+        if dtype == torch.float32:
+            precise, rounded = theirs, logits(_nudged(model), tokens)
+        else:
+            rounded = precise
         row["rounding"] = (rounded - theirs).abs().max().item()
         print(row, flush=True)
         rows.append(row)
