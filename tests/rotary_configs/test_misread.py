@@ -317,6 +317,7 @@ def test_truncate_within_a_layer_type_is_passed_over() -> None:
             [257],
         ),
         ({"model_type": "moshi", "sliding_window": 3000, "num_hidden_layers": 1}, [None]),
+        ({"model_type": "qwen3_omni_moe_text", "sliding_window": 64, "num_hidden_layers": 1}, [None]),
     ],
 )
 def test_windows_are_those_of_the_masks(config: dict[str, Any], windows: list[int | None]) -> None:
@@ -324,6 +325,14 @@ def test_windows_are_those_of_the_masks(config: dict[str, Any], windows: list[in
     layers = read_huggingface({**_WIDE, "num_hidden_layers": len(windows), **config}).layers
     found = {index: kind.window for kind in layers for index in kind.layers}
     assert [found[index] for index in range(len(windows))] == windows
+
+
+def test_a_scaling_that_the_file_leaves_out_is_that_of_the_class() -> None:
+    """configuration_higgs_audio_v2.py has LLaMA 3's scaling, with numbers of its own."""
+    config = read_huggingface({"model_type": "higgs_audio_v2", "num_hidden_layers": 1}).config
+    assert (config.base, config.head_dim) == (500_000, 128)
+    assert isinstance(config.scaling, Llama3)
+    assert (config.scaling.factor, config.scaling.original_length) == (32, 1024)
 
 
 def test_axes_are_shared_out_as_the_class_has_it() -> None:

@@ -39,7 +39,7 @@ HEAD_IS_ROTATED_PART = frozenset(_OWN_PART.split())
 LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 
-HAS_NO_WINDOW = frozenset(["moshi"])
+HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 """Model types with a ``sliding_window`` that the masks of their classes pass over."""
 
 TURNS_BACKWARDS = frozenset(["nanochat"])
