@@ -335,6 +335,20 @@ def test_a_scaling_that_the_file_leaves_out_is_that_of_the_class() -> None:
     assert (config.scaling.factor, config.scaling.original_length) == (32, 1024)
 
 
+def test_molmo_2_scales_the_layers_that_it_lists() -> None:
+    """modeling_molmo2.py: the rest have the same base without the scaling."""
+    rope = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}
+    molmo = {"model_type": "molmo2_text", **_WIDE, "num_hidden_layers": 4, "rope_parameters": rope}
+    parsed = read_huggingface({**molmo, "rope_scaling_layers": [1, 3]})
+    assert {kind.config: kind.layers for kind in parsed.layers} == {"unscaled": (0, 2), "scaled": (1, 3)}
+    assert isinstance(parsed.configs["scaled"].scaling, Linear)
+    assert parsed.configs["unscaled"].scaling == Unscaled()
+    assert {each.base for each in parsed.configs.values()} == {1e6}
+    assert isinstance(read_huggingface({**molmo, "rope_scaling_layers": [0, 1, 2, 3]}).config.scaling, Linear)
+    with pytest.raises(ConfigError, match="list of layers"):
+        read_huggingface({**molmo, "rope_scaling_layers": "all"})
+
+
 def test_axes_are_shared_out_as_the_class_has_it() -> None:
     """recomposition_frequencies of modeling_qwen3_vl.py, modeling_ernie4_5_vl_moe.py and modeling_hunyuan_vl.py."""
     rope = {"rope_type": "default", "rope_theta": 1e6}

@@ -20,6 +20,8 @@ from locant.rotary_configs.layers import (
     GLOBAL,
     KNOWN_TYPES,
     LOCAL,
+    SCALED,
+    UNSCALED,
     grouped,
     layer_names,
     layers_with_positions,
@@ -54,6 +56,7 @@ _ROPE_KEYS = (
     "rotary",
     "rotary_value",
     "rope_interleaved",
+    "rope_scaling_layers",
     "use_mem_rope",
     "compress_rope_theta",
 )
@@ -308,6 +311,9 @@ def _groups(
     base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
     if not given and kind is not None and not kind.rope_by_layer:
         rope = Fields(_scaling_of(kind.rope), f"the class of '{kind.name}'")
+    if UNSCALED in names and read_type(rope) != "default":
+        both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
+        return {name: group for name, group in both.items() if name in names}
     local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         if GLOBAL not in kind.rope or LOCAL not in kind.rope:

@@ -12,6 +12,7 @@ from locant.rotary_configs.base import ALL_LAYERS, LayerType
 from locant.rotary_configs.families import HAS_NO_WINDOW, LOOKS_BOTH_WAYS, Behaviour, ModelType
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
 
 _PRESENT_NAMES = {
     "attention": GLOBAL,
@@ -104,6 +105,12 @@ def _stated(part: Fields) -> tuple[str, ...] | None:
 def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
     """Return the types by an entry that tells how they alternate."""
     indices = range(count)
+    scaled = part.get("rope_scaling_layers")
+    if scaled is not None:
+        if not isinstance(scaled, list) or not all(isinstance(each, int) for each in scaled):
+            raise ConfigError(f"rope_scaling_layers in {part.where} must be a list of layers; got {scaled!r:.60}.")
+        if not set(indices) <= set(scaled):
+            return tuple(SCALED if index in scaled else UNSCALED for index in indices)
     pattern = part.get("hybrid_override_pattern")
     if isinstance(pattern, str) and set(pattern) <= set(_PATTERN_SIGNS):
         return tuple(_PATTERN_SIGNS[sign] for sign in pattern[:count])

@@ -260,6 +260,8 @@ def _draw_layers(entries: dict[str, Any], rng: random.Random) -> None:
     if isinstance(types, list) and types and "per_layer_config" not in entries:
         known = sorted(set(types))
         entries["layer_types"] = [*(rng.choice(known) for _ in types[1:]), types[-1]]
+    if entries.get("rope_scaling_layers"):
+        entries["rope_scaling_layers"] = sorted(rng.sample(range(6), rng.randint(0, 6)))
     if isinstance(entries.get("no_rope_layers"), list):
         entries["no_rope_layers"] = [rng.randint(0, 1) for _ in entries["no_rope_layers"]]
 
