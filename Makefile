@@ -63,7 +63,7 @@ sanitize: $(BIN)/locant
 wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
 	rm -rf dist && mkdir dist
 	for architecture in x86_64 aarch64; do \
-	  CXX="$(CURDIR)/.venv-wheel/bin/python-zig c++ -target $$architecture-linux-gnu.2.28" \
+	  CXX="$(CURDIR)/.venv-wheel/bin/python -I -m ziglang c++ -target $$architecture-linux-gnu.2.28" \
 	  LOCANT_WHEEL_PLATFORM=manylinux_2_28_$$architecture .venv-wheel/bin/pip wheel --no-deps --wheel-dir dist . || exit 1; \
 	done
 	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" LOCANT_WHEELS=dist $(BIN)/pytest tests/packaging

@@ -74,6 +74,8 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
                     path = library()
                 except RuntimeError as error:
                     if "LOCANT_WHEEL_PLATFORM" in os.environ:
+                        threads.shutdown(cancel_futures=True)
+                        shutil.rmtree(self._folder, ignore_errors=True)
                         raise
                     self.app.display_warning(f"Locant is installed without its kernels for {name}. {error}")
                     continue
@@ -119,7 +121,7 @@ def _build(
         for done in compiling:
             done.result()
         library = stem.with_suffix({"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so"))
-        more = [] if sys.platform == "win32" else ["-pthread"]
+        more = ["-O3"] if sys.platform == "win32" else ["-O3", "-pthread"]
         if sys.platform == "linux":
             # Nothing but the functions that Python calls: the C++ library's own may be another's in the same process.
             exported = stem / "exported.map"

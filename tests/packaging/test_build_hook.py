@@ -79,13 +79,17 @@ def test_what_a_compiler_cannot_build_is_left_out_unless_it_was_asked_for(projec
     broken.chmod(0o755)
     names = libraries(wheel_of(project, CXX=str(broken)))
     assert [Path(name).stem for name in names] in (["locant_kernels-x86-64-v2"], ["locant_kernels-armv8"])
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    asked_for = {"CXX": str(broken), "LOCANT_WHEEL_PLATFORM": "manylinux_2_28_x86_64", "TMPDIR": str(temporary)}
     run = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel"],
         cwd=project,
-        env={**os.environ, "CXX": str(broken), "LOCANT_WHEEL_PLATFORM": "manylinux_2_28_x86_64"},
+        env={**os.environ, **asked_for},
         capture_output=True,
         text=True,
         check=False,
     )
     assert run.returncode != 0
     assert "The C++ kernels cannot be built" in run.stderr
+    assert not list(temporary.glob("locant-kernels-*")), "what was compiled is removed"
