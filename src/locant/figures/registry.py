@@ -38,6 +38,7 @@ _MODULES = {
     "architecture": "architecture",
     "attention-steps": "attention_steps",
     "dot-product-scaling": "dot_product_scaling",
+    "number-of-heads": "number_of_heads",
     "masks": "masks",
     "teacher-forcing": "teacher_forcing",
     "layer-norm": "layer_norm",
