@@ -1,4 +1,4 @@
-"""Why several heads: the score of one model with its width divided among 1, 2, 4 and 8 heads, beside the 2017 paper."""
+"""Number of heads: the score of one model with its width divided among 1, 2, 4 and 8 heads, beside the 2017 paper."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def number_of_heads(bleu: Mapping[int, Sequence[float]], *, width: int, made: st
         made: How long the models were trained, tested on what, and on which machine.
 
     Returns:
-        The figure, ``SEED: number of seed`` for the scores of each seed and ``paper`` for those of the paper, ``[2, N]``
-        each: heads, BLEU.
+        The figure, and ``[2, N]`` (heads, BLEU) for each seed (``seed: NUMBER``) and for the paper (``paper``).
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -88,7 +87,7 @@ register_figure(
         "(Vaswani et al. 2017, section 3.2.2)",
         (
             "In the paper one head costs 0.9 BLEU and 32 cost 0.4 (Table 3, row A).",
-            "On captions of a dozen words, after 500 updates and with one seed, a tiny model shows nothing of the kind: "
+            "On captions of a dozen words, after 500 updates and with one seed, a tiny model shows nothing of it: "
             "the four lie within 1.7 BLEU, and one head is not the worst.",
             "The numbers are a record; docs/figures.md has the command. Each dot is one seed, the line their mean.",
         ),
