@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from locant.lab import load_records
+from locant.lab import build_task, load_records
 from locant.training import load_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ def main(folder: Path) -> None:
         "parameters": first.outcome.parameters,
         "width": load_recipe(first.configuration["task"]["recipe"]).sized_model(100, 100).d_model,
         "bleu": bleu,
+        "paper": {each.what.split()[2]: each.value for each in build_task("heads", {}).published("")},
     }
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -14,8 +14,7 @@ from locant.figures.registry import Caption, register_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PAPER = {1: 24.9, 4: 25.5, 8: 25.8, 16: 25.8, 32: 25.4}  # Vaswani et al. 2017, Table 3, base model and row (A)
-_PAPER_WIDTH = 512
+_PAPER_WIDTH = 512  # of the base model
 
 
 def number_of_heads_numbers() -> dict[str, Any]:
@@ -23,16 +22,20 @@ def number_of_heads_numbers() -> dict[str, Any]:
     record = read_record("number_of_heads")
     return {
         "bleu": {int(heads): list(of_seed.values()) for heads, of_seed in record["bleu"].items()},
+        "paper": {int(heads): bleu for heads, bleu in record["paper"].items()},
         "width": record["width"],
         "made": f"{record['updates']:,} updates, {record['sentences']} sentences; {record['machine']}",
     }
 
 
-def number_of_heads(bleu: Mapping[int, Sequence[float]], *, width: int, made: str) -> FigureData:
+def number_of_heads(
+    bleu: Mapping[int, Sequence[float]], paper: Mapping[int, float], *, width: int, made: str
+) -> FigureData:
     """Draw the score against the number of heads.
 
     Args:
         bleu: BLEU of every seed, by number of heads.
+        paper: BLEU in Vaswani et al. 2017, Table 3, base model and row (A), by number of heads.
         width: d_model, which the heads share.
         made: How long the models were trained, tested on what, and on which machine.
 
@@ -44,18 +47,18 @@ def number_of_heads(bleu: Mapping[int, Sequence[float]], *, width: int, made: st
     """
     heads = np.array(sorted(bleu))
     scores = np.array([bleu[number] for number in sorted(bleu)])
-    data: dict[str, Numbers] = {"paper": np.array([list(_PAPER), list(_PAPER.values())])}
+    data: dict[str, Numbers] = {"paper": np.array([list(paper), list(paper.values())])}
     data |= {f"seed: {number + 1}": np.stack([heads, of_seed]) for number, of_seed in enumerate(scores.T)}
     with drawing():
         figure = new_figure(11, 4.4)
-        here, paper = figure.subplots(1, 2)
+        here, published = figure.subplots(1, 2)
         for of_seed in scores.T:
             here.plot(heads, of_seed, "o", color=BLUE, markersize=5, alpha=0.6)
         here.plot(heads, scores.mean(axis=1), "-", color=BLUE)
         _name_axes(here, heads, width, "Preset tiny, captions")
         here.text(0, -0.27, made, transform=here.transAxes, fontsize=8.5, color=FAINT)
-        paper.plot(*data["paper"], "-s", color=VERMILION, markersize=5)
-        _name_axes(paper, data["paper"][0], _PAPER_WIDTH, "Base model of the 2017 paper, news")
+        published.plot(*data["paper"], "-s", color=VERMILION, markersize=5)
+        _name_axes(published, data["paper"][0], _PAPER_WIDTH, "Base model of the 2017 paper, news")
         settle(figure)
     return FigureData(figure, data)
 
