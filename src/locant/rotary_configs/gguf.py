@@ -16,7 +16,8 @@ from locant.positions.scaling.forms import FACTORS, GGUFContext, gguf_factors
 from locant.rotary_configs.axes import several_axes
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
-from locant.rotary_configs.gguf_layers import layers_of, still_layers
+from locant.rotary_configs.gguf_layers import layers_of
+from locant.rotary_configs.layers import layers_without_positions
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of
 
@@ -186,7 +187,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         max_length=declared_length(scaling, length, findings),
     )
     configs, layers = layers_of(keys, architecture, _with_sliding(keys, architecture, config, length))
-    findings += still_layers(layers)
+    findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
     if not sections:
         return ParsedConfig(configs, tuple(findings), layers=layers)

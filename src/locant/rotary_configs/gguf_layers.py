@@ -8,8 +8,8 @@ from dataclasses import replace
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
-from locant.positions.scaling.fields import Fields, Finding
-from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
+from locant.positions.scaling.fields import Fields
+from locant.rotary_configs.base import ALL_LAYERS, LayerType
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
@@ -97,18 +97,3 @@ def _rotates(architecture: str, name: str) -> bool:
     if name == "without attention":
         return False
     return name != FULL or architecture not in ("llama4", "cohere2", "exaone4")
-
-
-def still_layers(layers: Sequence[LayerType]) -> list[Finding]:
-    """Return the finding about layers that attend without positions, if there are any."""
-    still = [index for each in layers if each.attends and each.config is None for index in each.layers]
-    if not still:
-        return []
-    said = f"{in_words(still)} {'has' if len(still) == 1 else 'have'} no positions"
-    return [
-        Finding(
-            "note",
-            f"{said[:1].upper()}{said[1:]}: llama.cpp does not rotate queries and keys there.",
-            "An engine that rotates every layer runs another model.",
-        )
-    ]

@@ -12,7 +12,7 @@ from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
-from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length, in_words
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import doubts_about, refuse_impossible_values, with_checked_axes
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
@@ -25,6 +25,7 @@ from locant.rotary_configs.layers import (
     grouped,
     layer_names,
     layers_with_positions,
+    layers_without_positions,
     window_of,
 )
 from locant.rotary_configs.own_code import in_usual_names
@@ -143,7 +144,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     part.refuse_misspelt(_LENGTHS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
-    findings += _layers_without_positions(layers)
+    findings += layers_without_positions(layers, "queries and keys are not rotated there")
     findings += doubts_about(part.values, kind.defaults if kind else ())
     parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
@@ -433,20 +434,6 @@ def _layer_types(
             config_of[name] = None
     windows = {name: window for name in set(names) if (window := window_of(part, kind, name)) is not None}
     return grouped(names, behaviour, config_of, windows)
-
-
-def _layers_without_positions(layers: tuple[LayerType, ...]) -> list[Finding]:
-    still = [index for each in layers if each.attends and each.config is None for index in each.layers]
-    if not still:
-        return []
-    said = f"{in_words(still)} {'has' if len(still) == 1 else 'have'} no positions"
-    return [
-        Finding(
-            "note",
-            f"{said[:1].upper()}{said[1:]}: queries and keys are not rotated there.",
-            "An engine that rotates every layer runs another model.",
-        )
-    ]
 
 
 def _read_axes(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.fields import Fields
-from locant.rotary_configs.base import ALL_LAYERS, LayerType
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
 from locant.rotary_configs.families import HAS_NO_WINDOW, LOOKS_BOTH_WAYS, Behaviour, ModelType
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
@@ -265,3 +265,18 @@ def grouped(
         )
         for (name, does), indices in found.items()
     )
+
+
+def layers_without_positions(layers: Sequence[LayerType], meaning: str) -> list[Finding]:
+    """Return the finding about layers that attend without positions, if there are any.
+
+    Args:
+        layers: All layers of the model.
+        meaning: What is done there, without full stop.
+    """
+    still = [index for each in layers if each.attends and each.config is None for index in each.layers]
+    if not still:
+        return []
+    said = f"{in_words(still)} {'has' if len(still) == 1 else 'have'} no positions"
+    consequence = "An engine that rotates every layer runs another model."
+    return [Finding("note", f"{said[:1].upper()}{said[1:]}: {meaning}.", consequence)]

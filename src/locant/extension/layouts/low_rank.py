@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from locant.extension.inspect.model_class.observe import ATTENTION, register
-from locant.extension.inspect.model_class.small_model import entries_of, reduced_entries
+from locant.extension.inspect.model_class.small_model import build_watched, entries_of, reduced_entries
 
 _RANK = 4
 _LARGE = 1 << 16  # numbers of a matrix that is not made at once
@@ -93,18 +92,7 @@ def build_low_rank(found: type[Any], config: Any) -> nn.Module:
         MemoryError: The model would be too large even so.
         Exception: Whatever the class raises for a configuration that it cannot compute.
     """
-    register()
-    config._experts_implementation = "eager"  # others have wishes about widths
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config._attn_implementation = ATTENTION
-        try:
-            return _built(found, config)
-        except MemoryError:
-            raise
-        except Exception:
-            config._attn_implementation = "eager"  # classes with an attention of their own
-            return _built(found, config)
+    return build_watched(config, lambda: _built(found, config))
 
 
 def _built(found: type[Any], config: Any) -> nn.Module:

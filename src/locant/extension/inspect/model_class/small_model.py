@@ -8,7 +8,7 @@ import importlib
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -180,23 +180,37 @@ def build(config: Any) -> nn.Module:
         MemoryError: The model would be too large, whatever was made small.
         Exception: Whatever the class raises for a configuration that it cannot compute.
     """
-    from locant.extension.inspect.model_class.observe import register
-
-    register()
     found = model_class(type(config))
     if found is None:
         raise LookupError(f"transformers has no model class for {type(config).__name__}")
+    return build_watched(config, lambda: _within_memory(found, config))
+
+
+def build_watched(config: Any, make: Callable[[], nn.Module]) -> nn.Module:
+    """Return the model that ``make`` makes, its attention the observed one where the class allows it.
+
+    Args:
+        config: What ``make`` reads; how it attends is written into it.
+        make: Makes the model, its random numbers always the same.
+
+    Raises:
+        MemoryError: The model would be too large.
+        Exception: Whatever ``make`` raises where the class attends in its own way too.
+    """
+    from locant.extension.inspect.model_class.observe import register
+
+    register()
     config._experts_implementation = "eager"  # others have wishes about widths
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config._attn_implementation = ATTENTION
         try:
-            return _within_memory(found, config)
+            return make()
         except MemoryError:
             raise
         except Exception:
             config._attn_implementation = "eager"  # classes with an attention of their own
-            return _within_memory(found, config)
+            return make()
 
 
 def _within_memory(found: type[Any], config: Any) -> nn.Module:
