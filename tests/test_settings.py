@@ -1,3 +1,4 @@
+import pickle
 from typing import Literal
 
 import pytest
@@ -75,6 +76,7 @@ def test_errors_tell_whose_fault_it_is() -> None:
     assert issubclass(ConfigError, ValueError)
     assert [LocantError.exit_code, DataError.exit_code, UsageError.exit_code, ConfigError.exit_code] == [1, 1, 2, 2]
     missing = MissingExtraError("The report", "jinja2", "report")
+    assert str(pickle.loads(pickle.dumps(missing))) == str(missing)
     assert "'jinja2'" in str(missing)
     assert "pip install 'locant[report]'" in str(missing)
     assert nearest("lerning", ["learning", "leaning"]) == " Did you mean 'learning'?"

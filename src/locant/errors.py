@@ -46,6 +46,10 @@ class MissingExtraError(UsageError):
             f"{feature} needs the package '{package}', which is not installed. "
             f"Install it with: pip install 'locant[{extra}]'"
         )
+        self._arguments = feature, package, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+        return type(self), self._arguments  # so that it reaches another process
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from locant.app.errata import PAGE as ERRATA_PAGE
 from locant.app.errata import refuted_by, write_errata
@@ -22,12 +28,22 @@ PAGE = "index.html"
 _OF_A_SENTENCE = ("attention", "embedding-sum")
 
 
+@dataclass(frozen=True)
+class _Order:
+    """A figure that is to be drawn with these options, and the file that it is written to."""
+
+    name: str
+    options: Mapping[str, Any]
+    path: Path
+
+
 def write_gallery(
     folder: Path,
     *,
     run: Path | None = None,
     text: str | None = None,
     image_format: str = "png",
+    processes: int = 1,
     wrote: Callable[[Path], None] = lambda path: None,
     left_out: Callable[[str, LocantError], None] = lambda name, reason: None,
 ) -> None:
@@ -41,6 +57,8 @@ def write_gallery(
         run: Run folder of a trained model, whose figures are added.
         text: Sentence that is drawn where a figure shows one.
         image_format: Of the separate files.
+        processes: How many draw side by side. More than one are started anew, so that a script which asks for them must
+            be guarded by ``if __name__ == "__main__"``.
         wrote: Called with each file when it is complete.
         left_out: Called with the name of a figure that the run cannot have, and the reason.
 
@@ -57,27 +75,55 @@ def write_gallery(
         raise UsageError("--text belongs to the figures of a trained model; say which: --run FOLDER.")
     if run is not None:
         load_trained(run, "The page of a trained model")
-    figures = {}
+    orders = []
     for name, figure in FIGURES.items():
         if figure.needs_run and run is None:
             continue
         options: dict[str, Any] = {"run": run} if figure.needs_run else {}
         if text is not None and name in _OF_A_SENTENCE:
             options["text"] = text
-        try:
-            figures[name] = figure(**options)
-        except (ConfigError, DataError, CheckpointError) as reason:
-            # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
-            if not figure.needs_run:
-                raise
-            left_out(name, reason)
+        orders.append(_Order(name, options, folder / f"{name}.{image_format}"))
+    images: dict[str, bytes] = {}
+    for order, drawn in zip(orders, _outcomes(orders, processes), strict=True):
+        if isinstance(drawn, bytes):
+            images[order.name] = drawn
+            wrote(order.path)
         else:
-            path = folder / f"{name}.{image_format}"
-            save_figure(figures[name], path)
-            wrote(path)
-    write_errata(folder, gallery=PAGE, drawn=figures, wrote=wrote)
-    write_text(folder / PAGE, render_gallery(figures, run=run, errata=ERRATA_PAGE))
+            left_out(order.name, drawn)
+    write_errata(folder, gallery=PAGE, drawn=images, wrote=wrote)
+    write_text(folder / PAGE, _page(images, run, ERRATA_PAGE))
     wrote(folder / PAGE)
+
+
+def _outcomes(orders: Sequence[_Order], processes: int) -> Iterator[bytes | LocantError]:
+    """Yield what :func:`_draw` returns for each, in their order."""
+    if processes == 1:
+        yield from map(_draw, orders)
+        return
+    # A fork of a process whose libraries have threads may stand still for ever.
+    start_anew = get_context("spawn")
+    try:
+        with ProcessPoolExecutor(processes, start_anew, torch.set_num_threads, (1,)) as pool:
+            yield from pool.map(_draw, orders)
+    except BrokenProcessPool:
+        raise LocantError(
+            "A process that drew figures was ended by the system, perhaps for lack of memory. Draw them one by one: "
+            "locant figures NAME."
+        ) from None
+
+
+def _draw(order: _Order) -> bytes | LocantError:
+    """Write a figure's file and return it as SVG, or the reason why the run cannot have it."""
+    figure = FIGURES[order.name]
+    try:
+        drawn = figure(**order.options)
+    except (ConfigError, DataError, CheckpointError) as reason:
+        # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
+        if not figure.needs_run:
+            raise
+        return reason
+    save_figure(drawn, order.path)
+    return image(drawn, "svg")
 
 
 def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None, errata: str | None = None) -> str:
@@ -91,15 +137,20 @@ def render_gallery(figures: Mapping[str, FigureData], *, run: Path | None = None
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
+    return _page({name: image(figure, "svg") for name, figure in figures.items()}, run, errata)
+
+
+def _page(images: Mapping[str, bytes], run: Path | None, errata: str | None) -> str:
+    """Return the text of a page with these figures, each an SVG."""
     shown = [
         {
             "name": name,
             "caption": FIGURES[name].caption,
-            "image": base64.b64encode(image(figure, "svg")).decode("ascii"),
+            "image": base64.b64encode(content).decode("ascii"),
             "command": _command(name, run),
             "refutes": refuted_by(name) if errata else [],
         }
-        for name, figure in figures.items()
+        for name, content in images.items()
     ]
     return render_template("gallery.html", "a page of figures", figures=shown, errata=errata)
 

@@ -21,6 +21,7 @@ ERRATA = "errata"
 
 _OPTIONS = ("scheme", "dialect", "d_model", "length", "base", "token", "run", "text", "stack", "layer")
 _OF_A_RUN = ("run", "text")
+_MOST_PROCESSES = 4  # each takes seconds to begin and half a gigabyte
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Draw figures, or list them."""
     from locant.app import write_errata, write_gallery
     from locant.figures import write_figures
+    from locant.runtime import usable_cores
     from locant.training.recipe import apply_overrides
 
     given = {name: getattr(options, name) for name in _OPTIONS if getattr(options, name) is not None}
@@ -74,7 +76,14 @@ def run(options: argparse.Namespace) -> int:
     image_format = options.format or "png"
     if options.all:
         of_a_run = {name: given.get(name) for name in _OF_A_RUN}
-        write_gallery(options.output, image_format=image_format, wrote=_wrote, left_out=_left_out, **of_a_run)
+        write_gallery(
+            options.output,
+            image_format=image_format,
+            processes=min(usable_cores() or 1, _MOST_PROCESSES),
+            wrote=_wrote,
+            left_out=_left_out,
+            **of_a_run,
+        )
     else:
         write_figures(options.names, options.output, options=given, image_format=image_format, wrote=_wrote)
     return 0
