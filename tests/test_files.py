@@ -1,13 +1,24 @@
 import errno
 import json
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locant.errors import CheckpointError
-from locant.files import append_line, read_json, replacing_file, replacing_folder, write_json, write_text
+from locant.files import (
+    append_line,
+    open_output,
+    read_json,
+    replacing_file,
+    replacing_folder,
+    require_new_folder,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -160,3 +171,98 @@ def test_appending_to_a_full_disk_is_explained(tmp_path):
     append_line(tmp_path / "a", "one")
     append_line(tmp_path / "a", "two")
     assert (tmp_path / "a").read_text() == "one\ntwo\n"
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
+@pytest.mark.usefixtures("umask")
+def test_modes_are_kept_and_new_files_have_what_the_umask_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    assert mode_of(path) == 0o640
+    for mode in (0o600, 0o664, 0o755):
+        path.chmod(mode)
+        write_text(path, "new")
+        assert mode_of(path) == mode
+        with open_output(path) as text:
+            text.write("newer")
+        assert mode_of(path) == mode
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    link, target = tmp_path / "link.txt", tmp_path / "far" / "target.txt"
+    link.symlink_to("far/target.txt")
+    for text in ("first", "second"):
+        write_text(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert names(tmp_path) == ["far", "link.txt"]
+    assert names(tmp_path / "far") == ["target.txt"]
+
+
+def test_a_folder_is_made_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk/run")
+    with replacing_folder(tmp_path / "run") as temporary:
+        (temporary / "weights").write_text("x")
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "disk" / "run" / "weights").read_text() == "x"
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="this system has no /dev/null")
+def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    for path in (Path("/dev/null"), link):
+        write_text(path, "x")
+        with open_output(path) as text:
+            text.write("x")
+        assert stat.S_ISCHR(path.stat().st_mode)
+    assert names(tmp_path) == ["link"]
+    with pytest.raises(CheckpointError, match="already exists and is no folder"):
+        require_new_folder(Path("/dev/null"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_gets_what_is_written_as_it_comes(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with open_output(path) as text:
+            text.write("one\n")
+            text.flush()
+            assert os.read(reader, 100) == b"one\n"
+            text.write("two\n")
+        assert os.read(reader, 100) == b"two\n"
+        write_text(path, "three")
+        assert os.read(reader, 100) == b"three"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
+def test_a_descriptor_is_written_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    with path.open("w") as shell:
+        shell.write("before\n")
+        shell.flush()
+        for name in (f"/dev/fd/{shell.fileno()}", f"/proc/self/fd/{shell.fileno()}"):
+            if Path(name).parent.exists():
+                write_text(Path(name), "written\n")
+        shell.write("after\n")
+    lines = path.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert set(lines[1:-1]) == {"written"}

@@ -38,7 +38,7 @@ ROOMS = [
     "kernels",
 ]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "version", "runtime", "lazy"}
+GROUND = {"errors", "settings", "files", "version", "runtime", "lazy", "streams"}
 # Rooms that others can take alone: all that they may import.
 APART = {
     "positions": {"errors", "lazy", "kernels"},

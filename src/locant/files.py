@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from locant.errors import CheckpointError, ConfigError
+from locant.streams import copy_to_stream, is_stream, open_stream
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,14 +28,27 @@ if TYPE_CHECKING:
 def replacing_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path; when the block succeeds it is flushed and renamed to ``path``.
 
+    A link stays, and the file that it leads to is replaced; a file that is replaced leaves its mode to the new one. To
+    a device, a pipe or an open descriptor (``/dev/stdout``) the content is written.
+
     Raises:
         CheckpointError: The disk is full or not writable; ``path`` keeps its old content.
     """
+    if _written_through(path):
+        with tempfile.TemporaryDirectory() as folder:
+            content = Path(folder, path.name)
+            yield content
+            with _explained(path):
+                copy_to_stream(content, path)
+        return
+    path = _without_links(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary)
+        with suppress(FileNotFoundError):
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
         _flush(path.parent)
     except OSError as error:
@@ -45,9 +63,12 @@ def replacing_file(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds its files are flushed and it is renamed to ``path``.
 
+    Where ``path`` is a link, it stays, and the folder that it leads to is made.
+
     Raises:
         CheckpointError: The disk is full or not writable, or ``path`` already exists; nothing else is touched.
     """
+    path = _without_links(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -67,7 +88,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 def require_new_folder(path: Path) -> None:
     """Raise CheckpointError unless the folder does not exist or is empty; for use before any work is done."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise CheckpointError(f"{path} already exists and is not empty. Name a new folder.")
+        what = "is not empty" if path.is_dir() else "is no folder"
+        raise CheckpointError(f"{path} already exists and {what}. Name a new folder.")
 
 
 def cache_folder() -> Path:
@@ -114,6 +136,27 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
     with replacing_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    r"""Open what a command writes text to, as UTF-8 with ``\n`` for line ends.
+
+    Args:
+        path: A file, written as by :func:`replacing_file`; a device, a pipe or an open descriptor, which gets what is
+            flushed at once; or ``None`` for standard output.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    if path is None:
+        yield sys.stdout
+    elif _written_through(path):
+        with _explained(path), open_stream(path) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as text:
+            yield text
+    else:
+        with replacing_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as text:
+            yield text
 
 
 def append_line(path: Path, line: str) -> None:
@@ -176,6 +219,28 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _written_through(path: Path) -> bool:
+    """Return whether a path is a device, a pipe or an open descriptor; one that cannot be looked at is an error."""
+    with _explained(path):
+        return is_stream(path)
+
+
+def _without_links(path: Path) -> Path:
+    """Return the file or folder that a path leads to by links, whether or not it is there."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn errors of the system into readable ones, but for a reader that has gone, to whom nothing can be said."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _readable(error, path) from error
 
 
 def _readable(error: OSError, path: Path) -> CheckpointError:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from locant.errors import ConfigError
-from locant.models import DecodingSettings
+from locant.models import DecodingSettings, SamplingSettings
 
 
 def test_n_best_needs_a_beam_as_wide() -> None:
@@ -21,3 +21,18 @@ def test_values_out_of_range(wrong: dict[str, float]) -> None:
 def test_max_target_length_follows_the_paper() -> None:
     assert DecodingSettings().max_target_length(20) == 70
     assert DecodingSettings(max_length_ratio=1.5, max_length_extra=3).max_target_length(5) == 11
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["beam", "length_penalty", "n_best", "max_length_ratio", "max_length_extra", "batch_tokens", "max_source_length"],
+)
+def test_every_limit_has_a_limit(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{field}': Input should be less than"):
+        DecodingSettings.parse({field: 10**9})
+    assert all(
+        any(hasattr(bound, "le") or hasattr(bound, "lt") for bound in about.metadata)
+        for settings in (DecodingSettings, SamplingSettings)
+        for name, about in settings.model_fields.items()
+        if name != "sampling"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 _EPILOG = """example:
@@ -21,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
     from locant.app import write_run_report
+    from locant.streams import is_stream
 
-    print(f"Wrote {write_run_report(options.run, options.output, examples=options.examples)}.")
+    written = write_run_report(options.run, options.output, examples=options.examples)
+    # The page itself may go to standard output.
+    print(f"Wrote {written}.", file=sys.stderr if is_stream(written) else sys.stdout)
     return 0

@@ -16,7 +16,7 @@ from locant.files import read_json, replacing_folder, require_new_folder
 from locant.interop.huggingface_files import MarianConfig, read_config, read_optional, read_weights
 from locant.interop.marian_weights import fold_bias, from_marian, modules
 from locant.models.config import TransformerConfig
-from locant.models.decoding_settings import DecodingSettings
+from locant.models.decoding_settings import LONGEST_SOURCE, MOST_HYPOTHESES, DecodingSettings
 from locant.models.model_folder import save_model_folder, skip_init
 from locant.models.transformer import Transformer
 from locant.positions.embeddings.sinusoidal import sinusoid_table
@@ -351,8 +351,9 @@ def decoding_settings(
     found = read_optional(folder / "generation_config.json", "num_beams") or read_optional(
         folder / "config.json", "num_beams"
     )
-    beam = found if isinstance(found, int) and found > 0 else DecodingSettings().beam
-    settings = DecodingSettings(beam=beam, max_source_length=marian.max_position_embeddings - special_tokens)
+    beam = min(found, MOST_HYPOTHESES) if isinstance(found, int) and found > 0 else DecodingSettings().beam
+    longest = min(marian.max_position_embeddings - special_tokens, LONGEST_SOURCE)
+    settings = DecodingSettings.parse({"beam": beam, "max_source_length": longest}, str(folder / "config.json"))
     return settings, [
         f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
         "of transformers is another formula."

@@ -9,8 +9,12 @@ from pydantic import Field, model_validator
 
 from locant.errors import ConfigError
 from locant.settings import Settings
-from locant.text.pairs import hash64
 from locant.text.tokenizer import LanguageTokens
+
+MOST_HYPOTHESES = 1000
+"""The widest beam, and the most translations of a sentence."""
+LONGEST_SOURCE = 100_000
+"""The most tokens that ``max_source_length`` may allow."""
 
 
 class SamplingSettings(Settings):
@@ -21,15 +25,19 @@ class SamplingSettings(Settings):
             more probable.
         top_k: How many of the most probable tokens may be drawn at each step; ``None`` for all. Edunov et al. take 10.
         seed: Decides what is drawn: the same seed gives the same translations, whatever the batches.
+        first: How many sentences of the same text were translated before these.
     """
 
-    temperature: float = Field(1.0, gt=0)
-    top_k: int | None = Field(None, ge=1)
+    temperature: float = Field(1.0, ge=0.001, le=1000)
+    top_k: int | None = Field(None, ge=1, le=10_000_000)
     seed: int = Field(1, ge=0, lt=2**64)
+    first: int = Field(0, ge=0, lt=2**62)
 
 
 class DecodingSettings(Settings):
     """Search, output length and batching; the defaults are not tuned to a corpus.
+
+    Every number has a limit far above what is of use, because settings also come with other people's models.
 
     Beam size and length penalty follow Vaswani et al. 2017, section 6.1 (beam 4, alpha 0.6, at most 50 tokens more
     than the input).
@@ -38,7 +46,7 @@ class DecodingSettings(Settings):
         beam: Hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: Exponent alpha of the length penalty (Wu et al. 2016, equation 14); 0 compares bare
             log-probabilities and so prefers short output.
-        n_best: Translations returned for each sentence, at most ``beam``; any number of samples.
+        n_best: Translations returned for each sentence, at most ``beam`` where it searches.
         max_length_ratio: Longest output, in target tokens for each source token ...
         max_length_extra: ... and this many tokens more.
         batch_tokens: Budget of a batch: source tokens, padding included, times ``rows``.
@@ -46,13 +54,13 @@ class DecodingSettings(Settings):
         sampling: How to sample; ``None`` searches, by ``beam``.
     """
 
-    beam: int = Field(5, ge=1)
-    length_penalty: float = Field(0.6, ge=0)
-    n_best: int = Field(1, ge=1)
-    max_length_ratio: float = Field(1.0, gt=0)
-    max_length_extra: int = Field(50, ge=0)
-    batch_tokens: int = Field(8192, ge=1)
-    max_source_length: int = Field(1024, ge=1)
+    beam: int = Field(5, ge=1, le=MOST_HYPOTHESES)
+    length_penalty: float = Field(0.6, ge=0, le=5)
+    n_best: int = Field(1, ge=1, le=MOST_HYPOTHESES)
+    max_length_ratio: float = Field(1.0, gt=0, le=100)
+    max_length_extra: int = Field(50, ge=0, le=10_000)
+    batch_tokens: int = Field(8192, ge=1, le=10_000_000)
+    max_source_length: int = Field(1024, ge=1, le=LONGEST_SOURCE)
     sampling: SamplingSettings | None = None
 
     @model_validator(mode="after")
@@ -72,12 +80,11 @@ class DecodingSettings(Settings):
     def continued(self, done: int) -> Self:
         """Return the settings for the sentences after the first ``done`` ones of a text that is translated in parts.
 
-        Where they sample, the seed is another in each part, made from the settings' own.
+        Where they sample, each sentence is drawn as if the text were translated at once.
         """
         if not self.sampling or not done:
             return self
-        seed = hash64(f"{self.sampling.seed} {done}")
-        return self.model_copy(update={"sampling": self.sampling.model_copy(update={"seed": seed})})
+        return self.model_copy(update={"sampling": self.sampling.model_copy(update={"first": done})})
 
     def max_target_length(self, source_length: int) -> int:
         """Return the most tokens that the translation of so many source tokens may have, EOS included."""

@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
@@ -14,19 +15,30 @@ from locant.errors import DataError, MissingExtraError, nearest
 from locant.text.pairs import Pair
 
 
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, unpacked when its name ends in ``.gz``.
+
+    Raises:
+        DataError: The file is missing or unreadable, also where that shows while it is read.
+    """
+    try:
+        with cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"The file {path} does not exist.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"The file {path} cannot be read: {error}") from None
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file (gzipped when the name ends in ``.gz``); see :func:`decode_lines`.
 
     Raises:
         DataError: The file is missing, unreadable or not UTF-8 (with the line number).
     """
-    try:
-        with _open(path) as file:
-            yield from decode_lines(file, str(path))
-    except FileNotFoundError:
-        raise DataError(f"The file {path} does not exist.") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"The file {path} cannot be read: {error}") from None
+    with open_bytes(path) as file:
+        yield from decode_lines(file, str(path))
 
 
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
@@ -42,15 +54,24 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
         DataError: A line is not UTF-8.
     """
     for number, line in enumerate(file, start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number}: byte {error.start + 1} of the line is not valid UTF-8. "
-                "Convert the text to UTF-8, or remove the line."
-            ) from None
-        text = text.removesuffix("\n").removesuffix("\r")
-        yield text.removeprefix("\ufeff") if number == 1 else text
+        yield decode_line(line, name, number)
+
+
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """Return a line of UTF-8 without its line end, and the first one without a byte order mark.
+
+    Raises:
+        DataError: It is not UTF-8.
+    """
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}, line {number}: byte {error.start + 1} of the line is not valid UTF-8. "
+            "Convert the text to UTF-8, or remove the line."
+        ) from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text.removeprefix("\ufeff") if number == 1 else text
 
 
 def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
@@ -134,10 +155,6 @@ def _fields(row: Any, prefix: str = "") -> list[str]:
     if not isinstance(row, Mapping):
         return [prefix.removesuffix(".")] if prefix else []
     return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
-
-
-def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 def dataset_pairs(

@@ -408,7 +408,7 @@ def _samples(
     # Random numbers of its own for each sentence, whatever batch it is in.
     draws = np.zeros((len(batch), count, steps))
     for row, (index, limit) in enumerate(zip(batch, max_lengths.tolist(), strict=True)):
-        generator = np.random.Generator(np.random.Philox(key=[sampling.seed, index]))
+        generator = np.random.Generator(np.random.Philox(key=[sampling.seed, sampling.first + index]))
         draws[row, :, :limit] = generator.random((count, limit))
     found = ancestral_sampling(
         model,

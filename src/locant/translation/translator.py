@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,8 @@ from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
 from locant.text.tokenizer import EOS, Prefixes, TokenizerPair
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
+from locant.translation.lines import OnLong, split_to_fit
+from locant.translation.search import length_penalty
 
 
 @dataclass(frozen=True)
@@ -211,9 +213,9 @@ class Translator:
             ConfigError: An override is unknown or out of range, or the model must be told its languages.
         """
         settings = self.settings_with(**overrides)
-        if isinstance(text, str):
-            return self._translate([text], settings)[0][0].text
-        return [found[0].text for found in self._translate(text, settings)]
+        found, _ = self._translate([text] if isinstance(text, str) else text, settings)
+        texts = [translations[0].text for translations in found]
+        return texts[0] if isinstance(text, str) else texts
 
     def translate_n_best(self, sentences: Sequence[str], **overrides: Any) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each sentence, best first.
@@ -221,32 +223,76 @@ class Translator:
         Arguments and errors are those of :meth:`translate`. There are fewer only where the model has no more, as for
         a sentence without text: its only translation is empty, with score 0.
         """
-        return self._translate(sentences, self.settings_with(**overrides))
+        return self._translate(sentences, self.settings_with(**overrides))[0]
 
-    def stream(self, lines: Iterable[str], *, chunk: int = 64, **overrides: Any) -> Iterator[str]:
-        """Translate lines as they come, such as those of standard input.
+    def stream(
+        self,
+        lines: Iterable[str],
+        *,
+        chunk: int = 64,
+        on_long: OnLong = "error",
+        say: Callable[[str], None] = lambda sentence: None,
+        **overrides: Any,
+    ) -> Iterator[str]:
+        """Translate lines as they come, in chunks of one size.
 
         Args:
             lines: Lines, with or without line ends.
             chunk: Lines read before they are translated together: 1 answers at once, more is faster.
+            on_long: What becomes of a line that is too long; see :meth:`translate_chunks`.
+            say: Likewise.
             overrides: As in :meth:`translate`.
 
         Yields:
             The translation of each line.
 
         Raises:
-            DataError: A line is too long; the chunks before it have been translated then.
+            DataError: A line is too long and ``on_long`` is ``error``; the chunks before it have been translated then.
             ConfigError: As in :meth:`translate`, or ``chunk`` is not positive.
         """
-        settings = self.settings_with(**overrides)
         if chunk < 1:
             raise ConfigError(f"A chunk must have at least 1 line; got {chunk}.")
         remaining = iter(lines)
-        done = 0
-        while sentences := list(islice(remaining, chunk)):
-            for found in self._translate(sentences, settings.continued(done), first=done + 1):
-                yield found[0].text
-            done += len(sentences)
+        chunks = iter(lambda: list(islice(remaining, chunk)), [])
+        for found in self.translate_chunks(chunks, on_long=on_long, say=say, **overrides):
+            yield from (translations[0].text for translations in found)
+
+    def translate_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        on_long: OnLong = "error",
+        say: Callable[[str], None] = lambda sentence: None,
+        **overrides: Any,
+    ) -> Iterator[list[list[Translation]]]:
+        """Translate a text that does not fit into memory, or that is not all there yet.
+
+        The translations are the same however the lines are cut into chunks, those that are drawn at random included.
+
+        Args:
+            chunks: Sentences that are translated together, sorted by length.
+            on_long: What becomes of a sentence that is too long: ``error`` raises; ``split`` cuts it into parts, at the
+                end of sentences and clauses where that is possible, which are translated one by one; ``empty`` gives an
+                empty translation.
+            say: Called with a line about each sentence that is too long and is not translated as a whole.
+            overrides: As in :meth:`translate`.
+
+        Yields:
+            Of each chunk the ``n_best`` translations of each sentence, best first.
+
+        Raises:
+            DataError: A sentence is too long and ``on_long`` is ``error``; the chunks before it have been translated.
+            ConfigError: As in :meth:`translate`.
+        """
+        settings = self.settings_with(**overrides)
+        first, rows = 1, 0
+        for sentences in chunks:
+            found, translated = self._translate(
+                sentences, settings.continued(rows), first=first, on_long=on_long, say=say
+            )
+            yield found
+            first += len(sentences)
+            rows += translated
 
     def longest_source(self, **overrides: Any) -> int:
         """Return the most tokens that a sentence to be translated may have; overrides as in :meth:`translate`."""
@@ -266,34 +312,65 @@ class Translator:
         return DecodingSettings.parse(changed, "decoding") if overrides else self.settings
 
     def _translate(
-        self, sentences: Sequence[str], settings: DecodingSettings, *, first: int = 1
-    ) -> list[list[Translation]]:
-        """Translate sentences, numbered from ``first`` in messages."""
+        self,
+        sentences: Sequence[str],
+        settings: DecodingSettings,
+        *,
+        first: int = 1,
+        on_long: OnLong = "error",
+        say: Callable[[str], None] = lambda sentence: None,
+    ) -> tuple[list[list[Translation]], int]:
+        """Translate sentences, numbered from ``first`` in messages; also return how many sources the engine had."""
         before, prefix = self.prefixes
-        sources = self.tokenizers.source.encode(sentences)
+        encode = self.tokenizers.source.encode
         known = self.model.max_positions
         limit, reason = self._longest_source(settings)
-        for number, source in enumerate(sources, start=first):
-            if len(source) > limit:
-                raise DataError(
-                    f"Sentence {number} has {len(source)} tokens, but at most {limit} can be translated ({reason}). "
-                    "Split it into shorter sentences."
-                )
-        results = [[Translation("", 0.0)] for _ in sources]
-        filled = [index for index, source in enumerate(sources) if source]
+        # Of each sentence its parts: itself, more where it is split, none where its translation is empty.
+        parts: list[list[list[int]]] = []
+        for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
+            parts.append([source] if source else [])
+            if len(source) <= limit:
+                continue
+            message = f"Sentence {number} has {len(source)} tokens, but at most {limit} can be translated ({reason})."
+            if on_long == "error":
+                raise DataError(f"{message} Split it into shorter sentences.")
+            parts[-1] = []
+            if on_long == "split":
+                pieces = encode(split_to_fit(sentence, lambda part: len(encode([part])[0]) <= limit))
+                if all(len(piece) <= limit for piece in pieces):
+                    parts[-1] = [piece for piece in pieces if piece]
+            how = f"It is translated in {len(parts[-1])} parts." if parts[-1] else "It is not translated."
+            say(f"{message} {how}")
+        sources = [source for of_sentence in parts for source in of_sentence]
         # As in training, EOS belongs to the source.
-        rows = [[*before, *sources[index], EOS] for index in filled]
-        max_lengths = [settings.max_target_length(len(sources[index])) for index in filled]
+        rows = [[*before, *source, EOS] for source in sources]
+        max_lengths = [settings.max_target_length(len(source)) for source in sources]
         if known:
             max_lengths = [min(length, known - len(prefix) + 1) for length in max_lengths]
+        results: list[list[Translation]] = [[] for _ in sources]
         for place, found in self.engine.translate(rows, max_lengths, prefix, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-            limit = max_lengths[place]
-            results[filled[place]] = [
-                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, limit))
+            longest = max_lengths[place]
+            results[place] = [
+                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, longest))
                 for text, each in zip(texts, found, strict=True)
             ]
-        return results
+        remaining = iter(results)
+        return [_joined(list(islice(remaining, len(each))), settings) for each in parts], len(sources)
+
+
+def _joined(parts: list[list[Translation]], settings: DecodingSettings) -> list[Translation]:
+    """Return the translations of a sentence from those of its parts: the best of all, the second of all, ..."""
+    if not parts:
+        return [Translation("", 0.0)]
+    if len(parts) == 1:
+        return parts[0]
+    joined = []
+    for chosen in zip(*(part[: min(map(len, parts))] for part in parts), strict=True):
+        total, tokens = sum(each.log_probability for each in chosen), sum(each.tokens for each in chosen)
+        text = " ".join(each.text for each in chosen if each.text)
+        joined.append(Translation(text, total / length_penalty(tokens, settings.length_penalty), total, tokens))
+    return joined
 
 
 def load_translator(

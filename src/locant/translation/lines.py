@@ -1,0 +1,217 @@
+"""Lines to be translated: in windows that fit into memory, as they arrive, and cut where they are too long."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Semaphore, Thread
+from typing import IO, Literal
+
+from locant.errors import DataError
+from locant.text.readers import decode_line, open_bytes
+
+OnLong = Literal["error", "split", "empty"]
+"""What becomes of a sentence that is too long: it is an error, it is cut into parts that are translated one by one, or
+its translation is empty."""
+
+LONGEST_LINE = 1_000_000
+"""Bytes of the longest line that is read."""
+_MOST_LINES = 10_000
+_MOST_ARRIVING = 1_000  # fewer, because somebody may be waiting for the first of them
+_MOST_CHARACTERS = 5_000_000
+_BLOCK = 65_536
+_MOST_BLOCKS = 64
+_PAUSE = 0.05  # seconds until an input that does not block is asked again
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of an input.
+
+    Attributes:
+        text: Without its end.
+        fault: Why it could not be read, in a sentence, and the text is empty; empty where it could.
+    """
+
+    text: str
+    fault: str = ""
+
+
+def read_windows(path: Path) -> Iterator[list[Line]]:
+    """Yield the lines of a UTF-8 file (gzipped when its name ends in ``.gz``) in windows that fit into memory.
+
+    Raises:
+        DataError: The file is missing, unreadable or not UTF-8, after the lines before have been yielded.
+    """
+    with open_bytes(path) as file:
+        yield from _windows(_lines(iter(lambda: file.read(_BLOCK), b""), str(path)), _MOST_LINES)
+
+
+def check_lines(path: Path) -> None:
+    """Raise DataError unless all of a file can be read by :func:`read_windows`; reads it once, and keeps nothing."""
+    for _ in read_windows(path):
+        pass
+
+
+def arriving_windows(raw: IO[bytes], name: str) -> Iterator[list[Line]]:
+    """Yield lines as they arrive: those that are there, as soon as there is one.
+
+    Args:
+        raw: What they are read from, without a buffer: its ``read`` returns what there is.
+        name: What it is, for messages.
+
+    Raises:
+        DataError: It cannot be read, or a line is not UTF-8, after the lines before have been yielded.
+    """
+    blocks: SimpleQueue[bytes | Exception] = SimpleQueue()
+    room = Semaphore(_MOST_BLOCKS)
+
+    def read() -> None:
+        try:
+            block = b" "
+            while block:
+                room.acquire()
+                while (found := raw.read(_BLOCK)) is None:
+                    time.sleep(_PAUSE)
+                blocks.put(block := found)
+        except (OSError, ValueError) as error:
+            blocks.put(error)
+
+    # A daemon: at the end of the program it may be waiting for input that never comes.
+    Thread(target=read, name="standard input", daemon=True).start()
+    assembler = _Assembler(name)
+    window: list[Line] = []
+    try:
+        while True:
+            try:
+                # Waits only where there is no line that could be translated meanwhile.
+                block = blocks.get(block=not window)
+            except Empty:
+                yield window
+                window = []
+                continue
+            room.release()
+            if isinstance(block, Exception):
+                raise DataError(f"{name} cannot be read: {block}")
+            for line in assembler.feed(block) if block else assembler.end():
+                window.append(line)
+                if len(window) == _MOST_ARRIVING:
+                    yield window
+                    window = []
+            if not block:
+                break
+    except DataError:
+        if window:
+            yield window
+        raise
+    if window:
+        yield window
+
+
+def _windows(lines: Iterable[Line], most: int) -> Iterator[list[Line]]:
+    """Gather lines into windows; an error of the lines comes after those before it."""
+    window: list[Line] = []
+    characters = 0
+    try:
+        for line in lines:
+            window.append(line)
+            characters += len(line.text)
+            if len(window) == most or characters >= _MOST_CHARACTERS:
+                yield window
+                window, characters = [], 0
+    except DataError:
+        if window:
+            yield window
+        raise
+    if window:
+        yield window
+
+
+def _lines(blocks: Iterable[bytes], name: str) -> Iterator[Line]:
+    assembler = _Assembler(name)
+    for block in blocks:
+        yield from assembler.feed(block)
+    yield from assembler.end()
+
+
+class _Assembler:
+    r"""Makes lines, which end at ``\n`` or ``\r\n``, of blocks of bytes; holds no more than the longest line."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.number = name, 0
+        self.begun, self.is_too_long = b"", False
+
+    def feed(self, block: bytes) -> Iterator[Line]:
+        """Yield the lines that end in a block."""
+        *ends, rest = block.split(b"\n")
+        for end in ends:
+            yield self._line(end)
+        self._add(rest)
+
+    def end(self) -> Iterator[Line]:
+        """Yield the last line where the input does not end in a line end."""
+        if self.begun or self.is_too_long:
+            yield self._line(b"")
+
+    def _add(self, part: bytes) -> None:
+        self.begun += part
+        if len(self.begun) > LONGEST_LINE:
+            self.begun, self.is_too_long = b"", True
+
+    def _line(self, end: bytes) -> Line:
+        self._add(end)
+        raw, is_too_long = self.begun, self.is_too_long
+        self.begun, self.is_too_long = b"", False
+        self.number += 1
+        if is_too_long:
+            fault = f"{self.name}, line {self.number} is longer than {LONGEST_LINE:,} bytes, so it is not translated."
+            return Line("", fault)
+        return Line(decode_line(raw, self.name, self.number))
+
+
+# After the end of a sentence, after a clause, between words.
+_ENDS, _WIDE_ENDS, _BREAKS, _WIDE_BREAKS = (
+    ".!?\u2026",
+    "\u3002\uff01\uff1f\uff61",
+    ",;:\u2013\u2014",
+    "\uff0c\u3001\uff1b\uff1a",
+)
+_CUTS = (
+    re.compile(rf"(?<=[{_ENDS}])[\"'\u00bb\u201d\u2019)\]]*\s+|(?<=[{_WIDE_ENDS}])"),
+    re.compile(rf"(?<=[{_BREAKS}])\s+|(?<=[{_WIDE_BREAKS}])"),
+    re.compile(r"\s+"),
+)
+
+
+def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Cut a text into parts that fit, at the end of sentences near the middle where there is one.
+
+    Where there is none, the cut is after a clause, else between words, else between characters.
+
+    Args:
+        text: The text.
+        fits: Whether a part is short enough.
+
+    Returns:
+        The parts without white space around them, in their order; one that cannot be cut further is a character that
+        does not fit.
+
+    Example:
+        >>> split_to_fit("One two. Three, four five.", lambda part: len(part) <= 10)
+        ['One two.', 'Three,', 'four five.']
+    """
+    text = text.strip()
+    if len(text) < 2 or fits(text):
+        return [text] if text else []
+    middle = len(text) // 2
+    place = middle
+    for cut in _CUTS:
+        places = [found.end() for found in cut.finditer(text) if len(text) <= 4 * found.end() <= 3 * len(text)]
+        if places:
+            place = min(places, key=lambda end: abs(end - middle))
+            break
+    return split_to_fit(text[:place], fits) + split_to_fit(text[place:], fits)
