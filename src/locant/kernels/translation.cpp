@@ -260,18 +260,46 @@ void attend_row(const Shape& shape, const float* query, int64_t keys, const Key&
   }
 }
 
-// Sentences being translated.
+// Tokens whose keys and values lie together in a block: [layers, kBlock, 2 E].
+constexpr int64_t kBlock = 8;
+
+// A sentence being translated: keys and values of its source, and of all that its rows have decoded. It is freed with the
+// last of its rows.
+struct Sentence {
+  Sentence(const Shape& s, int64_t tokens) : tokens(tokens), cross(s.decoder_layers * tokens * 2 * s.d_model) {}
+
+  // Keys and values of a source token.
+  float* source(const Shape& s, int64_t layer, int64_t token) const {
+    return cross.get() + (layer * tokens + token) * 2 * s.d_model;
+  }
+
+  // Where the first layer keeps the keys and values of a decoded token; there is a new block where it needs one.
+  float* target(const Shape& s, int64_t token) {
+    if (token / kBlock == static_cast<int64_t>(blocks.size()))
+      blocks.emplace_back(std::max<int64_t>(1, s.decoder_layers) * kBlock * 2 * s.d_model);
+    return blocks[token / kBlock].get() + token % kBlock * 2 * s.d_model;
+  }
+
+  const int64_t tokens;
+  const Buffer<float> cross;
+  std::vector<Buffer<float>> blocks;
+  int64_t decoded = 0, decoding = 0;  // tokens of all its rows: before this step, and in it
+};
+
+// A hypothesis: its sentence, and where the first layer keeps the keys and values of each of its tokens. Those of the next
+// layer are kBlock * 2 E further on.
+struct Row {
+  std::shared_ptr<Sentence> sentence;
+  std::vector<const float*> past;
+};
+
+// Sentences being translated, each of which may have come at another time.
 struct Batch {
-  Batch(const Engine& engine, int threads, int64_t longest) : engine(engine), threads(threads), longest(longest) {}
+  Batch(const Engine& engine, int threads) : engine(engine), threads(threads) {}
 
   const Engine& engine;
   int threads;
-  std::vector<int64_t> starts{0};             // first packed row of each source sentence, and the end
-  int64_t longest;                            // tokens of the longest of them
-  std::vector<Buffer<float>> cross;           // for each layer, keys and values of the packed source rows
-  std::vector<int64_t> sentences;             // the source sentence of each row
-  std::vector<std::vector<Buffer<float>>> own;  // for each layer and position, keys and values of the rows of then
-  std::vector<std::vector<int32_t>> places;   // for each position, where the keys of each present row are
+  std::vector<Row> rows;
   std::vector<Workspace> spaces;
 };
 
@@ -316,16 +344,21 @@ void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spac
   });
 }
 
-void encode(Batch& batch, const int64_t* tokens, const float* positions) {
+// Encodes sentences, packed one after the other, and adds a row for each. Where memory fails there are none of them.
+void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, const float* positions) {
   const Engine& engine = batch.engine;
   const Shape& s = engine.shape;
-  const int64_t rows = batch.starts.back(), e = s.d_model;
-  std::vector<int64_t> places(rows), owner(rows);
-  for (size_t b = 0; b + 1 < batch.starts.size(); b++)
-    for (int64_t row = batch.starts[b]; row < batch.starts[b + 1]; row++)
-      places[row] = row - batch.starts[b], owner[row] = static_cast<int64_t>(b);
-  for (int64_t layer = 0; layer < s.decoder_layers; layer++)
-    batch.cross.emplace_back(rows * engine.decoder[layer * 7 + 3].stride());
+  const int64_t e = s.d_model;
+  std::vector<int64_t> starts{0}, places, owner;  // first token of each sentence, and the end; of each token
+  std::vector<Row> made(sentences);
+  int64_t longest = 0;
+  for (int64_t b = 0; b < sentences; b++) {
+    made[b].sentence = std::make_shared<Sentence>(s, lengths[b]);
+    longest = std::max(longest, lengths[b]);
+    for (int64_t i = 0; i < lengths[b]; i++) places.push_back(i), owner.push_back(b);
+    starts.push_back(starts.back() + lengths[b]);
+  }
+  batch.rows.reserve(batch.rows.size() + made.size());
   std::vector<Workspace> spaces;
   const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
     worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
@@ -333,10 +366,10 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
       const Linear* part = &engine.encoder[layer * 4];
       const float* all = worker.product();
       worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
-        const int64_t sentence = owner[first + row], begin = batch.starts[sentence] - first, stride = part[0].stride();
+        const int64_t sentence = owner[first + row], begin = starts[sentence] - first, stride = part[0].stride();
         const auto key = [&](int64_t i) { return all + (begin + i) * stride + e; };
         const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, batch.starts[sentence + 1] - first - begin, key, value, scores, context);
+        attend_row(s, query, lengths[sentence], key, value, scores, context);
       });
       worker.residual(part[1], engine.encoder_norms, 2 * layer);
       worker.feed_forward(part[2], part[3]);
@@ -344,10 +377,19 @@ void encode(Batch& batch, const int64_t* tokens, const float* positions) {
     }
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear& both = engine.decoder[layer * 7 + 3];
-      both.apply(worker.team(), worker.input(), count, batch.cross[layer].get() + first * both.stride());
+      worker.multiply(both, worker.input());
+      const Range mine = worker.team().share(count);
+      for (int64_t row = mine.begin; row < mine.end; row++) {
+        const Sentence& sentence = *made[owner[first + row]].sentence;
+        const float* from = worker.product() + row * both.stride();
+        std::memcpy(sentence.source(s, layer, places[first + row]), from, 2 * e * sizeof(float));
+      }
+      // The product is written anew: everybody must have read it.
+      worker.team().wait();
     }
   };
-  in_parallel(engine, batch.threads, spaces, {batch.starts, 0, batch.longest}, work);
+  in_parallel(engine, batch.threads, spaces, {starts, 0, longest}, work);
+  for (Row& row : made) batch.rows.push_back(std::move(row));
 }
 
 // Returns what a row's logits exceed its log-probabilities by, and rules out the tokens that are never written.
@@ -384,39 +426,52 @@ void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* colu
   for (int64_t i = 0; i < k; i++) values[i] -= normaliser;
 }
 
+// The most tokens that a row has decoded.
+int64_t length_of(const Batch& batch) {
+  size_t length = 0;
+  for (const Row& row : batch.rows) length = std::max(length, row.past.size());
+  return static_cast<int64_t>(length);
+}
+
+// Decodes a token of each row. Where memory fails, no row has decoded it.
 void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k, float* values, int64_t* columns) {
   const Engine& engine = batch.engine;
   const Shape& s = engine.shape;
-  const int64_t rows = static_cast<int64_t>(batch.sentences.size()), e = s.d_model;
-  const int64_t now = static_cast<int64_t>(batch.places.size());
-  std::vector<int64_t> times(rows, now), cuts(rows + 1);
-  std::vector<int32_t> here(rows);
-  for (int64_t row = 0; row < rows; row++) here[row] = static_cast<int32_t>(row), cuts[row + 1] = row + 1;
-  batch.places.push_back(std::move(here));
-  for (auto& layer : batch.own) layer.emplace_back(rows * 2 * e);
+  const int64_t rows = static_cast<int64_t>(batch.rows.size()), e = s.d_model;
+  int64_t longest = length_of(batch) + 1;
+  std::vector<int64_t> times(rows), cuts(rows + 1);
+  std::vector<float*> here(rows);  // where the first layer keeps the keys and values of the token
+  for (const Row& row : batch.rows) row.sentence->decoding = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    Row& row = batch.rows[i];
+    Sentence& sentence = *row.sentence;
+    times[i] = static_cast<int64_t>(row.past.size()), cuts[i + 1] = i + 1;
+    longest = std::max(longest, sentence.tokens);
+    here[i] = sentence.target(s, sentence.decoded + sentence.decoding++);
+    if (row.past.size() == row.past.capacity()) row.past.reserve(2 * row.past.size() + kBlock);
+  }
   const int64_t width = engine.projection.stride();
   const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
-    worker.embed(engine.target_embedding, tokens + first, positions, times.data(), engine.decoder_norms);
+    worker.embed(engine.target_embedding, tokens + first, positions, times.data() + first, engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];
-      const auto& own = batch.own[layer];
-      const float* cross = batch.cross[layer].get();
-      const int64_t cross_stride = part[3].stride();
+      const int64_t further = layer * kBlock * 2 * e;
       worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
-        const auto key = [&](int64_t i) {
-          return i == now ? query + e : own[i].get() + batch.places[i][first + row] * 2 * e;
-        };
+        const float* const* past = batch.rows[first + row].past.data();
+        const int64_t now = times[first + row];
+        const auto key = [&](int64_t i) { return i == now ? query + e : past[i] + further; };
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, now + 1, key, value, scores, context);
         // Where every thread has all rows, the first one writes for all; nobody reads it in this step.
-        if (worker.writes()) std::memcpy(own[now].get() + (first + row) * 2 * e, query + e, 2 * e * sizeof(float));
+        if (worker.writes()) std::memcpy(here[first + row] + further, query + e, 2 * e * sizeof(float));
       });
       worker.residual(part[1], engine.decoder_norms, 3 * layer);
       worker.attention(part[2], part[4], [&](int64_t row, const float* query, float* context) {
-        const int64_t sentence = batch.sentences[first + row], begin = batch.starts[sentence];
-        const auto key = [&](int64_t i) { return cross + (begin + i) * cross_stride; };
+        const Sentence& sentence = *batch.rows[first + row].sentence;
+        const float* source = sentence.source(s, layer, 0);
+        const auto key = [&](int64_t i) { return source + i * 2 * e; };
         const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, batch.starts[sentence + 1] - begin, key, value, scores, context);
+        attend_row(s, query, sentence.tokens, key, value, scores, context);
       });
       worker.residual(part[4], engine.decoder_norms, 3 * layer + 1);
       worker.feed_forward(part[5], part[6]);
@@ -432,8 +487,11 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
         all(s, logits, values + (first + row) * s.vocabulary);
     }
   };
-  const int64_t keys = (std::max(now + 1, batch.longest) + 63) / 64 * 64;
-  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, keys}, work);
+  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, (longest + 63) / 64 * 64}, work);
+  for (int64_t i = 0; i < rows; i++) {
+    batch.rows[i].past.push_back(here[i]);
+    batch.rows[i].sentence->decoded++;
+  }
 }
 
 // Sizes up to these give products that count without overflow.
@@ -480,6 +538,23 @@ Complaint complaint_about(const int64_t* tokens, int64_t count, int64_t vocabula
   for (int64_t i = 0; i < count; i++)
     if (tokens[i] < 0 || tokens[i] >= vocabulary) return complain(form, tokens[i], vocabulary);
   return nullptr;
+}
+
+// What is wrong with sentences that are packed one after the other.
+Complaint complaint_about(const Shape& s, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                          const float* positions, int64_t position_rows) {
+  if (sentences < 1 || sentences > count || count > kMostTokens || !lengths)
+    return complain("There is no batch of %lld sentences with %lld tokens.", sentences, count);
+  int64_t sum = 0, longest = 0;
+  for (int64_t b = 0; b < sentences; b++) {
+    if (lengths[b] < 1 || lengths[b] > count - sum)
+      return complain("Sentence %lld has %lld tokens, but %lld are left.", b + 1, lengths[b], count - sum);
+    sum += lengths[b], longest = std::max(longest, lengths[b]);
+  }
+  if (sum != count) return complain("The sentences have %lld tokens, not %lld.", sum, count);
+  if (positions && longest > position_rows)
+    return complain("A sentence has %lld tokens, but positions are known for %lld.", longest, position_rows);
+  return complaint_about(tokens, count, s.source_vocabulary, "Token %lld is outside the source vocabulary of %lld tokens.");
 }
 
 }  // namespace
@@ -545,62 +620,62 @@ Complaint locant_batch(const void* engine, int threads, int64_t sentences, const
                        void** made) {
   const auto& found = *static_cast<const Engine*>(engine);
   if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
-  if (sentences < 1 || sentences > count || count > kMostTokens || !lengths)
-    return complain("There is no batch of %lld sentences with %lld tokens.", sentences, count);
-  int64_t sum = 0, longest = 0;
-  for (int64_t b = 0; b < sentences; b++) {
-    if (lengths[b] < 1 || lengths[b] > count - sum)
-      return complain("Sentence %lld has %lld tokens, but %lld are left.", b + 1, lengths[b], count - sum);
-    sum += lengths[b], longest = std::max(longest, lengths[b]);
-  }
-  if (sum != count) return complain("The sentences have %lld tokens, not %lld.", sum, count);
-  if (positions && longest > position_rows)
-    return complain("A sentence has %lld tokens, but positions are known for %lld.", longest, position_rows);
-  const auto form = "Token %lld is outside the source vocabulary of %lld tokens.";
-  if (const Complaint wrong = complaint_about(tokens, count, found.shape.source_vocabulary, form)) return wrong;
+  if (const Complaint wrong = complaint_about(found.shape, sentences, lengths, tokens, count, positions, position_rows))
+    return wrong;
   return within_memory([&] {
-    auto batch = std::make_unique<Batch>(found, threads, longest);
-    for (int64_t b = 0; b < sentences; b++) {
-      batch->starts.push_back(batch->starts.back() + lengths[b]);
-      batch->sentences.push_back(b);
-    }
-    batch->own.resize(found.shape.decoder_layers);
-    encode(*batch, tokens, positions);
+    auto batch = std::make_unique<Batch>(found, threads);
+    encode(*batch, sentences, lengths, tokens, positions);
     *made = batch.release();
     return Complaint{};
   });
 }
 
-// Keeps the rows named, at least one, in that order. Whatever goes wrong, the batch stays as it was.
+// Encodes more sentences, as locant_batch does; each has a row after those there are, and its first token is at position
+// 0 whatever the others have decoded. Whatever goes wrong, the batch stays as it was.
+Complaint locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                            const float* positions, int64_t position_rows) {
+  auto& found = *static_cast<Batch*>(batch);
+  const Shape& s = found.engine.shape;
+  if (const Complaint wrong = complaint_about(s, sentences, lengths, tokens, count, positions, position_rows)) return wrong;
+  return within_memory([&] {
+    encode(found, sentences, lengths, tokens, positions);
+    return Complaint{};
+  });
+}
+
+// The most tokens that a row has decoded: the next step needs a position more.
+int64_t locant_batch_length(const void* batch) { return length_of(*static_cast<const Batch*>(batch)); }
+
+// Keeps the rows named, at least one, in that order, and frees the sentences that have none left. Whatever goes wrong, the
+// batch stays as it was.
 Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
   auto& found = *static_cast<Batch*>(batch);
-  const auto present = static_cast<int64_t>(found.sentences.size());
+  const auto present = static_cast<int64_t>(found.rows.size());
   if (count < 1 || count > kMostTokens || !rows) return complain("There is no batch of %lld rows.", count);
   for (int64_t i = 0; i < count; i++) {
     if (rows[i] < 0 || rows[i] >= present) return complain("There is no row %lld among %lld.", rows[i], present);
   }
   return within_memory([&] {
-    std::vector<int64_t> sentences(count);
-    for (int64_t i = 0; i < count; i++) sentences[i] = found.sentences[rows[i]];
-    std::vector<std::vector<int32_t>> places(found.places.size());
-    for (size_t position = 0; position < places.size(); position++) {
-      places[position].resize(count);
-      for (int64_t i = 0; i < count; i++) places[position][i] = found.places[position][rows[i]];
+    std::vector<Row> kept(count);
+    for (int64_t i = 0; i < count; i++) {
+      const Row& row = found.rows[rows[i]];
+      kept[i].sentence = row.sentence;
+      kept[i].past.reserve(row.past.size() + 1);  // for the next token too
+      kept[i].past = row.past;
     }
-    found.sentences = std::move(sentences);
-    found.places.swap(places);
+    found.rows.swap(kept);
     return Complaint{};
   });
 }
 
-// Decodes one token of every row, which stands at the next position. `positions [position_rows, E]` is added to the
+// Decodes one token of every row, which stands at the row's next position. `positions [position_rows, E]` is added to the
 // embeddings, or is null. Without `columns`, `values` receives the log-probabilities of the whole vocabulary, whose size
 // k then is, instead of the k best. Whatever goes wrong, the batch stays as it was.
 Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
                             int64_t position_rows, int64_t k, float* values, int64_t* columns) {
   auto& found = *static_cast<Batch*>(batch);
   const Shape& s = found.engine.shape;
-  const auto present = static_cast<int64_t>(found.sentences.size()), now = static_cast<int64_t>(found.places.size());
+  const auto present = static_cast<int64_t>(found.rows.size()), now = length_of(found);
   if (count != present) return complain("%lld tokens were given for %lld rows.", count, present);
   if (positions && now >= position_rows)
     return complain("Position %lld is outside the %lld known positions.", now, position_rows);
@@ -608,16 +683,10 @@ Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, c
     return complain("There are no %lld log-probabilities of %lld tokens.", k, s.vocabulary);
   const auto form = "Token %lld is outside the target vocabulary of %lld tokens.";
   if (const Complaint wrong = complaint_about(tokens, count, s.vocabulary, form)) return wrong;
-  const Complaint said = within_memory([&] {
+  return within_memory([&] {
     step(found, tokens, positions, k, values, columns);
     return Complaint{};
   });
-  if (said) {
-    if (static_cast<int64_t>(found.places.size()) > now) found.places.pop_back();
-    for (auto& layer : found.own)
-      if (static_cast<int64_t>(layer.size()) > now) layer.pop_back();
-  }
-  return said;
 }
 
 void locant_batch_free(void* batch) { delete static_cast<Batch*>(batch); }

@@ -20,6 +20,8 @@ KERNEL = Kernel(
             [_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS],
             _SAID,
         ),
+        "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _SAID),
+        "locant_batch_length": ([_ADDRESS], _COUNT),
         "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_batch_step": (
             [_ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _COUNT, _ADDRESS, _ADDRESS],

@@ -2,6 +2,8 @@ from locant.kernels.translation import PRECISIONS as PRECISIONS
 from locant.kernels.translation import supports as supports
 from locant.translation.compiled import CompiledEngine as CompiledEngine
 from locant.translation.compiled import CompiledTransformer as CompiledTransformer
+from locant.translation.continuous import ContinuousSearch as ContinuousSearch
+from locant.translation.continuous import continuous_search as continuous_search
 from locant.translation.ctranslate2 import CTranslate2Engine as CTranslate2Engine
 from locant.translation.engines import ENGINES as ENGINES
 from locant.translation.engines import Engine as Engine
@@ -9,11 +11,11 @@ from locant.translation.engines import LoadedEngine as LoadedEngine
 from locant.translation.engines import PyTorchEngine as PyTorchEngine
 from locant.translation.engines import fastest_engine as fastest_engine
 from locant.translation.engines import load_engine as load_engine
-from locant.translation.search import Hypothesis as Hypothesis
+from locant.translation.hypotheses import Hypothesis as Hypothesis
+from locant.translation.hypotheses import length_penalty as length_penalty
 from locant.translation.search import ancestral_sampling as ancestral_sampling
 from locant.translation.search import beam_search as beam_search
 from locant.translation.search import greedy_search as greedy_search
-from locant.translation.search import length_penalty as length_penalty
 from locant.translation.search import search as search
 from locant.translation.translator import Translation as Translation
 from locant.translation.translator import Translator as Translator

@@ -23,7 +23,8 @@ from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
 from locant.runtime import most_threads
 from locant.text.tokenizer import BOS, PAD
-from locant.translation.search import Hypothesis, search
+from locant.translation.hypotheses import Hypothesis
+from locant.translation.search import search
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX-512 VNNI or ARM's dot products"}
@@ -93,6 +94,7 @@ class CompiledTransformer:
     Attributes:
         precision: Likewise.
         vocabulary: Number of target tokens.
+        target_positions: The most positions that the decoder knows; ``None`` for any number.
 
     Raises:
         ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
@@ -111,6 +113,7 @@ class CompiledTransformer:
         self.vocabulary = config.target_vocab_size
         self._width, self._most_threads = config.d_model, most_threads()
         self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
+        self.target_positions = self._schemes[1] and self._schemes[1].max_positions
         self._library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(
@@ -190,19 +193,13 @@ class CompiledSearchState:
 
     def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
         self._model, self._library = model, model._library
-        source, lengths = _ids(source), _ids(source_lengths)
-        if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ConfigError(
-                f"Sentences are ids [B, S] with as many lengths [B]; got {list(source.shape)} and "
-                f"{list(lengths.shape)}."
-            )
-        tokens = source[torch.arange(source.shape[1]) < lengths.unsqueeze(1)]
+        lengths, tokens = _packed(source, source_lengths)
         positions = model._positions(0, source.shape[1])
         made = ctypes.c_void_p()
         said = self._library.locant_batch(
             model._engine,
             min(torch.get_num_threads(), model._most_threads or torch.get_num_threads()),
-            len(source),
+            len(lengths),
             lengths.data_ptr(),
             tokens.data_ptr(),
             len(tokens),
@@ -213,7 +210,25 @@ class CompiledSearchState:
         require_done(said, _TOO_LARGE)
         self._batch = made.value
         weakref.finalize(self, self._library.locant_batch_free, self._batch).atexit = False
-        self._length = 0
+
+    def join(self, source: Tensor, source_lengths: Tensor) -> None:
+        """Encode more sentences, whose translations begin at the next step; their rows come after those there are.
+
+        Arguments and errors are those of :meth:`CompiledTransformer.start_search`. Whatever goes wrong, the state stays
+        as it was.
+        """
+        lengths, tokens = _packed(source, source_lengths)
+        positions = self._model._positions(0, source.shape[1])
+        said = self._library.locant_batch_join(
+            self._batch,
+            len(lengths),
+            lengths.data_ptr(),
+            tokens.data_ptr(),
+            len(tokens),
+            _address(positions),
+            _rows(positions),
+        )
+        require_done(said, _TOO_LARGE)
 
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row.
@@ -242,7 +257,7 @@ class CompiledSearchState:
         last = _ids(last)
         if last.shape != (len(values), 1):
             raise ConfigError(f"The last tokens of some rows are ids [R, 1]; got {list(last.shape)}.")
-        positions = self._model._positions(1, self._length + 1)
+        positions = self._model._positions(1, self._library.locant_batch_length(self._batch) + 1)
         said = self._library.locant_batch_step(
             self._batch,
             last.data_ptr(),
@@ -254,7 +269,6 @@ class CompiledSearchState:
             _address(columns),
         )
         require_done(said, _TOO_LARGE)
-        self._length += 1
 
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep the given rows ``[N]``, in that order; a row may be taken several times.
@@ -341,6 +355,16 @@ def _ids(x: Tensor) -> Tensor:
     if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
         raise ConfigError(f"Tokens, lengths and rows must be integers, but their dtype is {x.dtype}.")
     return x.to("cpu", torch.int64).contiguous()
+
+
+def _packed(source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the number of real tokens of each sentence ``[B]``, and these tokens one after the other."""
+    source, lengths = _ids(source), _ids(source_lengths)
+    if source.dim() != 2 or lengths.shape != source.shape[:1]:
+        raise ConfigError(
+            f"Sentences are ids [B, S] with as many lengths [B]; got {list(source.shape)} and {list(lengths.shape)}."
+        )
+    return lengths, source[torch.arange(source.shape[1]) < lengths.unsqueeze(1)]
 
 
 def _rows(table: Tensor | None) -> int:

@@ -34,7 +34,8 @@ from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from locant.translation.search import Hypothesis, length_penalty
+from locant.translation.hypotheses import Hypothesis, length_penalty
+from locant.translation.search import require_ids
 from locant.version import __version__
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
@@ -116,6 +117,9 @@ class CTranslate2Engine:
                 "CTranslate2 draws random numbers of its own, which no seed repeats. Sample with the engine pytorch or "
                 "compiled."
             )
+        for source in sources:
+            require_ids(source, len(self._source_tokens), "source")
+        require_ids(prefix, len(self._target_tokens), "target")
         # All at once: CTranslate2 makes the batches, and runs several where it has several workers. It adds EOS to a
         # source, and begins to write with the first id of the prefix, by itself.
         tokens = [[self._source_tokens[index] for index in source[:-1]] for source in sources]

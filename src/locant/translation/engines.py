@@ -16,7 +16,8 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.runtime import choose_device
 from locant.translation.compiled import CompiledEngine
-from locant.translation.search import Hypothesis, search
+from locant.translation.hypotheses import Hypothesis
+from locant.translation.search import require_ids, search
 
 ENGINES = ("pytorch", "compiled", "ctranslate2", "auto")
 
@@ -47,6 +48,8 @@ class Engine(Protocol):
             The index of each source, in any order, and its hypotheses, best first.
 
         Raises:
+            ConfigError: A sentence or the prefix is empty, a greatest length is not positive, or an id is outside the
+                vocabulary.
             LocantError: The model's output is not a number.
         """
 
@@ -71,7 +74,10 @@ class PyTorchEngine:
         settings: DecodingSettings,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations; see :meth:`Engine.translate`."""
-        device = self.model.target_embedding.weight.device
+        config, device = self.model.config, self.model.target_embedding.weight.device
+        for source in sources:
+            require_ids(source, config.source_vocab_size, "source")
+        require_ids(prefix, config.target_vocab_size, "target")
         training = self.model.training
         self.model.eval()
         try:

@@ -1,38 +1,28 @@
 """Greedy search, beam search and sampling, batched, one decoder step for every token.
 
-Notation: B sentences of the batch, N of them not yet finished, K beam, M candidates of each hypothesis, S source
-tokens, T target tokens, V vocabulary.
+Notation: B sentences of the batch, N of them not yet finished, K beam, S source tokens, V vocabulary.
 
-The model's tensors are on its device; the state of the search itself is in NumPy arrays, whose operations on so few
-numbers cost a fraction of PyTorch's.
+The model's tensors are on its device; the state of the search itself is in NumPy arrays (see
+:mod:`locant.translation.hypotheses`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from locant.errors import ConfigError, LocantError
+from locant.errors import ConfigError
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import BOS, EOS, PAD
-
-Array = NDArray[Any]
+from locant.translation.hypotheses import Array, Beams, Hypothesis, hypothesis_of
 
 # Finished sentences are dropped when fewer than this share of the batch is left: dropping copies every cache, and
 # carrying a few finished sentences costs less than copying at each step.
 _DENSE_ENOUGH = 0.75
-
-_NOT_A_NUMBER = (
-    "The model's output is not a number, so it cannot translate: its weights are damaged, or its training diverged."
-)
-
 
 # Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
 _SHORTEST_COUNTED = 8
@@ -62,35 +52,6 @@ class SearchModel(Protocol):
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> SearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """An output of the model.
-
-    Attributes:
-        tokens: Target ids, without BOS and EOS.
-        score: ``log_probability`` divided by the length penalty; what hypotheses are compared by.
-        log_probability: Log-probability (natural) of the tokens and of EOS, if the model wrote it.
-    """
-
-    tokens: list[int]
-    score: float
-    log_probability: float
-
-
-@overload
-def length_penalty(length: int, alpha: float) -> float: ...
-@overload
-def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """Return ``((5 + |Y|) / 6)^alpha`` (Wu et al. 2016, equation 14).
-
-    Args:
-        length: ``|Y|``, the number of tokens that were scored, EOS included.
-        alpha: Exponent; 0 leaves log-probabilities as they are.
-    """
-    return ((5 + length) / 6) ** alpha
 
 
 @torch.inference_mode()
@@ -144,7 +105,7 @@ def greedy_search(
             state.select(torch.from_numpy(rows).to(source.device))
             sentences, done, last = sentences[rows], done[rows], last[rows]
     return [
-        _hypothesis(tokens, total, limit, alpha)
+        hypothesis_of(tokens, total, limit, alpha)
         for tokens, total, limit in zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
     ]
 
@@ -163,11 +124,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Keep the ``beam`` most probable partial hypotheses at every step.
 
-    A hypothesis that ends leaves the beam, which is then one narrower (Sutskever et al. 2014, section 3.2), so that a
-    beam of 1 is greedy search. One that reaches its greatest length without EOS is closed as it is. A sentence is
-    finished when no partial hypothesis left in its beam can still beat its ``n_best``-th best hypothesis:
-    log-probabilities only fall, so the score of a partial hypothesis cannot exceed its present log-probability divided
-    by the length penalty of the greatest length.
+    When a hypothesis ends and when a sentence is finished is said by :class:`~locant.translation.hypotheses.Beams`;
+    a beam of 1 is greedy search.
 
     Args:
         model: The model, in evaluation mode.
@@ -189,73 +147,24 @@ def beam_search(
     sentences = np.arange(len(source))
     state = _start(model, source, source_lengths, prefix)
     state.select(torch.from_numpy(sentences.repeat(beam)).to(device))
-    limits = max_lengths.cpu().numpy()
-    penalties = length_penalty(max_lengths, alpha).cpu().numpy()
-    steps = int(limits.max())
-
-    # Ended hypotheses of every sentence, [B, K].
-    ended_tokens = np.full((len(source), beam, steps), EOS)
-    ended_totals = np.full((len(source), beam), -np.inf, np.float32)
-    ended_scores = ended_totals.copy()
-
-    # Open hypotheses of the sentences not finished: tokens [N * K, T], log-probabilities [N, K]. A place without one
-    # has the log-probability -inf; at first all places but one, because beams that begin alike would stay alike.
-    tokens = np.empty((len(source) * beam, steps), np.int64)
-    totals = np.full((len(source), beam), -np.inf, np.float32)
-    totals[:, 0] = 0
-    closed_count = np.zeros(len(source), np.int64)
-    # The score that a partial hypothesis must beat.
-    bars = np.full(len(source), -np.inf, np.float32)
-    last = np.full(len(source) * beam, prefix[-1])
-    places = np.arange(beam)
-
-    for step in range(1, steps + 1):
-        gains, candidates = _best(state, last, beam, device)
-        continued = (totals.reshape(-1, 1) + gains).reshape(len(sentences), -1)
-        # Places in all candidates of the batch.
-        picks = _largest(continued, beam) + np.arange(len(sentences))[:, None] * continued.shape[1]
-        totals = continued.take(picks)
-        totals[places >= (beam - closed_count)[:, None]] = -np.inf
-        chosen = candidates.take(picks)
-        rows = (picks // gains.shape[1]).ravel()
-        tokens = tokens.take(rows, axis=0)
-        tokens[:, step - 1] = chosen.ravel()
-
-        closing = ((chosen == EOS) | (limits <= step)[:, None]) & (totals > -np.inf)
-        if closing.any():
-            slots = (closed_count[:, None] + closing.cumsum(1) - 1)[closing]
-            owners = sentences[closing.nonzero()[0]]
-            ended_tokens[owners, slots, :step] = tokens[closing.ravel(), :step]
-            ended_totals[owners, slots] = totals[closing]
-            ended_scores[owners, slots] = totals[closing] / length_penalty(step, alpha)
-            closed_count += closing.sum(1)
-            totals[closing] = -np.inf
-            bars = np.sort(ended_scores[sentences], axis=1)[:, -n_best]
-
-        done = totals.max(1) / penalties <= bars
+    beams = Beams(beam)
+    beams.join(prefix[-1], max_lengths.cpu().numpy(), alpha, n_best)
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
+    while True:
+        gains, candidates = _best(state, beams.last.ravel(), beam, device)
+        shape = (len(sentences), beam, -1)
+        parents = beams.advance(gains.reshape(shape), candidates.reshape(shape))
+        done = beams.done
+        rows = parents + np.arange(0, done.size * beam, beam)[:, None]
         going = len(done) - np.count_nonzero(done)
-        if not going:
-            break
-        totals[done] = -np.inf
         if sparse := going < _DENSE_ENOUGH * len(done):
-            kept = ~done
-            open_rows = kept.repeat(beam)
-            rows, tokens, totals, chosen = rows[open_rows], tokens[open_rows], totals[kept], chosen[kept]
-            sentences, closed_count, bars = sentences[kept], closed_count[kept], bars[kept]
-            limits, penalties = limits[kept], penalties[kept]
-        state.select(torch.from_numpy(rows).to(device), same_sources=not sparse)
-        last = chosen.ravel()
-
-    order = _largest(ended_scores, n_best) + np.arange(len(source))[:, None] * beam
-    best_tokens = ended_tokens.reshape(-1, steps)[order].tolist()
-    best_totals = ended_totals.take(order).tolist()
-    results = []
-    for all_tokens, all_totals, limit in zip(best_tokens, best_totals, max_lengths.tolist(), strict=True):
-        found = [pair for pair in zip(all_tokens, all_totals, strict=True) if pair[1] > -torch.inf]
-        if not found:  # Only what is not a number never ends.
-            raise LocantError(_NOT_A_NUMBER)
-        results.append([_hypothesis(written, total, limit, alpha) for written, total in found])
-    return results
+            for number in done.nonzero()[0].tolist():
+                results[sentences[number]] = beams.hypotheses(number)
+            if not going:
+                return results
+            beams.keep(~done)
+            rows, sentences = rows[~done], sentences[~done]
+        state.select(torch.from_numpy(rows.ravel()).to(device), same_sources=not sparse)
 
 
 @torch.inference_mode()
@@ -321,7 +230,7 @@ def ancestral_sampling(
             state.select(torch.from_numpy(going).to(device))
             sentences, last = sentences[going], last[going]
     return [
-        _hypothesis(tokens, total, limit, alpha)
+        hypothesis_of(tokens, total, limit, alpha)
         for tokens, total, limit in zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
     ]
 
@@ -352,13 +261,10 @@ def search(
         ConfigError: A sentence or the prefix is empty, or a greatest length is not positive.
         LocantError: The model's output is not a number.
     """
-    _require_sentences(sources, max_lengths, prefix)
+    require_sentences(sources, max_lengths, prefix)
     alpha = settings.length_penalty
     for batch in _batches([len(source) for source in sources], settings):
-        lengths = torch.tensor([len(sources[index]) for index in batch], device=device)
-        width = len(sources[batch[0]])
-        rows = [sources[index] + [PAD] * (width - len(sources[index])) for index in batch]
-        source = torch.tensor(rows, device=device)
+        source, lengths = padded([sources[index] for index in batch], device)
         limits = torch.tensor([max_lengths[index] for index in batch], device=device)
         if settings.sampling:
             yield from zip(batch, _samples(model, source, lengths, limits, batch, settings, prefix), strict=True)
@@ -372,7 +278,8 @@ def search(
         yield from zip(batch, found, strict=True)
 
 
-def _require_sentences(sources: Sequence[list[int]], max_lengths: Sequence[int], prefix: Sequence[int]) -> None:
+def require_sentences(sources: Sequence[list[int]], max_lengths: Sequence[int], prefix: Sequence[int]) -> None:
+    """Raise ConfigError if a sentence or the prefix is empty, or a greatest length is not positive."""
     if not prefix:
         raise ConfigError("The prefix that the decoder reads must have at least one token.")
     for number, (source, limit) in enumerate(zip(sources, max_lengths, strict=True), start=1):
@@ -382,12 +289,31 @@ def _require_sentences(sources: Sequence[list[int]], max_lengths: Sequence[int],
             raise ConfigError(f"The translation of sentence {number} must be allowed at least 1 token; got {limit}.")
 
 
+def require_ids(ids: Sequence[int], vocabulary: int, side: str) -> None:
+    """Raise ConfigError unless ids are in the vocabulary of the ``side`` named (``source``, ``target``)."""
+    for token in ids:
+        if not 0 <= token < vocabulary:
+            raise ConfigError(f"Token {token} is outside the {side} vocabulary of {vocabulary} tokens.")
+
+
+def padded(sources: Sequence[list[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Return sentences as ids ``[B, S]``, padded on the right, and the number of real tokens of each, ``[B]``."""
+    lengths = [len(source) for source in sources]
+    width = max(lengths)
+    rows = [source + [PAD] * (width - length) for source, length in zip(sources, lengths, strict=True)]
+    return torch.tensor(rows, device=device), torch.tensor(lengths, device=device)
+
+
+def counted_tokens(length: int, settings: DecodingSettings) -> int:
+    """Return the tokens that a sentence of so many source tokens takes of the budget ``settings.batch_tokens``."""
+    return max(length, _SHORTEST_COUNTED) * settings.rows
+
+
 def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
     """Yield the indices of each batch, longest sentences first."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     while order:
-        width = max(lengths[order[0]], _SHORTEST_COUNTED)
-        size = max(1, settings.batch_tokens // (width * settings.rows))
+        size = max(1, settings.batch_tokens // counted_tokens(lengths[order[0]], settings))
         yield order[:size]
         order = order[size:]
 
@@ -440,25 +366,9 @@ def _best(state: SearchState, last: Array, k: int, device: torch.device) -> tupl
     return values.cpu().numpy(), columns.cpu().numpy()
 
 
-def _largest(x: Array, k: int) -> Array:
-    """Return the columns of the ``k`` largest of each row of ``x``, largest first; of equal ones the first.
-
-    What is not a number counts as larger than any.
-    """
-    return x.shape[1] - 1 - x[:, ::-1].argsort(axis=1, kind="stable")[:, : -k - 1 : -1]
-
-
 def _start(model: SearchModel, source: Tensor, source_lengths: Tensor, prefix: Sequence[int]) -> SearchState:
     """Return the state in which the decoder has read all of the prefix but its last token."""
     state = model.start_search(source, source_lengths)
     for token in prefix[:-1]:
         state.best(source.new_full((len(source), 1), token), 1)
     return state
-
-
-def _hypothesis(tokens: list[int], total: float, limit: int, alpha: float) -> Hypothesis:
-    """Build a hypothesis from tokens filled up with EOS, its log-probability and its greatest length."""
-    if not math.isfinite(total):
-        raise LocantError(_NOT_A_NUMBER)
-    length = next((place for place, token in enumerate(tokens) if token == EOS), len(tokens))
-    return Hypothesis(tokens[:length], total / length_penalty(min(length + 1, limit), alpha), total)

@@ -19,8 +19,8 @@ from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
 from locant.text.tokenizer import EOS, Prefixes, TokenizerPair
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
+from locant.translation.hypotheses import length_penalty
 from locant.translation.lines import OnLong, split_to_fit
-from locant.translation.search import length_penalty
 
 
 @dataclass(frozen=True)

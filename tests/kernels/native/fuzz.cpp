@@ -48,6 +48,9 @@ Said locant_engine(const void* shape, const float* const* weights, const float* 
 void locant_engine_free(void* engine);
 Said locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
                   int64_t count, const float* positions, int64_t position_rows, void** made);
+Said locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                       const float* positions, int64_t position_rows);
+int64_t locant_batch_length(const void* batch);
 Said locant_batch_select(void* batch, int64_t count, const int64_t* rows);
 Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
                        int64_t k, float* values, int64_t* columns);
@@ -340,15 +343,28 @@ struct Sentences {
     return locant_batch(engine, threads, static_cast<int64_t>(lengths.size()), lengths.data(), tokens.data(),
                         static_cast<int64_t>(tokens.size()), model.positions, Model::rows, made);
   }
+  Said join(const Model& model, void* batch) const {
+    return locant_batch_join(batch, static_cast<int64_t>(lengths.size()), lengths.data(), tokens.data(),
+                             static_cast<int64_t>(tokens.size()), model.positions, Model::rows);
+  }
   std::vector<int64_t> lengths, tokens;
 };
 
-// Decodes some steps with rows that move, and returns all that was found. `call` makes every call of the interface.
+// Decodes some steps with rows that move, go and come, and returns all that was found. `call` makes every call of the
+// interface.
 std::vector<float> decode(uint64_t seed, const Model& model, void* batch, int64_t rows, int64_t k,
                           const std::function<void(const std::function<Said()>&)>& call) {
   Random r{std::mt19937_64(seed)};
   std::vector<float> found;
-  for (int step = 0; step < 4; step++) {
+  std::vector<int64_t> decoded(rows);
+  for (int step = 0; step < 6; step++) {
+    if (r.chance(3)) {
+      const Sentences more(r, model, r.from(1, 4));
+      call([&] { return more.join(model, batch); });
+      rows += static_cast<int64_t>(more.lengths.size());
+      decoded.resize(rows);
+    }
+    if (locant_batch_length(batch) != *std::max_element(decoded.begin(), decoded.end())) fail("a wrong length");
     std::vector<int64_t> last(rows), columns(rows * k), kept(r.from(1, rows + 1));
     for (auto& token : last) token = r.from(0, model.shape[6] - 1);
     std::vector<float> values(rows * k);
@@ -359,6 +375,9 @@ std::vector<float> decode(uint64_t seed, const Model& model, void* batch, int64_
     for (auto& row : kept) row = r.from(0, rows - 1);
     call([&] { return locant_batch_select(batch, static_cast<int64_t>(kept.size()), kept.data()); });
     rows = static_cast<int64_t>(kept.size());
+    std::vector<int64_t> lengths;
+    for (const int64_t row : kept) lengths.push_back(decoded[row] + 1);
+    decoded.swap(lengths);
   }
   return found;
 }
@@ -379,12 +398,15 @@ void translation(Random& r) {
   if (plain.size() != disturbed.size() || std::memcmp(plain.data(), disturbed.data(), 4 * plain.size()))
     fail("memory that failed changed a batch");
 
-  // What is wrong with a batch, and with a step of one.
+  // What is wrong with a batch, with sentences that join one, and with a step of one.
+  void* fresh = nullptr;
+  done("batch", sentences.encode(model, engine, threads, &fresh));
   const auto wrong_batch = [&](const char* what, const std::function<void(Sentences&)>& change) {
     Sentences changed = sentences;
     change(changed);
     void* none = nullptr;
     refused(what, changed.encode(model, engine, threads, &none));
+    refused(what, changed.join(model, fresh));
   };
   const int64_t beyond = int64_t{1} << r.from(8, 62), any = r.from(0, rows - 1);
   wrong_batch("a token beyond", [&](Sentences& x) { x.tokens[r.from(0, x.tokens.size() - 1)] = beyond; });
@@ -399,8 +421,6 @@ void translation(Random& r) {
       x.tokens.resize(x.tokens.size() + Model::rows + 1);
     });
   }
-  void* fresh = nullptr;
-  done("batch", sentences.encode(model, engine, threads, &fresh));
   std::vector<int64_t> last(rows), columns(rows);
   std::vector<float> values(rows);
   const auto step = [&](int64_t count, int64_t known, int64_t best) {

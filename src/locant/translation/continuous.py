@@ -1,0 +1,414 @@
+"""Continuous batching: sentences join the search, and leave it when they are finished, at any step.
+
+A server gets sentences from many clients at any time. Where a batch had to be finished before the next one begins, each
+sentence would wait for the longest of the batch before its own, and at last only a few would be left of a batch. Here
+the places of those that are finished are taken by new ones at once (Yu et al. 2022, "Orca", section 3.1: scheduling by
+iterations).
+
+Notation: N sentences with a beam of the same width K, R rows of the state: hypotheses that are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from locant.errors import ConfigError, DataError, LocantError
+from locant.models.decoding_settings import DecodingSettings
+from locant.translation.compiled import CompiledEngine, CompiledSearchState
+from locant.translation.engines import Engine
+from locant.translation.hypotheses import Array, Beams, Hypothesis
+from locant.translation.search import counted_tokens, padded, require_ids, require_sentences
+
+Outcome = list[Hypothesis] | LocantError
+"""The hypotheses of a sentence, best first, or why there are none."""
+
+
+class ContinuousSearch(Protocol):
+    """Translates sentences that come and go.
+
+    One thread calls it; it has no threads of its own but the kernels'. A sentence that has been added waits until the
+    next step at which it fits beside those that run: there are never more hypotheses than ``rows``, and when it begins
+    no more tokens than its ``settings.batch_tokens``, unless it is alone. Sentences begin in the order in which they
+    came.
+    """
+
+    def add(
+        self,
+        key: Hashable,
+        source: list[int],
+        max_length: int,
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> None:
+        """Add a sentence; what is wrong with it :meth:`step` says.
+
+        Args:
+            key: What the caller knows it by.
+            source: Source ids as the encoder reads them, EOS included.
+            max_length: Most target tokens, EOS included, at least 1.
+            prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
+            settings: Beam, length penalty, number of hypotheses and size of a batch; where they sample, the sentence
+                is drawn like the first one of a text of its own.
+
+        Raises:
+            ConfigError: A sentence with the same key has not been finished yet.
+        """
+
+    def remove(self, key: Hashable) -> None:
+        """Drop a sentence, whether it waits or runs; a key that is not known is ignored."""
+
+    def has_room(self, tokens: int) -> bool:
+        """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
+
+    def step(self) -> list[tuple[Hashable, Outcome]]:
+        """Take one decoding step of all sentences that run.
+
+        Returns:
+            The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
+        """
+
+    @property
+    def active(self) -> int:
+        """Number of sentences that wait or run."""
+
+
+def continuous_search(engine: Engine, *, rows: int) -> ContinuousSearch:
+    """Return a continuous search with an engine.
+
+    Any engine will do. One that cannot take new sentences between two steps translates those that wait batch by batch,
+    and a step then lasts as long as the translation of a batch.
+
+    Args:
+        engine: What computes.
+        rows: The most hypotheses that are decoded at once; a sentence has as many as its beam is wide.
+
+    Raises:
+        ConfigError: ``rows`` is not positive.
+    """
+    if rows < 1:
+        raise ConfigError(f"A continuous search must decode at least 1 hypothesis at once; got rows={rows}.")
+    return _StepByStep(engine, rows) if isinstance(engine, CompiledEngine) else _BatchByBatch(engine, rows)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A sentence to be translated; see :meth:`ContinuousSearch.add`."""
+
+    source: list[int]
+    max_length: int
+    prefix: tuple[int, ...]
+    settings: DecodingSettings
+
+    @cached_property
+    def load(self) -> _Load:
+        """What the sentence takes of the room there is."""
+        return _Load(self.settings.rows, counted_tokens(len(self.source), self.settings))
+
+
+class _Load(NamedTuple):
+    """What sentences take of the room there is: rows, and tokens of the budget ``batch_tokens``."""
+
+    rows: int
+    tokens: int
+
+
+class _Line:
+    """Sentences that wait, in the order in which they came, and those that run."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._waiting: dict[Hashable, _Request] = {}
+        self._running: dict[Hashable, _Request] = {}
+        self._latest = DecodingSettings()
+
+    def add(
+        self,
+        key: Hashable,
+        source: list[int],
+        max_length: int,
+        prefix: Sequence[int],
+        settings: DecodingSettings,
+    ) -> None:
+        """Add a sentence; see :meth:`ContinuousSearch.add`."""
+        if key in self._waiting or key in self._running:
+            raise ConfigError(f"There is a sentence with the key {key!r} already, which is not finished yet.")
+        self._latest = settings
+        self._waiting[key] = _Request(source, max_length, tuple(prefix), settings)
+
+    def has_room(self, tokens: int) -> bool:
+        """Return whether another source of so many tokens fits; see :meth:`ContinuousSearch.has_room`."""
+        another = _Load(self._latest.rows, counted_tokens(tokens, self._latest))
+        return self._fits(another, self._latest, (*self._waiting.values(), *self._running.values()))
+
+    def _fits(self, own: _Load, settings: DecodingSettings, others: Collection[_Request]) -> bool:
+        if not others:
+            return True
+        rows = own.rows + sum(other.load.rows for other in others)
+        tokens = own.tokens + sum(other.load.tokens for other in others)
+        return rows <= self._rows and tokens <= settings.batch_tokens
+
+    @property
+    def active(self) -> int:
+        """Number of sentences that wait or run."""
+        return len(self._waiting) + len(self._running)
+
+
+class _BatchByBatch(_Line):
+    """A continuous search with any engine: each step translates a batch of sentences to their ends."""
+
+    def __init__(self, engine: Engine, rows: int) -> None:
+        super().__init__(rows)
+        self._engine = engine
+
+    def remove(self, key: Hashable) -> None:
+        """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
+        self._waiting.pop(key, None)
+
+    def step(self) -> list[tuple[Hashable, Outcome]]:
+        """Translate the sentence that has waited longest, and those that can be translated with it."""
+        batch: dict[Hashable, _Request] = {}
+        for key, request in self._waiting.items():
+            first = next(iter(batch.values()), request)
+            if (request.prefix, request.settings) != (first.prefix, first.settings):
+                continue
+            # A sample depends on its place in a batch, so it has one of its own.
+            if batch and (request.settings.sampling or not self._fits(request.load, request.settings, batch.values())):
+                break
+            batch[key] = request
+        for key in batch:
+            del self._waiting[key]
+        return _translations(self._engine, batch)
+
+
+class _StepByStep(_Line):
+    """A continuous search by the compiled kernels, which take new sentences between any two steps.
+
+    The rows of the state are first the hypotheses that are written, one group after the other, then the sentences whose
+    prefix is read, then those that have just been encoded.
+    """
+
+    def __init__(self, engine: CompiledEngine, rows: int) -> None:
+        super().__init__(rows)
+        self._engine, self._model = engine, engine.model
+        self._state: CompiledSearchState | None = None
+        self._count = 0  # rows of the state
+        self._readers: dict[Hashable, _Reader] = {}
+        self._groups: dict[int, _Group] = {}  # by the width of the beam
+
+    def remove(self, key: Hashable) -> None:
+        """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
+        self._waiting.pop(key, None)
+        if self._running.pop(key, None) and not self._readers.pop(key, None):
+            for group in self._groups.values():
+                group.keep(np.array([own != key for own in group.keys], np.bool_))
+
+    def step(self) -> list[tuple[Hashable, Outcome]]:
+        """Take one decoding step of all that run; see :meth:`ContinuousSearch.step`."""
+        outcomes: list[tuple[Hashable, Outcome]] = []
+        try:
+            self._arrange()
+            self._begin(outcomes)
+            if self._state is not None:
+                outcomes += self._decode(self._state)
+        except MemoryError as error:
+            if not self._running:
+                raise
+            # The state is as it was. The sentence that came last makes room for the others.
+            key = next(reversed(self._running))
+            self.remove(key)
+            outcomes.append((key, _failure(error)))
+        return outcomes
+
+    def _arrange(self) -> None:
+        """Drop the rows that nothing goes on from, and bring the others into order."""
+        self._groups = {beam: group for beam, group in self._groups.items() if group.keys}
+        kept = [group.rows[group.beams.open] for group in self._groups.values()]
+        kept.append(np.array([reader.row for reader in self._readers.values()], np.int64))
+        rows = np.concatenate(kept)
+        if not len(rows):
+            self._state, self._count = None, 0
+        elif self._state is not None and not np.array_equal(rows, np.arange(self._count)):
+            self._state.select(torch.from_numpy(rows))
+            self._count = len(rows)
+        first = 0
+        for group in self._groups.values():
+            first = group.number(first)
+        for row, reader in enumerate(self._readers.values(), start=first):
+            reader.row = row
+
+    def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
+        """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
+        joining: dict[Hashable, _Request] = {}
+        beside = list(self._running.values())
+        for key, request in list(self._waiting.items()):
+            if not self._fits(request.load, request.settings, beside):
+                break
+            del self._waiting[key]
+            if request.settings.sampling:  # at once and to its end; those that run wait for one such sentence a step
+                outcomes += _translations(self._engine, {key: request})
+                break
+            try:
+                self._require_possible(request)
+            except LocantError as error:
+                outcomes.append((key, error))
+            else:
+                joining[key] = request
+                beside.append(request)
+        outcomes += self._join(joining)
+
+    def _require_possible(self, request: _Request) -> None:
+        require_sentences([request.source], [request.max_length], request.prefix)
+        require_ids(request.prefix, self._model.vocabulary, "target")
+        known, needed = self._model.target_positions, len(request.prefix) - 1 + request.max_length
+        if known and needed > known:
+            raise DataError(
+                f"The translation needs {needed} positions, but the model knows {known}. Lower its greatest length."
+            )
+
+    def _join(self, joining: Mapping[Hashable, _Request]) -> list[tuple[Hashable, Outcome]]:
+        """Encode sentences together, or where that fails each alone; returns those that failed."""
+        if not joining:
+            return []
+        source, lengths = padded([request.source for request in joining.values()])
+        try:
+            if self._state is None:
+                self._state = self._model.start_search(source, lengths)
+            else:
+                self._state.join(source, lengths)
+        except (LocantError, MemoryError) as error:
+            if len(joining) == 1:
+                return [(key, _failure(error)) for key in joining]
+            return [failure for key, request in joining.items() for failure in self._join({key: request})]
+        for key, request in joining.items():
+            self._readers[key] = _Reader(request, self._count)
+            self._count += 1
+        self._running.update(joining)
+        return []
+
+    def _decode(self, state: CompiledSearchState) -> list[tuple[Hashable, Outcome]]:
+        """Decode the last token of every row; returns the sentences that are finished."""
+        writing: dict[int, dict[Hashable, _Reader]] = {}
+        for key, reader in self._readers.items():
+            if reader.ready:
+                writing.setdefault(reader.request.settings.beam, {})[key] = reader
+        for beam, readers in writing.items():
+            self._groups.setdefault(beam, _Group(beam)).join(readers)
+            for key in readers:
+                del self._readers[key]
+        last = np.empty(self._count, np.int64)
+        for group in self._groups.values():
+            last[group.rows[group.beams.open]] = group.beams.last[group.beams.open]
+        for reader in self._readers.values():
+            last[reader.row] = reader.request.prefix[reader.read]
+        values, columns = state.best(torch.from_numpy(last).unsqueeze(1), max(self._groups, default=1))
+        for reader in self._readers.values():
+            reader.read += 1
+        finished = [
+            outcome for group in self._groups.values() for outcome in group.advance(values.numpy(), columns.numpy())
+        ]
+        for key, _ in finished:
+            del self._running[key]
+        return finished
+
+
+@dataclass
+class _Reader:
+    """A sentence whose decoder has read some tokens of its prefix, and the row that reads."""
+
+    request: _Request
+    row: int
+    read: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether only the last token is left, after which the decoder writes."""
+        return self.read == len(self.request.prefix) - 1
+
+
+class _Group:
+    """Sentences that are being written with beams of the same width.
+
+    Attributes:
+        keys: What the caller knows them by.
+        rows: The row of the state that each hypothesis goes on from, ``[N, K]``; where there is no hypothesis, any row
+            of the same sentence.
+    """
+
+    def __init__(self, beam: int) -> None:
+        self.beams = Beams(beam)
+        self.keys: list[Hashable] = []
+        self.rows = np.empty((0, beam), np.int64)
+
+    def join(self, readers: Mapping[Hashable, _Reader]) -> None:
+        """Append sentences whose prefix has been read but for its last token."""
+        requests = [reader.request for reader in readers.values()]
+        self.beams.join(
+            np.array([request.prefix[-1] for request in requests], np.int64),
+            np.array([request.max_length for request in requests], np.int64),
+            np.array([request.settings.length_penalty for request in requests]),
+            np.array([request.settings.n_best for request in requests], np.int64),
+        )
+        rows = np.array([reader.row for reader in readers.values()], np.int64)
+        self.rows = np.concatenate((self.rows, np.repeat(rows[:, None], self.rows.shape[1], axis=1)))
+        self.keys += readers
+
+    def keep(self, kept: Array) -> None:
+        """Keep some sentences, boolean ``[N]``."""
+        self.beams.keep(kept)
+        self.rows = self.rows[kept]
+        self.keys = [key for key, stays in zip(self.keys, kept.tolist(), strict=True) if stays]
+
+    def number(self, first: int) -> int:
+        """Number the rows of the partial hypotheses from ``first`` on; returns the number after the last."""
+        present = self.beams.open
+        after = first + int(np.count_nonzero(present))
+        rows = np.zeros_like(self.rows)
+        rows[present] = np.arange(first, after)
+        self.rows = np.where(present, rows, rows.max(1, keepdims=True))
+        return after
+
+    def advance(self, values: Array, columns: Array) -> list[tuple[Hashable, Outcome]]:
+        """Take a step by the best tokens of each row, ``[R, >= K]``; returns the sentences that are finished."""
+        beam = self.rows.shape[1]
+        parents = self.beams.advance(values[self.rows, :beam], columns[self.rows, :beam])
+        self.rows = np.take_along_axis(self.rows, parents, axis=1)
+        done = self.beams.done
+        if not done.any():
+            return []
+        finished = [(self.keys[number], self._outcome(number)) for number in done.nonzero()[0].tolist()]
+        self.keep(~done)
+        return finished
+
+    def _outcome(self, number: int) -> Outcome:
+        try:
+            return self.beams.hypotheses(number)
+        except LocantError as error:
+            return error
+
+
+def _translations(engine: Engine, batch: Mapping[Hashable, _Request]) -> list[tuple[Hashable, Outcome]]:
+    """Translate sentences with the same prefix and settings; where that fails, each alone."""
+    if not batch:
+        return []
+    keys, requests = list(batch), list(batch.values())
+    sources = [request.source for request in requests]
+    limits = [request.max_length for request in requests]
+    try:
+        found = dict(engine.translate(sources, limits, requests[0].prefix, requests[0].settings))
+        return [(key, found[place]) for place, key in enumerate(keys)]
+    except (LocantError, MemoryError, torch.OutOfMemoryError) as error:
+        if len(keys) == 1:
+            return [(keys[0], _failure(error))]
+    return [outcome for key in keys for outcome in _translations(engine, {key: batch[key]})]
+
+
+def _failure(error: Exception) -> LocantError:
+    if isinstance(error, LocantError):
+        return error
+    return LocantError("The sentence does not fit into memory. Translate fewer at once, or shorter ones.")

@@ -1,0 +1,377 @@
+"""Sentences that join a running search and leave it, against the search of each alone."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+import sys
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from small_models import build
+from tiny_models import tiny_model
+from with_kernels import needs_compiler
+
+from locant.errors import ConfigError, LocantError
+from locant.models import DecodingSettings, SamplingSettings, Transformer
+from locant.text import BOS, EOS
+from locant.translation import (
+    CompiledEngine,
+    Engine,
+    Hypothesis,
+    PyTorchEngine,
+    Translator,
+    continuous_search,
+    supports,
+)
+
+VOCABULARY = 30
+ENGINES = ["pytorch", *(pytest.param(name, marks=needs_compiler) for name in ("float32", "bfloat16", "int8"))]
+Outcomes = dict[Hashable, list[Hypothesis] | LocantError]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    source: list[int]
+    limit: int
+    prefix: tuple[int, ...]
+    settings: DecodingSettings
+
+
+def engine_of(name: str, model: Transformer) -> Engine:
+    if name == "pytorch":
+        return PyTorchEngine(model)
+    if not supports(name):
+        pytest.skip(f"this processor has no fast {name} arithmetic")
+    return CompiledEngine(model, name)
+
+
+def random_sentences(count: int, seed: int, **changes: Any) -> dict[Hashable, Sentence]:
+    """Sentences of any length, with any beam, length penalty, number of hypotheses, greatest length and prefix."""
+    draw = random.Random(seed)
+
+    def sentence() -> Sentence:
+        beam = draw.choice([1, 1, 2, 4, 5])
+        options = {"beam": beam, "n_best": draw.randint(1, beam), "length_penalty": draw.choice([0, 0.6, 1, 2])}
+        source = [draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 12))]
+        prefix = BOS, *(draw.randrange(4, VOCABULARY) for _ in range(draw.choice([0, 0, 1, 3])))
+        limit = draw.choice([1, 2, 5, 9, 14, 40])
+        return Sentence([*source, EOS], limit, prefix, DecodingSettings.parse({**options, **changes}))
+
+    return {f"sentence {number}": sentence() for number in range(count)}
+
+
+def alone(engine: Engine, sentence: Sentence) -> list[Hypothesis]:
+    found = engine.translate([sentence.source], [sentence.limit], sentence.prefix, sentence.settings)
+    return dict(found)[0]
+
+
+def translate(
+    engine: Engine,
+    sentences: Mapping[Hashable, Sentence],
+    seed: int,
+    *,
+    rows: int = 32,
+    removed: Iterable[Hashable] = (),
+) -> Outcomes:
+    """Add sentences at random steps, and remove some of them at random ones."""
+    draw = random.Random(seed)
+    search = continuous_search(engine, rows=rows)
+    coming, going = list(sentences), list(removed)
+    outcomes: Outcomes = {}
+    while coming or search.active:
+        for key in coming[: draw.choice([0, 0, 1, 2, 6])]:
+            coming.remove(key)
+            one = sentences[key]
+            search.add(key, one.source, one.limit, one.prefix, one.settings)
+        if going and going[0] not in coming and draw.random() < 0.3:
+            search.remove(going.pop(0))
+        for key, outcome in search.step():
+            assert key not in outcomes
+            outcomes[key] = outcome
+    assert search.step() == []
+    return outcomes
+
+
+def assert_same(found: list[Hypothesis] | LocantError, expected: list[Hypothesis]) -> None:
+    assert isinstance(found, list)
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-4)
+        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("engine", "seed"),
+    [("pytorch", 0), ("pytorch", 1), *((precision, seed) for precision in ("float32", "int8") for seed in range(9))],
+)
+@needs_compiler
+def test_hypotheses_are_those_of_each_sentence_alone(engine: str, seed: int) -> None:
+    options = {"position": ("sinusoidal", "learned")[seed % 2], "norm": ("pre", "post")[seed // 2 % 2]}
+    model = tiny_model(VOCABULARY, seed, sharpness=(1.0, 3.0, 6.0)[seed % 3], **options)
+    computes = engine_of(engine, model)
+    sentences = random_sentences(24, seed)
+    outcomes = translate(computes, sentences, seed, rows=(6, 32, 500)[seed % 3])
+    assert outcomes.keys() == sentences.keys()
+    for key, outcome in outcomes.items():
+        assert_same(outcome, alone(computes, sentences[key]))
+
+
+@needs_compiler
+def test_bfloat16_is_as_near_as_its_rounding() -> None:
+    """Sums in another order bring an input over the edge between two bfloat16 now and then."""
+    computes = engine_of("bfloat16", tiny_model(VOCABULARY, 2, sharpness=4.0))
+    sentences = random_sentences(60, 0)
+    outcomes = translate(computes, sentences, 0)
+    same = 0
+    for key, sentence in sentences.items():
+        found, expected = outcomes[key], alone(computes, sentence)
+        assert isinstance(found, list)
+        assert found[0].score == pytest.approx(expected[0].score, abs=0.05)
+        same += [one.tokens for one in found] == [one.tokens for one in expected]
+    assert same >= 50
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_trained_model_translates_as_offline(engine: str, beam: int, trained, joint, pairs) -> None:
+    computes = engine_of(engine, trained)
+    settings = DecodingSettings(beam=beam, n_best=min(beam, 2), max_length_extra=10)
+    texts = [source for source, _ in pairs[:60]]
+    sources = [[*ids, EOS] for ids in joint.source.encode(texts)]
+    limits = [settings.max_target_length(len(source)) for source in sources]
+    offline = dict(computes.translate(sources, limits, (BOS,), settings))
+    sentences = {
+        number: Sentence(source, limit, (BOS,), settings)
+        for number, (source, limit) in enumerate(zip(sources, limits, strict=True))
+    }
+    outcomes = translate(computes, sentences, seed=beam, rows=40)
+    found = [outcomes[number] for number in range(60)]
+    if engine == "bfloat16":  # see above
+        assert sum(one[0].tokens == offline[number][0].tokens for number, one in enumerate(found)) >= 57  # type: ignore[index]
+    else:
+        for number, outcome in enumerate(found):
+            assert_same(outcome, offline[number])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_removing_sentences_changes_nothing_for_others(engine: str) -> None:
+    computes = engine_of(engine, tiny_model(VOCABULARY, 5, sharpness=2.0))
+    sentences = random_sentences(40, 1, max_length_extra=30)
+    outcomes = translate(computes, sentences, 1)
+    removed = list(sentences)[::3]
+    remaining = translate(computes, sentences, 1, removed=removed)
+    assert len(remaining) < 40 or engine == "pytorch"
+    assert set(sentences) - set(remaining) <= set(removed)
+    if engine != "bfloat16":
+        for key, outcome in remaining.items():
+            expected = outcomes[key]
+            assert isinstance(expected, list)
+            assert_same(outcome, expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_keys_and_what_is_active(engine: str) -> None:
+    computes = engine_of(engine, tiny_model(VOCABULARY, 5))
+    search = continuous_search(computes, rows=8)
+    settings = DecodingSettings(beam=2)
+    search.remove("nobody")
+    assert (search.active, search.step()) == (0, [])
+    search.add("a", [5, EOS], 3, (BOS,), settings)
+    search.add(("b", 1), [6, EOS], 3, (BOS,), settings)
+    assert search.active == 2
+    with pytest.raises(ConfigError, match="key 'a' already"):
+        search.add("a", [7, EOS], 3, (BOS,), settings)
+    search.remove("a")
+    assert search.active == 1
+    search.add("a", [7, EOS], 3, (BOS,), settings)
+    outcomes: Outcomes = {}
+    for _ in range(5):
+        outcomes.update(search.step())
+    assert set(outcomes) == {"a", ("b", 1)}
+    assert search.active == 0
+    assert_same(outcomes["a"], alone(computes, Sentence([7, EOS], 3, (BOS,), settings)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_room(engine: str) -> None:
+    computes = engine_of(engine, tiny_model(VOCABULARY, 5))
+    search = continuous_search(computes, rows=9)
+    settings = DecodingSettings(beam=4, batch_tokens=100)
+    assert search.has_room(10_000)  # alone
+    search.add(1, [5, EOS], 3, (BOS,), settings)
+    # Short sentences count for 8 tokens: 32 of 100 are taken.
+    assert search.has_room(17)
+    assert not search.has_room(18)
+    search.add(2, [5, EOS], 3, (BOS,), settings)
+    assert not search.has_room(1)  # another 4 rows would be 12
+    found = search.step()
+    while search.active:
+        found += search.step()
+    assert search.has_room(10_000)
+    with pytest.raises(ConfigError, match="rows=0"):
+        continuous_search(computes, rows=0)
+
+
+@needs_compiler
+def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from locant.translation.compiled import CompiledSearchState
+
+    computes = engine_of("float32", tiny_model(VOCABULARY, 5))
+    counts: list[int] = []
+    best = CompiledSearchState.best
+    monkeypatch.setattr(
+        CompiledSearchState, "best", lambda self, last, k: counts.append(len(last)) or best(self, last, k)
+    )
+    translate(computes, random_sentences(60, 3), 3, rows=11)
+    assert 6 < max(counts) <= 11
+    counts.clear()
+    (outcome,) = translate(computes, random_sentences(1, 3, beam=12, n_best=12), 3, rows=5).values()
+    assert isinstance(outcome, list)  # a beam that is wider than the rows is alone
+    assert max(counts) == 12
+
+
+WRONG = [
+    ({"source": [5, VOCABULARY, EOS]}, "Token 30 is outside the source vocabulary of 30 tokens"),
+    ({"source": [5, -1, EOS]}, "Token -1 is outside the source"),
+    ({"source": []}, "no tokens"),
+    ({"source": [5] * 41}, "positions"),
+    ({"limit": 0}, "at least 1 token; got 0"),
+    ({"prefix": ()}, "prefix"),
+    ({"prefix": (BOS, 2**40)}, "Token 1099511627776 is outside the target vocabulary of 30 tokens"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+@pytest.mark.parametrize("engine", ENGINES[:2])
+def test_a_wrong_sentence_fails_alone(engine: str, change: dict[str, Any], message: str) -> None:
+    model = tiny_model(VOCABULARY, 5, position="learned", position_options={"max_positions": 40})
+    computes = engine_of(engine, model)
+    settings = DecodingSettings(beam=2)
+    right = Sentence([5, 6, EOS], 6, (BOS,), settings)
+    wrong = Sentence(**{"source": [5, EOS], "limit": 6, "prefix": (BOS,), "settings": settings, **change})
+    outcomes = translate(computes, {"first": right, "wrong": wrong, "second": right}, 0)
+    for key in ("first", "second"):
+        assert_same(outcomes[key], alone(computes, right))
+    failure = outcomes["wrong"]
+    assert isinstance(failure, LocantError)
+    assert message in str(failure)
+
+
+@needs_compiler
+def test_a_translation_that_needs_more_positions_than_there_are_fails_before_it_begins() -> None:
+    model = tiny_model(VOCABULARY, 5, position="learned", position_options={"max_positions": 12})
+    computes = engine_of("float32", model)
+    right, wrong = (Sentence([5, EOS], limit, (BOS, 7), DecodingSettings(beam=1)) for limit in (11, 12))
+    outcomes = translate(computes, {"right": right, "wrong": wrong}, 0)
+    assert isinstance(outcomes["right"], list)
+    assert "needs 13 positions, but the model knows 12" in str(outcomes["wrong"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_model_whose_output_is_not_a_number(engine: str) -> None:
+    model = tiny_model(VOCABULARY, 5)
+    with torch.no_grad():
+        model.source_embedding.weight[7] = math.nan
+    computes = engine_of(engine, model)
+    settings = DecodingSettings(beam=2)
+    sentences = {token: Sentence([token, EOS], 6, (BOS,), settings) for token in (6, 7, 8)}
+    outcomes = translate(computes, sentences, 0)
+    assert "not a number" in str(outcomes[7])
+    assert isinstance(outcomes[6], list)
+    assert isinstance(outcomes[8], list)
+
+
+@pytest.mark.parametrize("engine", ENGINES[:2])
+def test_samples_do_not_depend_on_what_else_runs(engine: str) -> None:
+    computes = engine_of(engine, tiny_model(VOCABULARY, 5))
+    sampling = DecodingSettings(n_best=3, sampling=SamplingSettings(seed=4))
+    sentences = random_sentences(6, 2)
+    for number in range(4):
+        sentences[number] = Sentence([5, 6, EOS], 8, (BOS,), sampling)
+    outcomes = translate(computes, sentences, 0)
+    for key, outcome in outcomes.items():
+        assert_same(outcome, alone(computes, sentences[key]))
+
+
+@needs_compiler
+@pytest.mark.parametrize("call", ["best", "join", "select"])
+def test_memory_that_fails_costs_one_sentence(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from locant.translation.compiled import CompiledSearchState
+
+    computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
+    sentences = random_sentences(30, 7)
+    calls, plain = iter(range(10**9)), getattr(CompiledSearchState, call)
+
+    def failing(self: CompiledSearchState, *arguments: Any) -> Any:
+        if next(calls) == 9:
+            raise MemoryError
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(CompiledSearchState, call, failing)
+    outcomes = translate(computes, sentences, 7)
+    monkeypatch.setattr(CompiledSearchState, call, plain)
+    failed = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, LocantError)}
+    # Sentences that could not join together are tried one by one, and memory suffices then.
+    assert len(failed) == 1 or (call == "join" and not failed)
+    assert all("does not fit into memory" in str(failure) for failure in failed.values())
+    for key in sentences.keys() - set(failed):
+        assert_same(outcomes[key], alone(computes, sentences[key]))
+
+
+def allocated() -> int:
+    """Bytes that glibc has given out and not got back."""
+
+    class Numbers(ctypes.Structure):
+        _fields_ = [
+            (name, ctypes.c_size_t)
+            for name in ("arena", "free", "fast", "mapped", "hblkhd", "most", "in_fast", "uordblks", "in_free", "top")
+        ]
+
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("needs mallinfo2 of glibc")
+    libc.mallinfo2.restype = Numbers
+    found = libc.mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+@needs_compiler
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mallinfo2 of glibc")
+def test_memory_does_not_grow() -> None:
+    """The search is never empty, so nothing is freed but what it gives back by itself."""
+    model = tiny_model(VOCABULARY, 5, sharpness=2.0)
+    search = continuous_search(engine_of("float32", model), rows=24)
+    sentences = list(random_sentences(100, 4).values())
+    before, most = 0, 0
+    for number in range(2300):
+        one = sentences[number % 100]
+        search.add(number, one.source, one.limit, one.prefix, one.settings)
+        if number % 17 == 16:
+            search.remove(number - 5)
+        while search.active > 12:
+            search.step()
+        if number % 100 == 99:
+            most = max(most, allocated())
+        if number == 299:
+            before, most = most, 0
+    assert most - before < 200_000
+
+
+def test_with_ctranslate2(trained, joint, pairs, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Translator(trained, joint, DecodingSettings(beam=2)).save_pretrained(tmp_path / "run")
+    computes = Translator.from_pretrained(tmp_path / "run", engine="ctranslate2", device="cpu").engine
+    settings = DecodingSettings(beam=2, n_best=2)
+    sources = [[*ids, EOS] for ids in joint.source.encode([source for source, _ in pairs[:8]])]
+    sentences = {number: Sentence(source, 20, (BOS,), settings) for number, source in enumerate(sources)}
+    size = build(joint).config.source_vocab_size
+    outcomes = translate(computes, {**sentences, "wrong": Sentence([size, EOS], 20, (BOS,), settings)}, 0)
+    assert "outside the source vocabulary" in str(outcomes.pop("wrong"))
+    for key, outcome in outcomes.items():
+        assert_same(outcome, alone(computes, sentences[int(str(key))]))
