@@ -2,9 +2,12 @@ import errno
 import json
 import os
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +22,7 @@ from locant.files import (
     write_json,
     write_text,
 )
+from locant.locks import LOCK_FILE
 
 
 def names(folder: Path) -> list[str]:
@@ -49,7 +53,7 @@ def test_nothing_shows_before_the_file_is_whole(tmp_path: Path) -> None:
     path.write_text("old")
     with replacing_file(path) as temporary:
         temporary.write_text("half")
-        assert temporary.parent == tmp_path, "renaming is atomic only within one file system"
+        assert temporary.stat().st_dev == tmp_path.stat().st_dev, "renaming is atomic only within one file system"
         assert path.read_text() == "old"
     assert path.read_text() == "half"
 
@@ -88,12 +92,82 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     assert names(tmp_path / "runs") == ["step"]
 
 
-def test_remains_of_a_crash_are_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / ".step.tmp").mkdir()
-    (tmp_path / ".step.tmp" / "old").write_text("from a crash")
+WRITE = """
+import sys, time
+from pathlib import Path
+from locant.files import replacing_file
+with replacing_file(Path(sys.argv[1])) as temporary:
+    temporary.write_text("from another process")
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_remains_of_a_killed_writer_are_removed_and_those_of_a_living_one_stay(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITE, str(tmp_path / "a.txt")]
+    killed, living = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
+    for process in (killed, living):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+    killed.kill()
+    killed.wait()
+    assert len(names(tmp_path)) == 2
+    write_text(tmp_path / "b.txt", "ours")
+    (left,) = [name for name in names(tmp_path) if name != "b.txt"]
+    assert (tmp_path / left / "a.txt").read_text() == "from another process"
+    living.kill()
+    living.wait()
     with replacing_folder(tmp_path / "step") as temporary:
         (temporary / "new").write_text("x")
-    assert names(tmp_path / "step") == ["new"]
+    assert names(tmp_path) == ["b.txt", "step"]
+
+
+def test_remains_of_another_machine_stay_for_a_day(tmp_path: Path) -> None:
+    """Not every file system tells a machine what another one has locked."""
+    left = tmp_path / ".locant-0123456789abcdef.tmp"
+    left.mkdir()
+    (left / LOCK_FILE).write_text(json.dumps({"process": 1, "host": "elsewhere"}))
+    write_text(tmp_path / "a.txt", "x")
+    assert left.exists()
+    two_days_ago = time.time() - 48 * 3600
+    os.utime(left, (two_days_ago, two_days_ago))
+    write_text(tmp_path / "a.txt", "x")
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with replacing_file(path) as first, replacing_file(path) as second:
+        assert first != second
+        first.write_text("first" * 3)
+        second.write_text("second")
+    assert path.read_text() == "first" * 3
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_two_writers_of_one_folder_do_not_mix(tmp_path: Path) -> None:
+    def write(content: str, existing: Literal["refuse", "keep", "replace"]) -> None:
+        with replacing_folder(tmp_path / "step", existing) as outer:
+            (outer / content).write_text(content)
+            with replacing_folder(tmp_path / "step", existing) as inner:
+                (inner / "inner").write_text("inner")
+
+    with pytest.raises(CheckpointError, match="step could not be written"):
+        write("outer", "refuse")
+    assert names(tmp_path / "step") == ["inner"]
+    write("outer", "keep")
+    assert names(tmp_path / "step") == ["inner"]
+    write("outer", "replace")
+    assert names(tmp_path / "step") == ["outer"]
+    assert names(tmp_path) == ["step"]
+
+
+def test_a_link_in_the_place_of_a_temporary_name_is_not_followed(tmp_path: Path) -> None:
+    """A name that can be foreseen could be made to lead elsewhere."""
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / ".a.txt.tmp").symlink_to(tmp_path / "precious")
+    write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "precious").read_text() == "old"
 
 
 def test_a_folder_with_content_is_never_replaced(tmp_path: Path) -> None:
@@ -119,7 +193,7 @@ def test_everything_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: py
     with replacing_folder(tmp_path / "step") as temporary:
         (temporary / "inner").mkdir()
         (temporary / "inner" / "weights").write_text("x")
-    assert set(flushed[:-1]) == {"weights", "inner", ".step.tmp"}
+    assert set(flushed[:-1]) == {"weights", "inner", "step"}
     assert flushed[-1] == tmp_path.name, "the rename itself must reach the disk"
 
 

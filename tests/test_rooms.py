@@ -38,12 +38,12 @@ ROOMS = [
     "kernels",
 ]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "version", "runtime", "lazy", "streams"}
+GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams"}
 # Rooms that others can take alone: all that they may import.
 APART = {
     "positions": {"errors", "lazy", "kernels"},
     "rotary_configs": {"errors", "lazy", "positions"},
-    "kernels": {"errors", "files"},
+    "kernels": {"errors", "files", "locks"},
 }
 
 # Modules that import a room above them, inside a function, for those who do not give what that room would read.

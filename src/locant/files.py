@@ -1,4 +1,8 @@
-"""Writing files so that a crash leaves either the old content or the new, never half of one."""
+"""Writing files so that a crash leaves either the old content or the new, never half of one.
+
+Whatever appears under its final name was written beside it, in a folder of a random name that one process holds, and
+:func:`publish` put it there. What killed processes leave of such folders is removed by the next one that writes there.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,27 @@ import io
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from locant.errors import CheckpointError, ConfigError
+from locant.locks import LOCK_FILE, FileLock
 from locant.streams import copy_to_stream, is_stream, open_stream
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_WORKPLACE = re.compile(r"\.locant-[0-9a-f]{16}\.tmp")
+_FOREIGN = 24 * 3600
+"""Seconds after which what another machine has left is taken for the remains of a killed process."""
 
 
 @contextmanager
@@ -42,47 +53,109 @@ def replacing_file(path: Path) -> Iterator[Path]:
                 copy_to_stream(content, path)
         return
     path = _without_links(path)
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        _flush(temporary)
-        with suppress(FileNotFoundError):
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        temporary.replace(path)
-        _flush(path.parent)
+        with workplace(path.parent) as work:
+            yield work / path.name
+            with suppress(FileNotFoundError):
+                (work / path.name).chmod(stat.S_IMODE(path.stat().st_mode))
+            publish(work / path.name, path)
     except OSError as error:
         raise _readable(error, path) from error
-    finally:
-        # Where even this fails (a file stands in place of the folder, say), the first error is the one to tell.
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
+def replacing_folder(path: Path, existing: Literal["refuse", "keep", "replace"] = "refuse") -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds its files are flushed and it is renamed to ``path``.
 
     Where ``path`` is a link, it stays, and the folder that it leads to is made.
 
+    Args:
+        path: Missing or empty, unless ``existing`` says what then happens.
+        existing: What becomes of a folder with content that is there in the end: it may not be, it stays instead of
+            the new one, or the new one takes its place.
+
     Raises:
-        CheckpointError: The disk is full or not writable, or ``path`` already exists; nothing else is touched.
+        CheckpointError: The disk is full or not writable, or ``path`` may not exist and does; nothing else is touched.
     """
     path = _without_links(path)
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        yield temporary
-        for entry in temporary.rglob("*"):
-            _flush(entry)
-        _flush(temporary)
-        temporary.rename(path)
-        _flush(path.parent)
+        with workplace(path.parent) as work:
+            temporary = work / path.name
+            temporary.mkdir()
+            yield temporary
+            while True:
+                try:
+                    publish(temporary, path)
+                    break
+                except OSError as error:
+                    if existing == "refuse" or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    if existing == "keep":
+                        break
+                    with suppress(FileNotFoundError):
+                        path.rename(work / secrets.token_hex(4))
     except OSError as error:
         raise _readable(error, path) from error
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Give a file, or a folder with all that is in it, its final name once its content is on the disk.
+
+    Nothing else in Locant renames.
+
+    Raises:
+        OSError: The disk is full or not writable, or a folder with content has the name.
+    """
+    for entry in temporary.rglob("*"):
+        _flush(entry)
+    _flush(temporary)
+    temporary.replace(path)
+    _flush(path.parent)
+
+
+@contextmanager
+def workplace(parent: Path) -> Iterator[Path]:
+    """Yield a new folder of a random name in another one, held until it is removed at the end of the block."""
+    parent.mkdir(parents=True, exist_ok=True)
+    _remove_remains(parent)
+    while True:
+        work = parent / f".locant-{secrets.token_hex(8)}.tmp"
+        work.mkdir(mode=0o700)
+        lock = FileLock(work / LOCK_FILE)
+        try:
+            if lock.acquire():
+                break
+        except FileNotFoundError:
+            continue  # taken for remains before it was held
+        except OSError:
+            break  # a file system without locks, on which nothing is taken for remains
+    try:
+        yield work
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        # Where even this fails (a file stands in place of the folder, say), the first error is the one to tell.
+        _remove_held(work, lock)
+
+
+def _remove_remains(folder: Path) -> None:
+    """Remove the workplaces of processes that were killed; one that is held stays."""
+    try:
+        found = [entry for entry in folder.iterdir() if _WORKPLACE.fullmatch(entry.name)]
+    except OSError:
+        return
+    for work in found:
+        lock = FileLock(work / LOCK_FILE)
+        with suppress(OSError):
+            ours = lock.holder().get("host", lock.host) == lock.host
+            # Not every file system tells other machines what is locked.
+            if (ours or time.time() - work.stat().st_mtime > _FOREIGN) and lock.acquire():
+                _remove_held(work, lock)
+
+
+def _remove_held(work: Path, lock: FileLock) -> None:
+    if os.name == "nt":
+        lock.release()  # an open file cannot be removed there
+    shutil.rmtree(work, ignore_errors=True)
+    lock.release()
 
 
 def require_new_folder(path: Path) -> None:
@@ -211,12 +284,15 @@ def read_json(path: Path) -> Any:
 
 
 def _flush(path: Path) -> None:
-    windows = os.name == "nt"
-    if windows and path.is_dir():
+    windows, folder = os.name == "nt", path.is_dir()
+    if windows and folder:
         return  # Windows opens no folders and keeps their entries safe by itself.
     descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not folder or error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # not every file system flushes folders
+            raise
     finally:
         os.close(descriptor)
 

@@ -130,7 +130,7 @@ def test_conversions_nobody_used_for_long_are_removed(run, cache):
 def test_a_cache_that_cannot_be_written_is_explained(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(CheckpointError, match="cannot be kept in"):
+    with pytest.raises(CheckpointError, match="could not be written"):
         load(run)
 
 

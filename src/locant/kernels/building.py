@@ -21,12 +21,8 @@ from importlib import resources
 from pathlib import Path
 
 from locant.errors import ConfigError
-from locant.files import cache_folder
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from locant.files import cache_folder, publish, workplace
+from locant.locks import FileLock
 
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fno-math-errno", "-pthread")
 # Tried one after the other: for x86; for other processors; for compilers that do not know what vectorises loops.
@@ -75,29 +71,29 @@ def build(library: Path) -> None:
     if compiler is None:
         raise ConfigError("C++ kernels need a C++ compiler, and neither c++, g++ nor clang++ was found.")
     library.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(library.parent), tempfile.TemporaryDirectory(dir=library.parent) as folder:
+    with _alone(library.parent), workplace(library.parent) as folder:
         if library.exists():
             return
         _logger.info(
             f"Building C++ kernels for this processor, which takes some seconds once; they are kept in "
             f"{library.parent}. LOCANT_KERNELS=0 in the environment switches them off."
         )
-        flags = _accepted_flags(compiler, Path(folder))
+        flags = _accepted_flags(compiler, folder)
         for name, content in sources().items():
-            Path(folder, name).write_bytes(content)
+            (folder / name).write_bytes(content)
         # The longest first.
-        files = sorted(Path(folder).glob("*.cpp"), key=lambda path: -path.stat().st_size)
+        files = sorted(folder.glob("*.cpp"), key=lambda path: -path.stat().st_size)
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             list(threads.map(lambda file: _compile(compiler, flags, file), files))
-        built = Path(folder, "built.so")
+        built = folder / "built.so"
         objects = [str(file.with_suffix(".o")) for file in files]
         _run(compiler, [*flags, "-shared", *objects, "-o", str(built)], "the kernels")
         built.chmod(0o755)
-        _keep(built, library)
-        said = Path(folder, "compiler.txt")
+        publish(built, library)
+        said = folder / "compiler.txt"
         said.write_text(_target(compiler, library.parent), encoding="ascii")
         said.chmod(0o644)
-        _keep(said, _written_down(compiler, library.parent))
+        publish(said, _written_down(compiler, library.parent))
         _remove_unused(library)
 
 
@@ -188,22 +184,6 @@ def _folder_of_this_process() -> Path:
     return Path(tempfile.mkdtemp(prefix="locant-"))
 
 
-def _keep(file: Path, path: Path) -> None:
-    """Rename a file once all of it is on the disk."""
-    _flush(file)
-    file.replace(path)
-    _flush(path.parent)
-
-
-def _flush(path: Path) -> None:
-    with suppress(OSError):  # not every system flushes folders
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
 def _accepted_flags(compiler: str, folder: Path) -> Sequence[str]:
     """Return the first flags that the compiler takes."""
     probe = folder / "probe.cpp"
@@ -254,13 +234,13 @@ def _remove_unused(library: Path) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keep other processes from building in a folder meanwhile, where the system can."""
-    if fcntl is None:
+    lock = FileLock(folder / "build.lock")
+    with suppress(OSError):  # a file system without locks: two then build the same
+        lock.acquire("building", wait=True)
+    try:
         yield
-        return
-    with (folder / "build.lock").open("w") as lock:
-        with suppress(OSError):  # a file system without locks: two then build the same
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    finally:
+        lock.release()
 
 
 def _processor() -> str:

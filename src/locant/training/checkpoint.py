@@ -131,9 +131,8 @@ def write_state(
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    if folder.exists():  # left by a training that was resumed from an earlier checkpoint
-        shutil.rmtree(folder)
-    with replacing_folder(folder) as temporary:
+    # A training that was resumed from an earlier checkpoint finds what it wrote before.
+    with replacing_folder(folder, existing="replace") as temporary:
         write_tensors(temporary / _WEIGHTS, weights)
         write_tensors(temporary / _OPTIMIZER, optimizer)
         digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}

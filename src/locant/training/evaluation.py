@@ -114,6 +114,8 @@ def evaluate(
             f"{folder} is a model without a run, so it has no test set of its own. Give one: --source FILE and "
             "--target FILE, sentences and their translations line by line."
         )
+    # Before they are read: a training that goes on may publish others meanwhile.
+    weights = weights_digest(folder) if (folder / "model.safetensors").is_file() else ""
     translator = translator or Translator.from_pretrained(folder)
     corpus = load_run_recipe(folder).open_corpus()
     split = split or ("test" if corpus.tests else "valid")
@@ -136,7 +138,7 @@ def evaluate(
     result = _pooled(results, translator, corpus, zero_shot)
     if not part:
         # Scores belong to weights, which may be trained on.
-        write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights_digest(folder)})
+        write_json(_evaluation_path(folder, split), {**asdict(result), "weights": weights})
     return result
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locant.errors import CheckpointError
-from locant.files import append_at, read_json, replacing_folder, write_json
+from locant.files import append_at, publish, read_json, replacing_folder, write_json
 from locant.text import Pair
 
 CorpusFormat = Literal["tsv", "tsv.gz", "jsonl", "jsonl.gz"]
@@ -103,7 +103,7 @@ class GeneratedCorpus:
         self._bytes = 0
         self.report = GenerationReport(lines)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            self._go_on()
+            self.go_on()
             return
         with replacing_folder(folder) as new:
             for name, pairs in others.items():
@@ -128,14 +128,19 @@ class GeneratedCorpus:
         """Give the file its name."""
         if self._partial.exists():
             append_at(self._partial, self._bytes, b"")
-            self._partial.rename(self.path)
+            publish(self._partial, self.path)
         self.report = report
         write_json(self.folder / RECORD, self._record())
 
     def _record(self) -> dict[str, Any]:
         return {"made_from": self._made_from, "bytes": self._bytes, "report": asdict(self.report)}
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Go on where the record says; once more when the folder is held, for what was done until then.
+
+        Raises:
+            CheckpointError: The folder holds something else, or is damaged.
+        """
         if not (self.folder / RECORD).is_file():
             raise CheckpointError(f"{self.folder} is not empty and holds no generated corpus. Name a new folder.")
         record = read_json(self.folder / RECORD)

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from locant.errors import CheckpointError, ConfigError, UsageError, nearest
 from locant.files import file_digest
+from locant.locks import holding
 from locant.models.decoding_settings import DecodingSettings
 from locant.text import (
     CorpusPart,
@@ -91,8 +92,8 @@ def generate_corpus(
         UsageError: The request itself cannot be right.
         ConfigError: The model does not fit the corpus, or must be told its languages; a setting is wrong.
         DataError: The text is missing, empty or not UTF-8.
-        CheckpointError: The folder holds something else, such as a corpus of another text, model or setting; the model
-            cannot be read; the disk is full.
+        CheckpointError: The folder holds something else, such as a corpus of another text, model or setting; another
+            process is at work in it; the model cannot be read; the disk is full.
     """
     _check(files, corpus, direction, form, chunk)
     wanted = filters if isinstance(filters, TranslationFilters) else TranslationFilters.parse(filters or {}, "filters")
@@ -117,18 +118,20 @@ def generate_corpus(
         "chunk": chunk,
     }
     result = GeneratedCorpus(Path(output), form, made_from, lines=len(text), others=others)
-    report, started = result.report, time.perf_counter()
-    if callback:
-        callback(report)
-    lines = islice(text, report.done, None)
-    while part := list(islice(lines, chunk)):
-        pairs, report = _translated(part, translator, settings.continued(report.done), wanted, report)
-        now = time.perf_counter()
-        report, started = replace(report, seconds=report.seconds + now - started), now
-        result.append([(b, a, score) if direction == "back" else (a, b, score) for a, b, score in pairs], report)
+    with holding(result.folder, "generating text"):
+        result.go_on()  # another process may have gone on with it until now
+        report, started = result.report, time.perf_counter()
         if callback:
             callback(report)
-    result.finish(replace(report, finished=True))
+        lines = islice(text, report.done, None)
+        while part := list(islice(lines, chunk)):
+            pairs, report = _translated(part, translator, settings.continued(report.done), wanted, report)
+            now = time.perf_counter()
+            report, started = replace(report, seconds=report.seconds + now - started), now
+            result.append([(b, a, score) if direction == "back" else (a, b, score) for a, b, score in pairs], report)
+            if callback:
+                callback(report)
+        result.finish(replace(report, finished=True))
     return GeneratedText(result.path, result.report)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 
 from locant.errors import CheckpointError, ConfigError
 from locant.files import write_json
+from locant.locks import holding
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
@@ -50,7 +52,7 @@ from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_ru
 from locant.training.trainer import Trainer
 
 _logger = logging.getLogger("locant")
-_PREPARED = ("cache", "tokenizer")  # what a run killed while it prepared its data leaves behind
+_OURS = ("cache", "tokenizer", "lock", "locant-")  # what a run killed while it prepared its data leaves behind
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _require_new(folder: Path) -> None:
             f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output."
         )
     if folder.exists():
-        foreign = [entry.name for entry in folder.iterdir() if not entry.name.lstrip(".").startswith(_PREPARED)]
+        foreign = [entry.name for entry in folder.iterdir() if not entry.name.lstrip(".").startswith(_OURS)]
         if foreign:
             raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
 
@@ -201,7 +203,8 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
     keep_freed_memory()
     limit_onednn_cache()
     device = choose_device(recipe.training.device)
-    with parallel.process_group(device):
+    with parallel.process_group(device), ExitStack() as held:
+        parallel.from_first_process(lambda: _hold(held, folder, resume))
         corpus = recipe.open_corpus()
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
@@ -259,6 +262,13 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
         reason = trainer.train()
         before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
     return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after)
+
+
+def _hold(held: ExitStack, folder: Path, resume: bool) -> None:
+    """Hold a run folder until the stack is closed, and look again whether it is still new."""
+    held.enter_context(holding(folder, "training"))
+    if not resume:
+        _require_new(folder)
 
 
 def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:

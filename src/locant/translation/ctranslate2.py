@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locant.errors import CheckpointError, ConfigError, LocantError, MissingExtraError, nearest
-from locant.files import cache_folder
+from locant.errors import ConfigError, LocantError, MissingExtraError, nearest
+from locant.files import cache_folder, replacing_folder
 from locant.models.architectures import require_transformer
 from locant.models.blocks import Decoder, Encoder, FeedForward
 from locant.models.decoding_settings import DecodingSettings
@@ -190,21 +189,13 @@ def _conversion(folder: Path, engine_version: str) -> Path:
         digest.update(path.read_bytes())
     cache = cache_folder() / "ctranslate2"
     converted = cache / digest.hexdigest()[:32]
-    try:
-        if not converted.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            # In a folder of its own: two processes may convert at once, and the second finds the work of the first.
-            with tempfile.TemporaryDirectory(dir=cache, prefix=".converting-") as temporary:
-                Path(temporary, "model").mkdir()
-                write_model(load_model_folder(folder, device="cpu"), Path(temporary, "model"))
-                with suppress(OSError):
-                    Path(temporary, "model").rename(converted)
-            if not converted.is_dir():
-                raise CheckpointError(f"The converted model could not be moved to {converted}.")
+    if not converted.is_dir():
+        # Two processes may convert at once; what the first has made stays.
+        with replacing_folder(converted, existing="keep") as temporary:
+            write_model(load_model_folder(folder, device="cpu"), temporary)
+    with suppress(OSError):  # not every cache can be written
         os.utime(converted)
         _remove_unused(cache)
-    except OSError as error:
-        raise CheckpointError(f"The converted model cannot be kept in {cache}: {error.strerror or error}.") from None
     return converted
 
 
