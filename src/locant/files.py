@@ -49,7 +49,7 @@ def replacing_file(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as folder:
             content = Path(folder, path.name)
             yield content
-            with _explained(path):
+            with readable_errors(path):
                 copy_to_stream(content, path)
         return
     path = _without_links(path)
@@ -225,7 +225,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
     elif _written_through(path):
-        with _explained(path), open_stream(path) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as text:
+        with readable_errors(path), open_stream(path) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as text:
             yield text
     else:
         with replacing_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as text:
@@ -299,7 +299,7 @@ def _flush(path: Path) -> None:
 
 def _written_through(path: Path) -> bool:
     """Return whether a path is a device, a pipe or an open descriptor; one that cannot be looked at is an error."""
-    with _explained(path):
+    with readable_errors(path):
         return is_stream(path)
 
 
@@ -309,7 +309,7 @@ def _without_links(path: Path) -> Path:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def readable_errors(path: Path) -> Iterator[None]:
     """Turn errors of the system into readable ones, but for a reader that has gone, to whom nothing can be said."""
     try:
         yield

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from processes import run_processes, start_locant
 from safetensors.torch import load_file
 
 from locant.errors import CheckpointError, ConfigError, TrainingError, UsageError
-from locant.text import TokenCache, plan_batches
+from locant.text import TextStore, TokenCache, plan_batches
 from locant.training import (
     Recipe,
     TrainingCallback,
@@ -329,3 +330,29 @@ def test_evaluating_needs_both_files_or_a_split(finished, corpus):
         evaluate(finished, source=corpus / "valid.en")
     with pytest.raises(UsageError, match="leave it out"):
         evaluate(finished, "valid", source=corpus / "valid.en", target=corpus / "valid.de")
+
+
+def test_a_large_text_is_read_once_and_known_when_the_run_goes_on(recipe_data, finished, tmp_path, monkeypatch):
+    """The same run as of a small text; resumed and evaluated without a look into the training text."""
+    monkeypatch.setattr("locant.training.recipe.TextStore", partial(TextStore, large=0, processes=1))
+    told = []
+
+    class Told(TrainingCallback):
+        def on_preparing(self, what, share):
+            told.append(what)
+
+    folder = tmp_path / "corpus"
+    shutil.copytree(recipe_data["corpus"]["folder"], folder)
+    data = apply_overrides(recipe_data, [f"corpus.folder={folder}", "training.steps=20"])
+    train(Recipe.parse(data), tmp_path / "run", callback=Told())
+    assert set(told) == {"reading", "cleaning", "learning the vocabulary", "tokenising"}
+    assert losses(tmp_path / "run") == losses(finished)[:20]
+    told.clear()
+    for name in ("train.en", "train.de"):
+        written = (folder / name).stat().st_mtime_ns
+        (folder / name).write_bytes(b"x" * (folder / name).stat().st_size)
+        os.utime(folder / name, ns=(written, written))
+    resume_training(tmp_path / "run", ["training.steps=30"], callback=Told())
+    assert not told
+    assert losses(tmp_path / "run") == losses(finished)
+    assert len(evaluate(tmp_path / "run").hypotheses) == 30

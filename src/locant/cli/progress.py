@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ from locant.training import PreparedReport, StepReport, TrainingCallback, Traini
 
 _PARTS = 10_000  # of a bar
 _LINES = 20  # of a whole bar, where there is no terminal
+_SHORT = 3.0  # seconds of preparing a text, of which nothing is shown
+_BETWEEN_LINES = 30.0  # seconds
 
 
 class WorkBar:
@@ -66,6 +69,45 @@ class WorkBar:
             self._bar.update(self._task, completed=_PARTS * done, **fields)
 
 
+class PreparationProgress:
+    """A bar for each kind of work on a text, where it takes more than some seconds; a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._bar: WorkBar | None = None
+        self._begun, self._told = (0.0, 0.0), 0.0
+        self._is_long = False
+
+    def show(self, what: str, share: float) -> None:
+        """Show how much is done.
+
+        Args:
+            what: In words.
+            share: 0 to 1.
+        """
+        now = time.monotonic()
+        if what != self._what:
+            self.end()
+            self._what, self._begun, self._told = what, (now, share), now
+        self._is_long = self._is_long or now - self._begun[0] > _SHORT
+        if not self._is_long:
+            return
+        if self._bar is None:
+            self._bar = WorkBar("", before="{task.fields[what]}")
+            self._bar.console.print(f"Preparing text: {what}")
+        self._bar.show(share, what=what)
+        if not self._bar.console.is_terminal and now - self._told > _BETWEEN_LINES and share > self._begun[1]:
+            self._told = now
+            left = (now - self._begun[0]) * (1 - share) / (share - self._begun[1])
+            self._bar.console.print(f"{what} {100 * share:>3.0f}%, about {_duration(left)} left")
+
+    def end(self) -> None:
+        """Remove the bar."""
+        if self._bar:
+            self._bar.__exit__(None, None, None)
+        self._bar, self._what = None, ""
+
+
 class TrainingProgress(WorkBar, TrainingCallback):
     """Progress of ``locant train``."""
 
@@ -73,13 +115,26 @@ class TrainingProgress(WorkBar, TrainingCallback):
         super().__init__("{task.fields[numbers]}", before="step {task.fields[step]:>6}")
         self._step = 0
         self._numbers = ""
+        self._preparing = PreparationProgress()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._preparing.end()
+        super().__exit__(kind, error, trace)
+
+    def on_preparing(self, what: str, share: float) -> None:
+        """Show how far it is, where that takes long."""
+        self._preparing.show(what, share)
 
     def on_plan(self, plan: TrainingPlan) -> None:
         """Show what was chosen, and what is to be expected."""
+        self._preparing.end()
         show_plan(plan, self.console)
 
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""
+        self._preparing.end()
         self.console.print(f"[bold]{report.corpus}[/bold]: {report.description}", soft_wrap=True)
         cleaning = report.cleaning
         # One column for each part of a mixture, and for all of it.

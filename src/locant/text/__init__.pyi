@@ -5,6 +5,8 @@ from locant.text.batches import collate as collate
 from locant.text.batches import padding_waste as padding_waste
 from locant.text.batches import plan_batches as plan_batches
 from locant.text.batches import prefetch as prefetch
+from locant.text.batches import stream_batches as stream_batches
+from locant.text.batches import summarize_plan as summarize_plan
 from locant.text.bible import BibleVersion as BibleVersion
 from locant.text.bible import bible_versions as bible_versions
 from locant.text.cache import TextPart as TextPart
@@ -43,6 +45,7 @@ from locant.text.pairs import Pair as Pair
 from locant.text.pairs import ParallelText as ParallelText
 from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
+from locant.text.store import TextStore as TextStore
 from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD

@@ -6,7 +6,8 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -134,12 +135,20 @@ class Batch:
 def plan_batches(
     source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
 ) -> list[Indices]:
+    """Return all batches of :func:`stream_batches`, whose arguments and errors these are."""
+    return list(stream_batches(source_lengths, target_lengths, settings, seed=seed, epoch=epoch))
+
+
+def stream_batches(
+    source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
+) -> Iterator[Indices]:
     """Group pairs into batches of similar length, in random order.
 
-    Pairs are sorted by target length and divided into slabs; each slab is sorted by source length (upwards and
-    downwards in turn, so that neighbours stay alike where slabs meet), pairs of equal lengths in random order. With
-    about as many slabs as batches in each, neither side carries much padding. The sorted pairs are cut where the
-    budget is full, and the batches are shuffled.
+    Pairs are drawn at random into pools, which are planned one after the other; beside a pool the plan holds four bytes
+    for each pair. The pairs of a pool are sorted by target length and divided into slabs; each slab is sorted by source
+    length (upwards and downwards in turn, so that neighbours stay alike where slabs meet), pairs of equal lengths in
+    random order. With about as many slabs as batches in each, neither side carries much padding. The sorted pairs are
+    cut where the budget is full, and the batches of the pool are shuffled.
 
     Args:
         source_lengths: Tokens of each source sentence without EOS; [N].
@@ -148,39 +157,39 @@ def plan_batches(
         seed: Any non-negative integer.
         epoch: Counted from 0; each epoch has its own order.
 
-    Returns:
+    Yields:
         The indices of each batch; every index from 0 to N - 1 occurs exactly once.
 
     Raises:
         ConfigError: A single pair exceeds the budget.
     """
     rng = np.random.default_rng([seed, epoch])
-    source = np.asarray(source_lengths, dtype=np.int64) + 1
-    target = np.asarray(target_lengths, dtype=np.int64) + 1
-    longest = int(max(source.max(initial=0), target.max(initial=0)))
+    count = len(source_lengths)
+    longest = int(max(source_lengths.max(initial=0), target_lengths.max(initial=0))) + 1
     if longest > settings.tokens:
         raise ConfigError(
             f"The batch budget is {settings.tokens} tokens, but the longest sentence alone has {longest}. "
             "Raise the number of tokens of a batch, or drop long sentences with a smaller limit."
         )
-    shuffled = rng.permutation(len(source))
-    batches: list[Indices] = []
-    for start in range(0, len(shuffled), settings.pool):
-        pool = shuffled[start : start + settings.pool]
-        pool = _sorted(pool, source, target, settings.tokens)
-        batches += _cut(pool, source[pool], target[pool], settings)
-    return [batches[index] for index in rng.permutation(len(batches))]
+    shuffled = rng.permutation(np.arange(count, dtype=np.uint32 if count < 1 << 32 else np.int64))
+    for start in range(0, count, settings.pool):
+        pool = shuffled[start : start + settings.pool].astype(np.int64)
+        source, target = (lengths[pool].astype(np.int64) + 1 for lengths in (source_lengths, target_lengths))
+        order = _sorted(source, target, settings.tokens)
+        batches = _cut(pool[order], source[order], target[order], settings)
+        for index in rng.permutation(len(batches)):
+            yield batches[index]
 
 
-def _sorted(pool: Indices, source: Indices, target: Indices, tokens: int) -> Indices:
-    """Order shuffled pairs so that neighbours are alike in both lengths."""
-    pool = pool[np.lexsort((source[pool], target[pool]))]
-    cells = np.cumsum(np.maximum(source[pool], target[pool]))
+def _sorted(source: Indices, target: Indices, tokens: int) -> Indices:
+    """Return an order of shuffled pairs in which neighbours are alike in both lengths."""
+    order = np.lexsort((source, target))
+    cells = np.cumsum(np.maximum(source, target)[order])
     # The square root gives slabs of as many batches as there are slabs; half as many again measured best.
     slabs = max(1, round(1.5 * float(cells[-1] / tokens) ** 0.5))
     slab = (cells - 1) * slabs // cells[-1]
-    zigzag = np.where(slab % 2, -source[pool], source[pool])
-    ordered: Indices = pool[np.lexsort((target[pool], zigzag, slab))]
+    zigzag = np.where(slab % 2, -source[order], source[order])
+    ordered: Indices = order[np.lexsort((target[order], zigzag, slab))]
     return ordered
 
 
@@ -198,6 +207,33 @@ def _cut(pool: Indices, source: Indices, target: Indices, settings: BatchSetting
         batches.append(pool[start : start + rows])
         start += rows
     return batches
+
+
+class PlanSummary(NamedTuple):
+    """What a plan of batches is like.
+
+    Attributes:
+        batches: How many there are.
+        padding_waste: See :func:`padding_waste`.
+    """
+
+    batches: int
+    padding_waste: tuple[float, float]
+
+
+def summarize_plan(
+    source_lengths: Lengths, target_lengths: Lengths, settings: BatchSettings, *, seed: int, epoch: int
+) -> PlanSummary:
+    """Return what :func:`stream_batches` plans, estimated from its first pool where there are several."""
+    plan: list[Indices] = []
+    rows = 0
+    for batch in stream_batches(source_lengths, target_lengths, settings, seed=seed, epoch=epoch):
+        plan.append(batch)
+        rows += len(batch)
+        if rows == settings.pool:
+            break
+    batches = round(len(plan) * len(source_lengths) / max(1, rows))
+    return PlanSummary(batches, padding_waste(plan, source_lengths, target_lengths))
 
 
 def padding_waste(plan: list[Indices], source_lengths: Lengths, target_lengths: Lengths) -> tuple[float, float]:
@@ -291,11 +327,11 @@ class BatchStream:
         """
         while True:
             cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)
-            plan = plan_batches(
+            plan = stream_batches(
                 cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
             )
-            for number in range(index, len(plan)):
-                yield epoch, number, collate(cache, plan[number][self._rank :: self._world_size])
+            for number, rows in enumerate(islice(plan, index, None), start=index):
+                yield epoch, number, collate(cache, rows[self._rank :: self._world_size])
             epoch, index = epoch + 1, 0
 
 

@@ -1,20 +1,20 @@
 """Tokenised text on disk: written once, then mapped into memory, so that ten million pairs need little of it.
 
 A cache is a folder with, for each side, the token ids of all sentences one after the other (``*.tokens.bin``, uint16
-or uint32) and the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences). The pairs
-of the parts of a corpus follow one another, and ``cache.json`` says how many each part has. With
-subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which each epoch is tokenised
-anew.
+or uint32), the places where sentences begin (``*.offsets.bin``, int64, one more than there are sentences) and their
+lengths (``*.lengths.bin``, int32). The pairs of the parts of a corpus follow one another, and ``cache.json`` says how
+many each part has. With subword sampling it holds the text as well (``*.text.bin``, UTF-8, with offsets), from which
+each epoch is tokenised anew.
 """
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import read_json, replacing_folder, write_json
-from locant.text.pairs import Pair
+from locant.files import publish, read_json, readable_errors, write_json
+from locant.text.cleaning import CleanText
+from locant.text.encoding import Encoded, Encoder, Task, Tokens, id_types
+from locant.text.growing import GrowingColumns
+from locant.text.pairs import Pair, ParallelText, Rows, memory_blocks
 from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
+from locant.text.workers import in_order
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
 
-Tokens = npt.NDArray[np.unsignedinteger[Any]]
-Rows = npt.NDArray[np.int64]
+_SIDES = ("source", "target")
 
 
 class TextPart(NamedTuple):
@@ -60,15 +63,6 @@ class CachePart(NamedTuple):
     prefixes: Prefixes
 
 
-class Chunk(NamedTuple):
-    """Some pairs of one part with the ids of their source and target sentences."""
-
-    part: int
-    pairs: list[Pair]
-    sources: list[list[int]]
-    targets: list[list[int]]
-
-
 @dataclass(frozen=True)
 class Column:
     """One side of a cache: sentence ``i`` is ``tokens[offsets[i] : offsets[i] + lengths[i]]``.
@@ -88,7 +82,10 @@ class Column:
         """Map one side of a cache from disk."""
         offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
         tokens: Tokens = _map(folder / f"{name}.tokens.bin", np.dtype(dtype), int(offsets[-1]))
-        return cls(tokens, offsets[:-1], np.diff(offsets).astype(np.int32))
+        known = folder / f"{name}.lengths.bin"
+        # Earlier versions left the lengths to be computed.
+        lengths = _map(known, np.dtype(np.int32), count) if known.exists() else np.diff(offsets).astype(np.int32)
+        return cls(tokens, offsets[:-1], lengths)
 
     def __getitem__(self, index: int) -> Tokens:
         return self.tokens[self.offsets[index] : self.offsets[index] + self.lengths[index]]
@@ -182,9 +179,19 @@ def write_cache(
 
 
 def write_parts(
-    parts: Sequence[TextPart], tokenizers: TokenizerPair, folder: Path, *, max_tokens: int, keep_text: bool = False
+    parts: Sequence[TextPart],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    *,
+    max_tokens: int,
+    keep_text: bool = False,
+    processes: int = 1,
+    made_from: Any = None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> TokenCache:
     """Tokenise the parts of a corpus into a new cache; one that is already there is replaced.
+
+    The cache is the same whatever the number of processes.
 
     Args:
         parts: One or more.
@@ -193,105 +200,132 @@ def write_parts(
         max_tokens: The most tokens a side may have, EOS and language tokens included; longer pairs are dropped and
             counted.
         keep_text: Store the text too, for :class:`SampledEpochs`.
+        processes: How many tokenise at once.
+        made_from: Plain data that says what all this is. Where it is given, what a killed process has done of the same
+            is gone on with.
+        progress: Is told how much is done, 0 to 1.
 
     Raises:
         DataError: No pair is left.
         CheckpointError: The disk is full or not writable.
     """
-
-    def encoded() -> Iterator[Chunk]:
-        for part, (text, prefixes) in enumerate(parts):
-            for chunk in chunks(text):
-                sources = tokenizers.source.encode([source for source, _ in chunk])
-                targets = tokenizers.target.encode([target for _, target in chunk])
-                yield Chunk(part, chunk, after(prefixes.source, sources), after(prefixes.target[1:], targets))
-
     prefixes = [part.prefixes for part in parts]
-    return write_chunks(encoded(), prefixes, tokenizers, folder, max_tokens=max_tokens, keep_text=keep_text)
-
-
-def write_chunks(
-    encoded: Iterable[Chunk],
-    prefixes: list[Prefixes],
-    tokenizers: TokenizerPair,
-    folder: Path,
-    *,
-    max_tokens: int,
-    keep_text: bool,
-) -> TokenCache:
-    """Write chunks, which come part by part, into a new cache."""
-    dtypes = [np.uint16 if side.vocab_size <= 1 << 16 else np.uint32 for side in (tokenizers.source, tokenizers.target)]
-    counts, dropped = [0] * len(prefixes), [0] * len(prefixes)
-    shutil.rmtree(folder, ignore_errors=True)
-    with replacing_folder(folder) as temporary:
-        with ExitStack() as stack:
-
-            def writer(name: str, dtype: type[np.generic]) -> _Writer:
-                return stack.enter_context(_Writer(temporary, name, dtype))
-
-            ids = [writer("source.tokens", dtypes[0]), writer("target.tokens", dtypes[1])]
-            text = [writer("source.text", np.uint8), writer("target.text", np.uint8)] if keep_text else []
-            for part, pairs, sources, targets in encoded:
-                kept = [
-                    index
-                    for index, (source, target) in enumerate(zip(sources, targets, strict=True))
-                    if max(len(source), len(target)) < max_tokens
-                ]
-                counts[part] += len(kept)
-                dropped[part] += len(pairs) - len(kept)
-                for column, sentences in zip(ids, (sources, targets), strict=True):
-                    column.append([sentences[index] for index in kept])
-                for side, column in enumerate(text):
-                    column.append([pairs[index][side].encode("utf-8") for index in kept])
-        if not sum(counts):
-            raise DataError(
-                f"All {sum(dropped)} pairs have {max_tokens} tokens or more on a side, so nothing is left. "
-                "Allow more tokens, or use a larger vocabulary."
-            )
-        parts = zip(counts, dropped, prefixes, strict=True)
-        about = {
-            "pairs": sum(counts),
-            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
-            "max_tokens": max_tokens,
-            "source_dtype": np.dtype(dtypes[0]).name,
-            "target_dtype": np.dtype(dtypes[1]).name,
-        }
-        write_json(temporary / "cache.json", about)
+    encoder = Encoder(tokenizers, prefixes, max_tokens, keep_text)
+    total = max(1, sum(len(text) for text, _ in parts if isinstance(text, Sized)))
+    with CacheWriter(folder, encoder, made_from) as writer:
+        waiting = islice(_tasks(parts), writer.blocks, None)
+        for encoded in in_order(encoder, waiting, processes):
+            writer.append(encoded)
+            progress(min(1.0, writer.seen / total))
+        writer.finish()
     return TokenCache(folder)
 
 
-def after(prefix: list[int], sentences: list[list[int]]) -> list[list[int]]:
-    """Return sentences with a prefix before each."""
-    return [prefix + ids for ids in sentences] if prefix else sentences
+def _tasks(parts: Sequence[TextPart]) -> Iterator[Task]:
+    for number, (text, _) in enumerate(parts):
+        if isinstance(text, CleanText):
+            for block, rows in text.blocks():
+                yield Task(number, block, None if len(rows) == len(block) else rows)
+        else:
+            blocks = text.blocks() if isinstance(text, ParallelText) else memory_blocks(text)
+            for block in blocks:
+                yield Task(number, block)
 
 
-class _Writer:
-    """Appends sequences to a flat file and the places where they begin to another."""
+class CacheWriter:
+    """Writes encoded blocks, which come part by part, into a new cache; used in a ``with`` block.
 
-    def __init__(self, folder: Path, name: str, dtype: type[np.generic]) -> None:
-        self._dtype = dtype
-        self._values = (folder / f"{name}.bin").open("wb")
-        self._offsets = (folder / f"{name.removesuffix('.tokens')}.offsets.bin").open("wb")
-        self._end = 0
-        np.zeros(1, dtype=np.int64).tofile(self._offsets)
+    Args:
+        folder: Where the cache goes; one that is there is removed at once.
+        encoder: What encodes.
+        made_from: As for :func:`write_parts`.
 
-    def append(self, sequences: list[list[int]] | list[bytes]) -> None:
-        lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-        flat = np.fromiter(chain.from_iterable(sequences), self._dtype, int(lengths.sum()))
-        flat.tofile(self._values)
-        (self._end + np.cumsum(lengths)).tofile(self._offsets)
-        self._end += len(flat)
+    Attributes:
+        blocks: How many blocks are written, a killed process's included.
+    """
 
-    def __enter__(self) -> _Writer:
+    def __init__(self, folder: Path, encoder: Encoder, made_from: Any = None) -> None:
+        self._folder, self._encoder, self._resumable = folder, encoder, made_from is not None
+        name = f".{folder.name}" if self._resumable else f".{folder.name}-{secrets.token_hex(8)}"
+        self._partial = folder.with_name(f"{name}.partial")
+        kinds = dict(zip(_SIDES, id_types(encoder.tokenizers), strict=True))
+        columns: dict[str, npt.DTypeLike] = {}
+        for side in _SIDES:
+            columns |= {f"{side}.tokens": kinds[side], f"{side}.offsets": np.int64, f"{side}.lengths": np.int32}
+            if encoder.keep_text:
+                columns |= {f"{side}.text": np.uint8, f"{side}.text.offsets": np.int64}
+        self._about = {
+            "max_tokens": encoder.max_tokens,
+            **{f"{side}_dtype": np.dtype(kind).name for side, kind in kinds.items()},
+        }
+        shutil.rmtree(folder, ignore_errors=True)
+        self._columns = GrowingColumns(self._partial, columns, [made_from, self._about, encoder.keep_text])
+        parts = len(encoder.prefixes)
+        state = self._columns.state or [0, [0] * parts, [0] * parts]
+        self.blocks, self._counts, self._dropped = state
+        if not self._columns.state:
+            for name in columns:
+                if name.endswith("offsets"):
+                    self._columns.append(name, np.zeros(1, dtype=np.int64))
+
+    @property
+    def seen(self) -> int:
+        """How many pairs the blocks had."""
+        return sum(self._counts) + sum(self._dropped)
+
+    def append(self, encoded: Encoded) -> None:
+        """Write a block."""
+        for number, side in enumerate(_SIDES):
+            self._append(f"{side}.tokens", f"{side}.offsets", encoded.ids[number], encoded.lengths[number])
+            self._columns.append(f"{side}.lengths", encoded.lengths[number])
+            if encoded.texts:
+                name = f"{side}.text"
+                self._append(name, f"{name}.offsets", encoded.texts[number], encoded.text_lengths[number])
+        self._counts[encoded.part] += len(encoded.lengths[0])
+        self._dropped[encoded.part] += encoded.dropped
+        self.blocks += 1
+        if self._resumable:
+            self._columns.mark([self.blocks, self._counts, self._dropped])
+
+    def _append(self, name: str, offsets: str, values: npt.NDArray[Any], lengths: npt.NDArray[np.int32]) -> None:
+        end = self._columns.size(name)
+        self._columns.append(offsets, end + np.cumsum(lengths, dtype=np.int64))
+        self._columns.append(name, values)
+
+    def finish(self) -> None:
+        """Give the cache its name.
+
+        Raises:
+            DataError: No pair is left.
+        """
+        if not sum(self._counts):
+            raise DataError(
+                f"All {sum(self._dropped)} pairs have {self._encoder.max_tokens} tokens or more on a side, so nothing "
+                "is left. Allow more tokens, or use a larger vocabulary."
+            )
+        self._columns.finish()
+        parts = zip(self._counts, self._dropped, self._encoder.prefixes, strict=True)
+        about = {
+            "pairs": sum(self._counts),
+            "parts": [{"pairs": count, "dropped": lost, "prefixes": before._asdict()} for count, lost, before in parts],
+            **self._about,
+        }
+        write_json(self._partial / "cache.json", about)
+        with readable_errors(self._folder):
+            publish(self._partial, self._folder)
+
+    def __enter__(self) -> CacheWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._values.close()
-        self._offsets.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._columns.close()
+        # What is wrong with the text stays wrong; anything else may be mended.
+        if kind is not None and (not self._resumable or issubclass(kind, DataError)):
+            shutil.rmtree(self._partial, ignore_errors=True)
 
 
 def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Yield pairs by the thousands, which are tokenised together."""
+    """Yield pairs by the thousands, which are sampled together."""
     iterator = iter(pairs)
     while chunk := list(islice(iterator, _CHUNK)):
         yield chunk

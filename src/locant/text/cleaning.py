@@ -6,18 +6,26 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from hashlib import blake2b
+from itertools import chain, compress
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from locant.errors import DataError
 from locant.settings import Settings
-from locant.text.pairs import Pair, ParallelText, hash_pair
+from locant.text.pairs import Block, Pair, ParallelText, Rows
 
 # Scripts written without spaces (Thai, Lao, Burmese, Khmer, kana, Han): each character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+
+_SORTED_AT_ONCE = 1 << 22
+"""Hashes, of which each takes some 40 bytes while they are sorted."""
 
 _KEPT = 0
 _REASONS = {1: "empty side", 2: "too long", 3: "length ratio", 4: "also in valid or test", 5: "duplicate"}
@@ -78,7 +86,7 @@ class CleanText:
     """The pairs that survived cleaning: re-iterable, streamed, one byte of memory a pair."""
 
     text: ParallelText
-    keep: np.ndarray
+    keep: npt.NDArray[np.bool_]
     report: CleaningReport
 
     @classmethod
@@ -92,6 +100,26 @@ class CleanText:
     def __len__(self) -> int:
         return self.report.kept
 
+    def blocks(self) -> Iterator[tuple[Block, Rows]]:
+        """Yield blocks of the text, each with the rows of it that survived."""
+        start = 0
+        for block in self.text.blocks():
+            yield block, np.flatnonzero(self.keep[start : start + len(block)])
+            start += len(block)
+
+    def some(self, rows: Rows) -> Iterator[Pair]:
+        """Yield some of the pairs.
+
+        Args:
+            rows: Which of those that survived, in ascending order.
+        """
+        first = 0
+        for block, kept in self.blocks():
+            begin, end = np.searchsorted(rows, (first, first + len(kept)))
+            if end > begin:
+                yield from block.read(kept[rows[begin:end] - first])
+            first += len(kept)
+
 
 def split_words(text: str) -> list[str]:
     """Return the words; each character of a script without spaces is one."""
@@ -103,10 +131,49 @@ def count_words(text: str) -> int:
     return len(split_words(text))
 
 
-def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
-    """Decide which training pairs to keep, in one pass over the text.
+class Facts(NamedTuple):
+    """What cleaning looks at of n pairs, in numbers.
 
-    Memory stays small for millions of pairs: 9 bytes each, sentences are compared by 64-bit hashes.
+    Attributes:
+        words: Of source and target; [n, 2] uint32.
+        folded: CRC-32 of both, as :func:`folded` writes them; [n, 2] uint32.
+        stripped: 64-bit hash of the pair without white space around its sides; [n] uint64.
+    """
+
+    words: npt.NDArray[np.uint32]
+    folded: npt.NDArray[np.uint32]
+    stripped: npt.NDArray[np.uint64]
+
+
+def facts_of(pairs: Sequence[Pair]) -> Facts:
+    """Return what cleaning looks at."""
+    sentences = list(chain.from_iterable(pairs))
+    parts = [sentence.split() for sentence in sentences]
+    words = np.fromiter(map(len, parts), np.uint32, len(parts))
+    for row, sentence in enumerate(sentences):
+        if not sentence.isascii() and _UNSPACED_CHARACTER.search(sentence):
+            words[row] = count_words(sentence)
+    plain = map(str.casefold, map(" ".join, parts))
+    checksums = np.fromiter(map(crc32, utf8(plain)), np.uint32, len(parts))
+    stripped = (f"{source.strip()}\n{target.strip()}" for source, target in pairs)
+    return Facts(words.reshape(-1, 2), checksums.reshape(-1, 2), hashes64(utf8(stripped)))
+
+
+def utf8(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield texts as bytes, lone surrogates too."""
+    return (text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def hashes64(texts: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+    """Return the hashes of :func:`~locant.text.pairs.hash64` of texts in UTF-8."""
+    found = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
+    return np.frombuffer(found, dtype="<u8").astype(np.uint64)
+
+
+def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSettings, *, of: str = "") -> CleanText:
+    """Decide which training pairs to keep, in one pass over the text, or over what was noted when it was read.
+
+    Memory stays small for millions of pairs: 10 bytes each, sentences are compared by 64-bit hashes.
 
     Args:
         text: The training pairs.
@@ -117,20 +184,20 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     Raises:
         DataError: Nothing is left.
     """
-    reserved: tuple[set[str], set[str]] = (set(), set())
-    if settings.overlap:
-        for source, target in evaluation:
-            reserved[0].add(folded(source))
-            reserved[1].add(folded(target))
+    reserved = _Reserved(evaluation if settings.overlap else ())
     reasons = np.zeros(len(text), dtype=np.uint8)
-    hashes = np.zeros(len(text), dtype=np.uint64)
-    for number, pair in enumerate(text):
-        reasons[number] = _judge(pair, reserved, settings)
-        hashes[number] = hash_pair((pair[0].strip(), pair[1].strip()))
+    hashes = np.zeros(len(text) if settings.duplicates else 0, dtype=np.uint64)
+    start = 0
+    for block in text.blocks():
+        facts = _facts(block)
+        end = start + len(block)
+        reasons[start:end] = _judged(block, facts, reserved, settings)
+        if settings.duplicates:
+            hashes[start:end] = facts.stripped
+        start = end
     if settings.duplicates:
-        first = np.zeros(len(text), dtype=bool)
-        first[np.unique(hashes, return_index=True)[1]] = True
-        reasons[(reasons == _KEPT) & ~first] = 5
+        again = repeated(hashes)
+        reasons[again[reasons[again] == _KEPT]] = 5
     counts = np.bincount(reasons, minlength=len(_REASONS) + 1)
     report = CleaningReport(len(text), {reason: int(counts[code]) for code, reason in _REASONS.items()})
     if not report.kept:
@@ -140,18 +207,77 @@ def clean(text: ParallelText, evaluation: Iterable[Pair], settings: CleaningSett
     return CleanText(text, reasons == _KEPT, report)
 
 
-def _judge(pair: Pair, reserved: tuple[set[str], set[str]], settings: CleaningSettings) -> int:
-    """Return the code of the first reason to remove a pair, or 0."""
-    source, target = count_words(pair[0]), count_words(pair[1])
-    if not source or not target:
-        return 1
-    if max(source, target) > settings.max_length:
-        return 2
-    if max(source, target) > settings.max_ratio * min(source, target):
-        return 3
-    if settings.overlap and (folded(pair[0]) in reserved[0] or folded(pair[1]) in reserved[1]):
-        return 4
-    return _KEPT
+def _facts(block: Block) -> Facts:
+    words, checksums, stripped = (block.column(name) for name in Facts._fields)
+    if words is None or checksums is None or stripped is None:
+        return facts_of(block.read())
+    return Facts(words, checksums, stripped)
+
+
+class _Reserved:
+    """Sentences of validation and test, by side, as :func:`folded` writes them."""
+
+    def __init__(self, evaluation: Iterable[Pair]) -> None:
+        self._sentences: tuple[set[str], set[str]] = (set(), set())
+        for pair in evaluation:
+            for sentence, found in zip(pair, self._sentences, strict=True):
+                found.add(folded(sentence))
+        self._checksums = [
+            np.unique(np.array([crc32(one.encode("utf-8", "surrogatepass")) for one in side], dtype=np.uint32))
+            for side in self._sentences
+        ]
+
+    def may_hold(self, checksums: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Return which pairs may have a side among the sentences, given the checksums of both; [n] of [n, 2]."""
+        sources, targets = (among(checksums[:, side], known) for side, known in enumerate(self._checksums))
+        return sources | targets
+
+    def holds(self, pair: Pair) -> bool:
+        """Whether a side of a pair is among the sentences."""
+        return any(folded(sentence) in known for sentence, known in zip(pair, self._sentences, strict=True))
+
+
+def _judged(block: Block, facts: Facts, reserved: _Reserved, settings: CleaningSettings) -> npt.NDArray[np.uint8]:
+    """Return the code of the first reason to remove each pair, or 0."""
+    shorter, longer = facts.words.min(axis=1), facts.words.max(axis=1)
+    wrong = [shorter == 0, longer > settings.max_length, longer > settings.max_ratio * shorter]
+    reasons = np.select(wrong, [np.uint8(code) for code in (1, 2, 3)], np.uint8(_KEPT))
+    doubtful = np.flatnonzero((reasons == _KEPT) & reserved.may_hold(facts.folded))
+    if len(doubtful):
+        held = [reserved.holds(pair) for pair in block.read(doubtful)]
+        reasons[doubtful[held]] = 4
+    return reasons
+
+
+def among(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which values occur in a sorted array."""
+    if not len(known):
+        return np.zeros(len(values), dtype=bool)
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: npt.NDArray[np.bool_] = known[places] == values
+    return found
+
+
+def repeated(hashes: npt.NDArray[np.uint64]) -> Rows:
+    """Return the places of all values that stand earlier in an array too, in no order.
+
+    Values are sorted a share at a time, those of one range of hashes, so that little memory is needed besides theirs.
+    """
+    shares = -(-len(hashes) // _SORTED_AT_ONCE)
+    bounds = [share * (1 << 64) // max(1, shares) for share in range(1, shares)]
+    found = [np.zeros(0, dtype=np.int64)]
+    for low, high in zip([0, *bounds], [*bounds, None], strict=True):
+        places = []
+        for start in range(0, len(hashes), _SORTED_AT_ONCE):
+            some = hashes[start : start + _SORTED_AT_ONCE]
+            inside = some >= np.uint64(low)
+            if high is not None:
+                inside &= some < np.uint64(high)
+            places.append(np.flatnonzero(inside) + start)
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *places])
+        rows = rows[np.argsort(hashes[rows], kind="stable")]
+        found.append(rows[1:][hashes[rows[1:]] == hashes[rows[:-1]]])
+    return np.concatenate(found)
 
 
 def folded(sentence: str) -> str:

@@ -24,9 +24,11 @@ from locant.text.corpus_settings import (
     TsvCorpus,
 )
 from locant.text.directions import Direction
+from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFiles
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey, turned
-from locant.text.readers import dataset_pairs, read_files, read_jsonl, read_tsv
+from locant.text.readers import dataset_pairs
+from locant.text.store import StoredText, TextStore
 from locant.text.tokenizer import LanguageLayout
 
 
@@ -162,8 +164,12 @@ class Corpus:
         return "+".join(part.digest for part in self.parts)
 
 
-def load_corpus(settings: CorpusSettings) -> Corpus:
+def load_corpus(settings: CorpusSettings, store: TextStore | None = None) -> Corpus:
     """Open a corpus and read it once, so that mistakes in the data surface before any long work.
+
+    Args:
+        settings: Of the corpus.
+        store: Where large files are kept once they have been read, for what else is done with them.
 
     Raises:
         DataError: A file is missing, damaged, not UTF-8, without the expected columns or fields, or empty, or two
@@ -172,23 +178,23 @@ def load_corpus(settings: CorpusSettings) -> Corpus:
         MissingExtraError: An optional package is not installed.
     """
     if isinstance(settings, LanguagesCorpus):
-        return _load_languages(settings)
+        return _load_languages(settings, store)
     if isinstance(settings, MixtureCorpus):
-        return _load_mixture(settings)
-    corpus = _load_plain(settings, hold_out_some=True)
+        return _load_mixture(settings, store)
+    corpus = _load_plain(settings, store, hold_out_some=True)
     if not corpus.valids:
         raise ConfigError("The corpus has no validation text: give 'valid', or a valid_size above 0.")
     return corpus
 
 
-def _load_mixture(settings: MixtureCorpus) -> Corpus:
+def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
     """Open the sources of a mixture, whose parts become its parts."""
     given = any(
         isinstance(source.corpus, BibleCorpus) or source.corpus.valid is not None
         for source in settings.sources.values()
     )
     corpora = {
-        name: _load_plain(source.corpus, hold_out_some=not (given or source.tag))
+        name: _load_plain(source.corpus, store, hold_out_some=not (given or source.tag))
         for name, source in settings.sources.items()
     }
     for name, corpus in corpora.items():
@@ -243,19 +249,22 @@ def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
     return next(iter(known.values()), None)
 
 
-def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpus:
+def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold_out_some: bool) -> Corpus:
     """Open a corpus of one kind.
 
     Args:
         settings: Of the corpus.
+        store: Where large files are kept.
         hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
     """
     if isinstance(settings, BibleCorpus):
         return _load_bible_languages(settings) if settings.languages else _load_bible(settings)
-    train = _survey_split("train", _opener(settings, settings.train), settings)
-    test = None if settings.test is None else _survey_split("test", _opener(settings, settings.test), settings)
+    survey_split = partial(_survey_split, settings, store)
+    kept = survey_split("train", settings.train)
+    train = _plain(kept)
+    test = None if settings.test is None else _plain(survey_split("test", settings.test))
     if settings.valid is not None:
-        valid: ParallelText | None = _survey_split("valid", _opener(settings, settings.valid), settings)
+        valid: ParallelText | None = _plain(survey_split("valid", settings.valid))
     else:
         usual = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
         size = usual if settings.valid_size is None else settings.valid_size
@@ -266,7 +275,7 @@ def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpu
                 "Give 'valid', or a smaller 'valid_size'."
             )
         if size:
-            train, valid = hold_out(train, size)
+            train, valid = kept.hold_out(size) if isinstance(kept, StoredText) else hold_out(kept, size)
         if not len(train):
             raise DataError("All training pairs are the same; nothing is left to train on after holding out 'valid'.")
     languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
@@ -275,8 +284,8 @@ def _load_plain(settings: SourceCorpusSettings, *, hold_out_some: bool) -> Corpu
     return Corpus(name, _description(settings), (part,), settings.licence)
 
 
-def _load_languages(settings: LanguagesCorpus) -> Corpus:
-    corpora = [load_corpus(pair) for pair in settings.pairs]
+def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
+    corpora = [load_corpus(pair, store) for pair in settings.pairs]
     texts: dict[Direction, list[CorpusPart]] = {}
     for number, corpus in enumerate(corpora, start=1):
         if corpus.layout is not None:
@@ -386,14 +395,25 @@ def _load_bible(settings: BibleCorpus) -> Corpus:
     return Corpus(name, description, (part,), "public domain")
 
 
-def _survey_split(split: str, open_pairs: Callable[[], Iterator[Pair]], settings: FileCorpus) -> ParallelText:
-    text = survey(open_pairs)
-    if not len(text):
-        raise DataError(f"The '{split}' split of the corpus in {settings.folder.absolute()} is empty.")
+def _survey_split(
+    settings: FileCorpus, store: TextStore | None, name: str, split: FilePair | Sequence[Path] | str
+) -> ParallelText | StoredText:
+    """Read a split once; a large one is kept in the store."""
+    open_pairs = _opener(settings, split)
+    text: ParallelText | StoredText | None = None
+    if store and isinstance(open_pairs, TextFiles):
+        text = store.open(open_pairs)
+    text = text or survey(open_pairs)
+    if not text.count:
+        raise DataError(f"The '{name}' split of the corpus in {settings.folder.absolute()} is empty.")
     return text
 
 
-def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> Callable[[], Iterator[Pair]]:
+def _plain(text: ParallelText | StoredText) -> ParallelText:
+    return text.whole() if isinstance(text, StoredText) else text
+
+
+def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | Callable[[], Iterator[Pair]]:
     """Return a function that opens the pairs of one split."""
     if isinstance(settings, HuggingFaceCorpus) and isinstance(split, str):
         return dataset_pairs(
@@ -406,15 +426,13 @@ def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> Cal
             target_field=settings.target_field,
         )
     if isinstance(split, FilePair):
-        sources, targets = _resolved(settings, split.source), _resolved(settings, split.target)
-        return lambda: read_files(sources, targets)
-    paths = _resolved(settings, [Path(path) for path in split])
+        sides = _resolved(settings, split.source), _resolved(settings, split.target)
+        return TextFiles(tuple(zip(*sides, strict=True)), ParallelLines())
+    paths = tuple((path,) for path in _resolved(settings, [Path(path) for path in split]))
     if isinstance(settings, TsvCorpus):
-        columns = settings.source_column, settings.target_column
-        return lambda: read_tsv(paths, *columns, settings.header)
+        return TextFiles(paths, Columns(settings.source_column, settings.target_column, settings.header))
     assert isinstance(settings, JsonlCorpus)
-    fields = settings.source_field, settings.target_field
-    return lambda: read_jsonl(paths, *fields)
+    return TextFiles(paths, JsonFields(settings.source_field, settings.target_field))
 
 
 def _resolved(settings: FileCorpus, paths: Sequence[Path]) -> list[Path]:

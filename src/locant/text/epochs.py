@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from locant.text.cache import Chunk, Rows, TokenCache, chunks, write_chunks
+from locant.text.cache import CacheWriter, TokenCache, chunks
+from locant.text.encoding import Encoded, Encoder
 from locant.text.noise import NoiseSettings, add_noise
+from locant.text.pairs import Rows
 from locant.text.tokenizer import TokenizerPair
 
 
@@ -170,20 +172,22 @@ class SampledEpochs:
         cache = self._cache if drawn is None else drawn
         root = Path(self._folder.name)
         earlier = list(root.iterdir())
-        sampled = write_chunks(
-            self._sampled(epoch, cache),
-            [part.prefixes for part in cache.parts],
-            self._tokenizers,
-            root / str(epoch),
-            max_tokens=cache.max_tokens,
-            keep_text=False,
-        )
-        for folder in earlier:
-            if folder != sampled.folder:
-                shutil.rmtree(folder, ignore_errors=True)
+        folder = root / str(epoch)
+        with CacheWriter(folder, self._encoder(cache)) as writer:
+            for encoded in self._sampled(epoch, cache):
+                writer.append(encoded)
+            writer.finish()
+        sampled = TokenCache(folder)
+        for old in earlier:
+            if old != sampled.folder:
+                shutil.rmtree(old, ignore_errors=True)
         return sampled
 
-    def _sampled(self, epoch: int, cache: TokenCache) -> Iterator[Chunk]:
+    def _encoder(self, cache: TokenCache) -> Encoder:
+        return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
+
+    def _sampled(self, epoch: int, cache: TokenCache) -> Iterator[Encoded]:
+        encoder = self._encoder(cache)
         pairs, number, first = cache.pairs(), 0, 0
         for part, (rows, noise) in enumerate(zip(cache.parts, self._noise, strict=True)):
             for chunk in chunks(islice(pairs, rows.pairs)):
@@ -205,7 +209,7 @@ class SampledEpochs:
                             for index, ids in enumerate(own, start=first)
                         ]
                     )
-                yield Chunk(part, chunk, *columns)
+                yield encoder.packed(part, chunk, *columns)
                 number, first = number + 1, first + len(chunk)
 
     def _segmented(

@@ -6,9 +6,63 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 Pair = tuple[str, str]
+Rows = npt.NDArray[np.int64]
+
+_BLOCK = 8192
+
+
+class Block(Protocol):
+    """Pairs of a text that follow one another; it can be handed to another process."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, rows: Rows | None = None) -> list[Pair]:
+        """Return the pairs, or some of them.
+
+        Args:
+            rows: Their indices in the block, in ascending order.
+        """
+
+    def column(self, name: str) -> npt.NDArray[Any] | None:
+        """Return numbers that were found when the text was read, see :mod:`locant.text.store`; None without such."""
+
+    def turned(self) -> Block:
+        """Return the same pairs with source and target exchanged."""
+
+
+@dataclass(frozen=True)
+class MemoryBlock:
+    """A block whose pairs are in memory."""
+
+    pairs: list[Pair]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def read(self, rows: Rows | None = None) -> list[Pair]:
+        """Return the pairs, or some of them."""
+        return self.pairs if rows is None else [self.pairs[row] for row in rows.tolist()]
+
+    def column(self, name: str) -> None:
+        """Return None: nothing is known of the pairs."""
+
+    def turned(self) -> MemoryBlock:
+        """Return the same pairs with source and target exchanged."""
+        return MemoryBlock([(target, source) for source, target in self.pairs])
+
+
+def memory_blocks(pairs: Iterable[Pair]) -> Iterator[Block]:
+    """Yield pairs in blocks of some thousands."""
+    iterator = iter(pairs)
+    while block := list(islice(iterator, _BLOCK)):
+        yield MemoryBlock(block)
 
 
 @dataclass(frozen=True)
@@ -21,17 +75,25 @@ class ParallelText:
         open: Returns a fresh iterator over the (source, target) pairs.
         count: The number of pairs.
         digest: A hash of the text; two streams with the same digest hold the same pairs in the same order.
+        open_blocks: Returns a fresh iterator over blocks of the same pairs, where these can be read by themselves.
+        release: Removes what is on disk of the text besides its files, which are then read again where it is needed.
     """
 
     open: Callable[[], Iterator[Pair]] = field(repr=False)
     count: int
     digest: str
+    open_blocks: Callable[[], Iterator[Block]] | None = field(default=None, repr=False)
+    release: Callable[[], None] | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Pair]:
         return self.open()
 
     def __len__(self) -> int:
         return self.count
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the pairs in blocks."""
+        return self.open_blocks() if self.open_blocks else memory_blocks(self)
 
 
 def hash64(text: str) -> int:
@@ -92,12 +154,23 @@ def concatenated(texts: Sequence[ParallelText]) -> ParallelText:
     if len(texts) == 1:
         return texts[0]
     digest = hashlib.sha256("+".join(text.digest for text in texts).encode()).hexdigest()
-    return ParallelText(lambda: chain.from_iterable(texts), sum(map(len, texts)), digest)
+    return ParallelText(
+        lambda: chain.from_iterable(texts),
+        sum(map(len, texts)),
+        digest,
+        lambda: chain.from_iterable(text.blocks() for text in texts),
+    )
 
 
 def turned(text: ParallelText) -> ParallelText:
     """Return a stream of the same pairs with source and target exchanged."""
-    return ParallelText(lambda: ((target, source) for source, target in text), text.count, f"{text.digest}-turned")
+    return ParallelText(
+        lambda: ((target, source) for source, target in text),
+        text.count,
+        f"{text.digest}-turned",
+        lambda: (block.turned() for block in text.blocks()),
+        text.release,
+    )
 
 
 def _smallest(values: Iterable[int], size: int) -> set[int]:

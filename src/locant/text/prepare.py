@@ -11,17 +11,25 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from locant.errors import DataError
+import numpy as np
+
+from locant.errors import CheckpointError, DataError
 from locant.files import read_json, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair
+from locant.text.pairs import Pair, Rows
+from locant.text.store import Progress, no_progress
 from locant.text.tokenizer import Pairs, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text.workers import usable_processes
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
+_SEVERAL_PROCESSES = 100_000
+"""Pairs from which other processes are started, which takes a second."""
+_LEARNED = "learned.json"
+"""Says, until all is prepared, of what the tokenizers in the folder were learned."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,8 @@ def prepare(
     folder: Path,
     resume: bool = False,
     make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None,
+    processes: int | None = None,
+    progress: Progress = no_progress,
 ) -> PreparedData:
     """Clean and tokenise a corpus, or reuse what the folder holds when it was made from the same text and settings.
 
@@ -105,6 +115,9 @@ def prepare(
         resume: Never replace tokenizers that a model may already have been trained with.
         make_tokenizers: Returns the tokenizers, given the cleaned training text, where they are not learned from it
             alone: those of another model.
+        processes: How many tokenise at once; by default one for a small text, and for a large one as many as there are
+            cores. What is prepared does not depend on it.
+        progress: Is told what is being done, and how much of it is done.
 
     Raises:
         DataError: Nothing is left of the training text; or, with ``resume``, the folder was prepared from another text
@@ -132,18 +145,32 @@ def prepare(
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
             )
         record.unlink(missing_ok=True)
+        progress("cleaning", 0.0)
         texts = [_cleaned(corpus, part, cleaning) for part in corpus.parts]
         joined = _Joined(texts)
-        tokenizers = make_tokenizers(joined) if make_tokenizers else _trained_tokenizers(corpus, texts, tokenizer)
+        if make_tokenizers:
+            tokenizers = make_tokenizers(joined)
+        else:
+            progress("learning the vocabulary", 0.0)
+            tokenizers = _learned(corpus, texts, tokenizer, folder, fingerprint)
         tokenizers.save(folder)
         prefixes = [tokenizers.prefixes(part.source_language, part.target_language) for part in corpus.parts]
         write = partial(write_parts, tokenizers=tokenizers, max_tokens=max_tokens)
+        if processes is None:
+            processes = usable_processes() if sum(map(len, texts)) >= _SEVERAL_PROCESSES else 1
         keep_text = tokenizer.sampling > 0 or any(part.noise for part in corpus.parts)
         tagged = [
             before if part.tag is None else before._replace(source=[*before.source, tokenizers.tag(part.tag)])
             for part, before in zip(corpus.parts, prefixes, strict=True)
         ]
-        train = write(list(map(TextPart, texts, tagged)), folder=cache / "train", keep_text=keep_text)
+        train = write(
+            list(map(TextPart, texts, tagged)),
+            folder=cache / "train",
+            keep_text=keep_text,
+            processes=processes,
+            made_from=[fingerprint, tokenizers.digest, [text.text.open_blocks is None for text in texts]],
+            progress=partial(progress, "tokenising"),
+        )
         valid = write(
             [
                 TextPart(() if part.zero_shot else part.valid or (), before)
@@ -162,6 +189,10 @@ def prepare(
                     "nothing is left of it. Allow more tokens, use a larger vocabulary, or leave this text out."
                 )
         write_json(record, {"fingerprint": fingerprint, "parts": [report.to_dict() for report in reports]})
+        (cache / _LEARNED).unlink(missing_ok=True)
+    for part in corpus.parts:
+        if part.train.release:
+            part.train.release()
     return PreparedData(
         tokenizers=tokenizers,
         train=train,
@@ -189,12 +220,37 @@ class _Joined:
     def __len__(self) -> int:
         return sum(map(len, self.texts))
 
+    def some(self, rows: Rows) -> Iterator[Pair]:
+        """Yield the pairs of some rows, which are in ascending order."""
+        first = 0
+        for text in self.texts:
+            begin, end = np.searchsorted(rows, (first, first + len(text)))
+            yield from text.some(rows[begin:end] - first)
+            first += len(text)
+
 
 def _cleaned(corpus: Corpus, part: CorpusPart, cleaning: CleaningSettings) -> CleanText:
     if part.zero_shot:
         return CleanText.nothing(part.train)
     name = part.name if len(corpus.parts) > 1 else ""
     return clean(part.train, held_out(corpus, part), cleaning, of=name)
+
+
+def _learned(
+    corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings, folder: Path, fingerprint: str
+) -> TokenizerPair:
+    """Return tokenizers learned from the text, or those that a killed process has learned from the same."""
+    note = folder / "cache" / _LEARNED
+    try:
+        known, tokenizers = read_json(note), TokenizerPair.load(folder)
+        if known == {"fingerprint": fingerprint, "tokenizers": tokenizers.digest}:
+            return tokenizers
+    except CheckpointError:
+        pass
+    tokenizers = _trained_tokenizers(corpus, texts, settings)
+    tokenizers.save(folder)
+    write_json(note, {"fingerprint": fingerprint, "tokenizers": tokenizers.digest})
+    return tokenizers
 
 
 def _trained_tokenizers(corpus: Corpus, texts: Sequence[CleanText], settings: TokenizerSettings) -> TokenizerPair:

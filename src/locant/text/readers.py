@@ -1,13 +1,12 @@
-"""Readers of parallel text: files (plain or gzipped), tab-separated columns, JSON lines, Hugging Face datasets."""
+"""Readers of text: lines of files (plain or gzipped), tab-separated columns, JSON lines, Hugging Face datasets."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,9 +21,18 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         DataError: The file is missing or unreadable, also where that shows while it is read.
     """
+    with (
+        reading(path),
+        cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file,
+    ):
+        yield file
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what the system says while a file is read into a DataError."""
     try:
-        with cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as file:
-            yield file
+        yield
     except FileNotFoundError:
         raise DataError(f"The file {path} does not exist.") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -41,7 +49,7 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from decode_lines(file, str(path))
 
 
-def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(file: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
     r"""Yield UTF-8 lines without their line ends, as they come.
 
     Lines end at ``\n`` or ``\r\n`` only; other Unicode separators belong to the text.
@@ -49,11 +57,12 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     Args:
         file: Lines of bytes.
         name: What they come from, for messages.
+        first: The number of the first of them.
 
     Raises:
         DataError: A line is not UTF-8.
     """
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(file, start=first):
         yield decode_line(line, name, number)
 
 
@@ -74,61 +83,58 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
-def read_files(sources: Sequence[Path], targets: Sequence[Path]) -> Iterator[Pair]:
-    """Yield the pairs of files whose lines correspond one to one; several files a side follow one another.
+def tsv_pairs(
+    lines: Iterable[str], name: str, source_column: int, target_column: int, header: bool, *, first: int = 1
+) -> Iterator[Pair]:
+    """Yield two columns (numbered from 1) of tab-separated lines; quotation marks have no special meaning.
+
+    Args:
+        lines: Without their line ends.
+        name: Of the file, for messages.
+        source_column: The column of the source text.
+        target_column: The column of the target text.
+        header: Whether the first line of the file is none of text.
+        first: The number of the first of the lines.
 
     Raises:
-        DataError: A file cannot be read, or two corresponding files have different numbers of lines.
-    """
-    for source, target in zip(sources, targets, strict=True):
-        left, right = read_lines(source), read_lines(target)
-        for number, (one, other) in enumerate(zip_longest(left, right)):
-            if one is None or other is None:
-                longer = number + 1 + sum(1 for _ in (right if one is None else left))
-                counts = (number, longer) if one is None else (longer, number)
-                raise DataError(
-                    f"{source} has {counts[0]} lines but {target} has {counts[1]}. "
-                    "Parallel files need one translation on each line, so the same number of lines."
-                )
-            yield one, other
-
-
-def read_tsv(paths: Sequence[Path], source_column: int, target_column: int, header: bool) -> Iterator[Pair]:
-    """Yield two columns (numbered from 1) of tab-separated files; quotation marks have no special meaning.
-
-    Raises:
-        DataError: A file cannot be read, or a line has too few columns.
+        DataError: A line has too few columns.
     """
     needed = max(source_column, target_column)
-    for path in paths:
-        for number, line in enumerate(read_lines(path), start=1):
-            if header and number == 1:
-                continue
-            columns = line.split("\t")
-            if len(columns) < needed:
-                raise DataError(
-                    f"{path}, line {number}: found {len(columns)} tab-separated column(s), "
-                    f"but column {needed} is needed."
-                )
-            yield columns[source_column - 1], columns[target_column - 1]
+    for number, line in enumerate(lines, start=first):
+        if header and number == 1:
+            continue
+        columns = line.split("\t")
+        if len(columns) < needed:
+            raise DataError(
+                f"{name}, line {number}: found {len(columns)} tab-separated column(s), but column {needed} is needed."
+            )
+        yield columns[source_column - 1], columns[target_column - 1]
 
 
-def read_jsonl(paths: Sequence[Path], source_field: str, target_field: str) -> Iterator[Pair]:
-    """Yield two fields of files with one JSON object a line; blank lines are skipped.
+def jsonl_pairs(
+    lines: Iterable[str], name: str, source_field: str, target_field: str, *, first: int = 1
+) -> Iterator[Pair]:
+    """Yield two fields of lines that hold a JSON object each; blank lines are skipped.
+
+    Args:
+        lines: Without their line ends.
+        name: Of the file, for messages.
+        source_field: The field of the source text.
+        target_field: The field of the target text.
+        first: The number of the first of the lines.
 
     Raises:
-        DataError: A file cannot be read, a line is not a JSON object, or a field is missing or not text.
+        DataError: A line is not a JSON object, or a field is missing or not text.
     """
-    for path in paths:
-        for number, line in enumerate(read_lines(path), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
-            yield field_of(row, source_field, where), field_of(row, target_field, where)
+    for number, line in enumerate(lines, start=first):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
+        yield field_of(row, source_field, where), field_of(row, target_field, where)
 
 
 def field_of(row: Any, field: str, where: str) -> str:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from locant.text.cleaning import count_words
-from locant.text.pairs import Pair, ParallelText
+from locant.text.pairs import Block, Pair, ParallelText
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings, VocabularyTooLargeError, train_tokenizers
 
 _SAMPLE = 20_000
@@ -46,14 +48,13 @@ def text_statistics(text: ParallelText) -> TextStatistics:
     sentences with certain hashes.
     """
     step = max(1, len(text) // _SAMPLE)
-    sample = []
+    sample: list[Pair] = []
     found: tuple[set[str], set[str]] = (set(), set())
-    for number, pair in enumerate(text):
-        if number % step == 0:
-            sample.append(pair)
-        for sentence, different in zip(pair, found, strict=True):
-            if zlib.crc32(sentence.encode("utf-8", "surrogatepass")) % step == 0:
-                different.add(sentence)
+    first = 0
+    for block in text.blocks():
+        sample += block.read(np.arange(-first % step, len(block), step))
+        _add_some(block, step, found)
+        first += len(block)
     sources, targets = (Counter(char for pair in sample for char in pair[side] if char.isalpha()) for side in (0, 1))
     shared = sum(count for letter, count in targets.items() if letter in sources)
     return TextStatistics(
@@ -65,6 +66,23 @@ def text_statistics(text: ParallelText) -> TextStatistics:
         shared_letters=shared / max(1, targets.total()),
         sample=tuple(sample),
     )
+
+
+def _add_some(block: Block, step: int, found: tuple[set[str], set[str]]) -> None:
+    """Add the sentences of a block, by side, whose checksums a number divides."""
+    checksums = block.column("checksums")
+    if checksums is None:
+        for pair in block.read():
+            for sentence, different in zip(pair, found, strict=True):
+                if zlib.crc32(sentence.encode("utf-8", "surrogatepass")) % step == 0:
+                    different.add(sentence)
+        return
+    chosen = checksums % step == 0
+    rows = np.flatnonzero(chosen.any(axis=1))
+    for pair, sides in zip(block.read(rows), chosen[rows].tolist(), strict=True):
+        for sentence, different, taken in zip(pair, found, sides, strict=True):
+            if taken:
+                different.add(sentence)
 
 
 def _words(sentences: Iterable[str]) -> int:

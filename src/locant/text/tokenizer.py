@@ -11,17 +11,20 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import sentencepiece
 from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError, DataError, nearest
 from locant.files import read_json, replacing_file, write_json
 from locant.settings import Settings
-from locant.text.pairs import Pair
+from locant.text.pairs import Pair, Rows
 from locant.text.sampling import Sampler, is_bpe, make_sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -74,8 +77,11 @@ class TokenizerSettings(Settings):
 
 def normalize(text: str, *, lowercase: bool) -> str:
     """Return text as it is tokenised: Unicode NFC, single spaces, no NUL, lower case if so set."""
-    cased = text.lower() if lowercase else text
-    return " ".join(unicodedata.normalize("NFC", cased).replace("\0", " ").split())
+    if lowercase:
+        text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return " ".join(text.replace("\0", " ").split())
 
 
 class Pairs(Protocol):
@@ -83,6 +89,14 @@ class Pairs(Protocol):
 
     def __iter__(self) -> Iterator[Pair]: ...
     def __len__(self) -> int: ...
+
+
+@runtime_checkable
+class PairsByRow(Protocol):
+    """Sentence pairs of which some can be read without the others."""
+
+    def some(self, rows: Rows) -> Iterator[Pair]:
+        """Yield the pairs of some rows, which are in ascending order."""
 
 
 class Tokenizer:
@@ -113,6 +127,9 @@ class Tokenizer:
         if ids != (PAD, UNK, BOS, EOS):
             raise CheckpointError(f"The tokenizer model has the special ids {ids}, expected {(PAD, UNK, BOS, EOS)}.")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Tokenizer, lowercase=self.lowercase), (self.model,)
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens; every id is smaller."""
@@ -136,9 +153,15 @@ class Tokenizer:
         """Return the text as it is encoded: Unicode NFC, single spaces, no NUL, lower case if so set."""
         return normalize(text, lowercase=self.lowercase)
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without BOS and EOS."""
-        encoded: list[list[int]] = self._processor.encode([self.normalize(text) for text in texts])
+    def encode(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
+        """Return the token ids of each text, without BOS and EOS.
+
+        Args:
+            texts: The texts.
+            threads: Of SentencePiece; -1 for as many as there are cores.
+        """
+        normal = [self.normalize(text) for text in texts]
+        encoded: list[list[int]] = self._processor.encode(normal, num_threads=threads)
         return encoded
 
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
@@ -386,40 +409,24 @@ def train_tokenizers(
         ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
         DataError: The text has no sentence to learn from.
     """
-
-    def sources() -> Iterator[str]:
-        return (source for source, _ in pairs)
-
-    def targets() -> Iterator[str]:
-        return (target for _, target in pairs)
-
-    def both() -> Iterator[str]:
-        return (sentence for pair in pairs for sentence in pair)
-
     of_languages = [language_token(layout, code) for code in languages]
     for tag in tags:
         if tag in of_languages:
             raise ConfigError(f"The tag '{tag}' is the token of a language; choose another.")
     reserved = [*of_languages, *dict.fromkeys(tags)]
     if settings.joint:
-        source = target = _train(both, 2 * len(pairs), settings, reserved)
+        source = target = _train(pairs, (0, 1), settings, reserved)
     else:
         # Both vocabularies reserve the same ids for the languages.
-        source = _train(sources, len(pairs), settings, reserved)
-        target = _train(targets, len(pairs), settings, of_languages)
+        source = _train(pairs, (0,), settings, reserved)
+        target = _train(pairs, (1,), settings, of_languages)
     ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
     return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
 
 
-def _train(
-    sentences: Callable[[], Iterator[str]], count: int, settings: TokenizerSettings, reserved: Sequence[str]
-) -> Tokenizer:
-    """Learn one vocabulary; ``reserved`` are the names of tokens that stand for no text."""
-    # An odd step, so that a joint vocabulary sees source and target sentences in turn.
-    step = count // _TRAINING_SENTENCES | 1
-    thinned = (
-        normalize(text, lowercase=settings.lowercase) for number, text in enumerate(sentences()) if number % step == 0
-    )
+def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
+    """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that stand for no text."""
+    thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -441,6 +448,19 @@ def _train(
     except RuntimeError as error:
         raise _readable(str(error), settings) from None
     return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
+
+
+def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
+    """Yield the sentences of some sides, or of a large text some of them, evenly spaced."""
+    # An odd step, so that a joint vocabulary sees source and target sentences in turn.
+    step = len(sides) * len(pairs) // _TRAINING_SENTENCES | 1
+    if step == 1 or not isinstance(pairs, PairsByRow):
+        sentences = (pair[side] for pair in pairs for side in sides)
+        yield from islice(sentences, 0, None, step)
+        return
+    rows, chosen = np.divmod(np.arange(0, len(sides) * len(pairs), step), len(sides))
+    for pair, number in zip(pairs.some(rows), chosen.tolist(), strict=True):
+        yield pair[sides[number]]
 
 
 def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:

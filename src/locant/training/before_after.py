@@ -13,7 +13,7 @@ from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
 from locant.files import read_json, write_json
 from locant.text import Corpus, Pair
-from locant.text.readers import read_files
+from locant.text.line_blocks import read_files
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.parent import Parent
 from locant.translation.engines import fastest_engine

@@ -134,6 +134,9 @@ class TrainingCallback:
     def on_plan(self, plan: TrainingPlan) -> None:
         """What the recipe left open is chosen; not called where it left nothing open."""
 
+    def on_preparing(self, what: str, share: float) -> None:
+        """Text is prepared: what is being done, in words, and how much of it is done, 0 to 1."""
+
     def on_prepared(self, report: PreparedReport) -> None:
         """Data and model are ready."""
 

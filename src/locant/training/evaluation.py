@@ -17,10 +17,10 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
 from locant.text import Corpus, CorpusPart, Pair, PreparedData, collate, plan_batches
-from locant.text.readers import read_files
+from locant.text.line_blocks import read_files
 from locant.training.checkpoint import ValidationScores
 from locant.training.losses import TranslatorLoss
-from locant.training.recipe import Recipe, load_run_recipe
+from locant.training.recipe import Recipe, load_run_recipe, run_text_store
 from locant.training.trainer import Validate
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
@@ -117,7 +117,7 @@ def evaluate(
     # Before they are read: a training that goes on may publish others meanwhile.
     weights = weights_digest(folder) if (folder / "model.safetensors").is_file() else ""
     translator = translator or Translator.from_pretrained(folder)
-    corpus = load_run_recipe(folder).open_corpus()
+    corpus = load_run_recipe(folder).open_corpus(run_text_store(folder))
     split = split or ("test" if corpus.tests else "valid")
     texts = corpus.tests if split == "test" else corpus.valids
     if not texts:

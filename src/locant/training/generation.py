@@ -32,7 +32,7 @@ from locant.text import (
 from locant.text.monolingual import survey_lines
 from locant.text.prepare import held_out
 from locant.training.generated_corpus import FORMATS, CorpusFormat, GeneratedCorpus, GenerationReport
-from locant.training.recipe import load_recipe, load_run_recipe
+from locant.training.recipe import load_recipe, load_run_recipe, run_text_store
 from locant.translation.translator import Translator, load_translator
 
 Direction = Literal["forward", "back"]
@@ -155,8 +155,9 @@ def _corpus_text(
 
     Of a corpus of several parts those that are in the model's languages.
     """
-    recipe = load_run_recipe(name) if (name / "recipe.yaml").is_file() else load_recipe(name)
-    corpus = load_corpus(recipe.corpus)
+    is_run = (name / "recipe.yaml").is_file()
+    recipe = load_run_recipe(name) if is_run else load_recipe(name)
+    corpus = load_corpus(recipe.corpus, run_text_store(name) if is_run else None)
     side, made = (1, "source") if direction == "back" else (0, "target")
     source, target = translator.source_language, translator.target_language
     ours = (target, source) if direction == "back" else (source, target)

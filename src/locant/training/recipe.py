@@ -26,9 +26,11 @@ from locant.text import (
     Corpus,
     CorpusSettings,
     MixtureCorpus,
+    TextStore,
     TokenizerSettings,
     load_corpus,
 )
+from locant.text.store import Progress, no_progress
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.settings import TrainingSettings
 
@@ -122,9 +124,9 @@ class Recipe(Settings):
             )
         return self
 
-    def open_corpus(self) -> Corpus:
-        """Open the corpus, with the languages that fine-tuning gives it; errors are those of ``load_corpus``."""
-        return self.with_languages(load_corpus(self.corpus))
+    def open_corpus(self, store: TextStore | None = None) -> Corpus:
+        """Open the corpus, with the languages that fine-tuning gives it; see ``load_corpus``."""
+        return self.with_languages(load_corpus(self.corpus, store))
 
     def with_languages(self, corpus: Corpus) -> Corpus:
         """Return a corpus with the languages that fine-tuning gives it, if it gives any."""
@@ -228,6 +230,16 @@ def load_run_recipe(run: Path) -> Recipe:
     """
     path = run / "recipe.yaml"
     return Recipe.parse_saved(_read_yaml(path), f"recipe {path}")
+
+
+def run_text_store(run: Path, progress: Progress | None = None) -> TextStore:
+    """Return where a run keeps large texts while it is prepared, and what it knows of them later.
+
+    Args:
+        run: The run folder.
+        progress: Is told how far the reading is; where there is none, only what is known already is of use.
+    """
+    return TextStore(run / "cache" / "text", progress=progress or no_progress, reads=progress is not None)
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -35,10 +35,9 @@ from locant.text import (
     BatchStream,
     Corpus,
     PreparedData,
-    padding_waste,
-    plan_batches,
     prepare,
     sampling_shares,
+    summarize_plan,
 )
 from locant.training import parallel
 from locant.training.before_after import BeforeAfter
@@ -48,7 +47,15 @@ from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leav
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.forecast import memory_warning
-from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, save_recipe, with_changes
+from locant.training.recipe import (
+    Recipe,
+    apply_overrides,
+    load_recipe,
+    load_run_recipe,
+    run_text_store,
+    save_recipe,
+    with_changes,
+)
 from locant.training.trainer import Trainer
 
 _logger = logging.getLogger("locant")
@@ -205,8 +212,8 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
     device = choose_device(recipe.training.device)
     with parallel.process_group(device), ExitStack() as held:
         parallel.from_first_process(lambda: _hold(held, folder, resume))
-        corpus = recipe.open_corpus()
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
+        corpus = _open(recipe, folder, callback)
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
@@ -216,7 +223,7 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             recipe, choices = plan.recipe, plan.choices
             callback.on_plan(plan)
             _warn(plan.memory_warning)
-        data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning)
+        data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback)
         checkpoints = checkpoint_folders(folder) if resume else []
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
@@ -285,8 +292,22 @@ def _warn(message: str) -> None:
         _logger.warning(message)
 
 
+def _open(recipe: Recipe, folder: Path, callback: TrainingCallback) -> Corpus:
+    """Read the corpus on the first process; the others then find what is large of it read."""
+    store = run_text_store(folder, callback.on_preparing)
+    mine: list[Corpus] = []
+    parallel.from_first_process(lambda: mine.append(recipe.open_corpus(store)))
+    return mine[0] if mine else recipe.open_corpus(store)
+
+
 def _prepare(
-    recipe: Recipe, corpus: Corpus, folder: Path, *, resume: bool, finetuning: FineTuning | None
+    recipe: Recipe,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    resume: bool,
+    finetuning: FineTuning | None,
+    callback: TrainingCallback,
 ) -> PreparedData:
     """Prepare the data on the first process; the others then read what it wrote."""
 
@@ -299,6 +320,7 @@ def _prepare(
             folder=folder,
             resume=resume,
             make_tokenizers=finetuning.tokenizers if finetuning else None,
+            progress=callback.on_preparing,
         )
 
     def first() -> None:
@@ -323,8 +345,7 @@ def _record(
 ) -> PreparedReport:
     """Write what the run is made of, and return the content of ``data.json``."""
     first = data.epochs(recipe.seed).drawn(0)
-    plan = plan_batches(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
-    waste = padding_waste(plan, first.source.lengths, first.target.lengths)
+    plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
     parts = _parts(corpus, data)
     tokenizers = data.tokenizers
     report = PreparedReport(
@@ -339,8 +360,8 @@ def _record(
         test_pairs=len(data.test_pairs or ()),
         train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
         vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-        batches_per_epoch=len(plan),
-        padding_waste={"source": waste[0], "target": waste[1]},
+        batches_per_epoch=plan.batches,
+        padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
         parameters=count_parameters(model),
         trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
         parts=parts,

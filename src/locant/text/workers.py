@@ -1,0 +1,164 @@
+"""Work shared by processes, whose results come in the order of the tasks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from locant.errors import LocantError
+from locant.runtime import cpu_quota, usable_cores
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_AHEAD = 2
+"""Tasks for each process that wait for it, or whose results wait for those before them."""
+_SERVE = "from locant.text.workers import serve; serve()"
+
+
+def usable_processes() -> int:
+    """Return how many processes the cores and the quota of this one can feed."""
+    cores, quota = usable_cores() or 1, cpu_quota()
+    return cores if quota is None else max(1, min(cores, round(quota)))
+
+
+def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> Generator[R, None, None]:
+    """Yield the result of each task, in their order, whatever the number of processes.
+
+    With one process all is done here. Otherwise each is a Python of its own that imports what the work needs and
+    nothing of the program that calls; tasks are read here, a few ahead. What goes wrong is raised after the results of
+    the tasks before it.
+
+    Args:
+        work: What is done; it and the tasks can be pickled.
+        tasks: Read one after the other.
+        processes: How many work at once.
+
+    Raises:
+        LocantError: A process ended before its work was done.
+    """
+    if processes == 1:
+        yield from map(work, tasks)
+        return
+    threads = ThreadPoolExecutor(processes)
+    workers: list[_Worker] = []
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    waiting: deque[Future[Any]] = deque()
+
+    def done_by_one(task: T) -> Any:
+        worker = idle.get()
+        try:
+            return worker.result_of(task)
+        finally:
+            idle.put(worker)
+
+    failure: Exception | None = None
+    try:
+        for _ in range(processes):
+            workers.append(_Worker(work))
+            idle.put(workers[-1])
+        iterator = iter(tasks)
+        while failure is None:
+            try:
+                task = next(iterator)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
+            waiting.append(threads.submit(done_by_one, task))
+            if len(waiting) > _AHEAD * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+        if failure is not None:
+            raise failure
+    finally:
+        for future in waiting:
+            future.cancel()
+        for worker in workers:
+            worker.end()
+        threads.shutdown()
+
+
+class _Worker:
+    """A process that does one task after the other."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._tasks, self._results = self._process.stdin, self._process.stdout
+        self._send(work)
+
+    def result_of(self, task: Any) -> Any:
+        self._send(task)
+        try:
+            succeeded, found = pickle.load(self._results)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise self._ended() from None
+        if succeeded:
+            return found
+        raise found
+
+    def _send(self, what: Any) -> None:
+        try:
+            pickle.dump(what, self._tasks, protocol=pickle.HIGHEST_PROTOCOL)
+            self._tasks.flush()
+        except OSError:
+            raise self._ended() from None
+
+    def _ended(self) -> LocantError:
+        code = self._process.wait()
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        return LocantError(
+            f"A process that prepared text was ended {how}. Where memory is short, let fewer of them work at once; "
+            "what is finished is kept."
+        )
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._tasks, self._results):
+            with suppress(OSError):
+                pipe.close()
+
+
+def serve() -> None:
+    """Do the tasks that come by standard input until there are no more; what a worker process runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
+    gc.disable()  # work on text leaves no cycles, and many small objects
+    tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not stand between results
+    with suppress(EOFError, BrokenPipeError):
+        work = pickle.load(tasks)
+        while True:
+            task = pickle.load(tasks)
+            answer: tuple[bool, Any]
+            try:
+                answer = True, work(task)
+            except LocantError as error:
+                answer = False, error
+            except Exception:
+                answer = False, RuntimeError(f"in a process that prepares text:\n{traceback.format_exc()}")
+            pickle.dump(answer, results, protocol=pickle.HIGHEST_PROTOCOL)
+            results.flush()

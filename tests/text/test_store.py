@@ -1,0 +1,318 @@
+"""Large texts, read once and kept while they are prepared."""
+
+import gzip
+import json
+import shutil
+import sys
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from locant.errors import DataError
+from locant.settings import Settings
+from locant.text import (
+    CleaningSettings,
+    CorpusSettings,
+    TextStore,
+    TokenizerPair,
+    TokenizerSettings,
+    load_corpus,
+    prepare,
+)
+from locant.text.cleaning import repeated
+from locant.text.line_blocks import ParallelLines, TextFiles
+from locant.text.statistics import text_statistics
+from locant.text.workers import in_order
+
+TOKENIZER = TokenizerSettings(vocab_size=200)
+
+
+class Holder(Settings):
+    corpus: CorpusSettings
+
+
+@pytest.fixture
+def odd_pairs(pairs):
+    """Pairs of which cleaning removes some for each of its reasons, and others that are hard to keep as they are."""
+    return [
+        *pairs[:300],
+        ("", "leer"),
+        (" \t", "blank"),
+        ("we " * 300, "wir " * 300),
+        ("one", "eins zwei drei vier fünf sechs sieben"),
+        *pairs[100:150],
+        (f"  {pairs[7][0]} ", pairs[7][1]),
+        ("\u2028a\u00a0b 猫が好き", "\u0000 x\x1cy 🙂 e\u0301"),
+        *pairs[300:],
+        (pairs[5][0].upper(), "something else"),
+    ]
+
+
+def write(folder, pairs, kind="files"):
+    folder.mkdir(exist_ok=True)
+    if kind == "files":
+        for name, side in (("a", 0), ("b", 1)):
+            (folder / name).write_text("".join(f"{pair[side]}\r\n" for pair in pairs), "utf-8", newline="")
+        return {"kind": "files", "train": {"source": "a", "target": "b"}}
+    if kind == "tsv":
+        rows = "".join(f"x\t{target.replace(chr(9), ' ')}\t{source.replace(chr(9), ' ')}\n" for source, target in pairs)
+        (folder / "t.tsv.gz").write_bytes(gzip.compress(f"\ufeffid\tde\ten\n{rows}".encode()))
+        return {"kind": "tsv", "train": "t.tsv.gz", "source_column": 3, "target_column": 2, "header": True}
+    lines = [json.dumps({"source": source + "\nmore", "target": target}) + "\n" for source, target in pairs]
+    (folder / "j").write_text("\n".join(lines), "utf-8")
+    return {"kind": "jsonl", "train": "j"}
+
+
+def opened(folder, settings, store=None, **more):
+    return load_corpus(Holder.parse({"corpus": {"folder": folder, "valid_size": 20, **settings, **more}}).corpus, store)
+
+
+def small_blocks(monkeypatch):
+    for name in ("line_blocks._LINES", "store._BLOCK"):
+        monkeypatch.setattr(f"locant.text.{name}", 64)
+    monkeypatch.setattr("locant.text.line_blocks._BYTES", 1 << 10)
+    monkeypatch.setattr("locant.text.cleaning._SORTED_AT_ONCE", 100)
+
+
+def same_columns(one, other):
+    assert one.parts == other.parts
+    for side in ("source", "target"):
+        ours, theirs = getattr(one, side), getattr(other, side)
+        assert ours.tokens.tolist() == theirs.tokens.tolist()
+        assert ours.offsets.tolist() == theirs.offsets.tolist()
+        assert ours.lengths.tolist() == theirs.lengths.tolist() == np.diff([*ours.offsets, len(ours.tokens)]).tolist()
+
+
+@pytest.mark.parametrize("kind", ["files", "tsv", "jsonl"])
+def test_a_stored_text_is_the_text(odd_pairs, tmp_path, monkeypatch, kind):
+    settings = write(tmp_path / "text", odd_pairs, kind)
+    plain = opened(tmp_path / "text", settings)
+    small_blocks(monkeypatch)
+    stored = opened(tmp_path / "text", settings, TextStore(tmp_path / "store", processes=1, large=0))
+    assert stored.digest == plain.digest
+    assert list(stored.train) == list(plain.train)
+    assert list(stored.valid) == list(plain.valid)
+    assert len(stored.train) == len(list(plain.train))
+    assert text_statistics(stored.train) == text_statistics(plain.train)
+    monkeypatch.setattr("locant.text.statistics._SAMPLE", 50)
+    ours, theirs = text_statistics(stored.train), text_statistics(plain.train)
+    assert ours == theirs
+    assert ours.words < 20 * theirs.pairs
+
+
+def test_numbers_of_processes_and_ways_of_reading_prepare_the_same(odd_pairs, tmp_path, monkeypatch):
+    settings = write(tmp_path / "text", odd_pairs)
+    plain = prepare(opened(tmp_path / "text", settings), CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path)
+    assert all(plain.report.removed.values())
+    monkeypatch.setattr("locant.text.store._BLOCK", 64)
+    told = []
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        store = TextStore(folder / "cache" / "text", processes, 0, lambda what, share: told.append((what, share)))
+        corpus = opened(tmp_path / "text", settings, store)
+        prepared = prepare(
+            corpus,
+            CleaningSettings(),
+            TOKENIZER,
+            max_tokens=40,
+            folder=folder,
+            processes=processes,
+            progress=store.progress,
+        )
+        assert prepared.fingerprint == plain.fingerprint
+        assert prepared.report == plain.report
+        assert prepared.tokenizers.digest == plain.tokenizers.digest
+        same_columns(prepared.train, plain.train)
+        assert not list(folder.rglob("text.bin")), "nothing large is left of the text"
+        assert list(corpus.train) == list(opened(tmp_path / "text", settings).train), "which is read again"
+    assert {what for what, _ in told} == {"reading", "cleaning", "learning the vocabulary", "tokenising"}
+    assert ("reading", 1.0) in told
+    assert ("tokenising", 1.0) in told
+
+
+def test_a_text_is_read_once_until_its_files_change(pairs, tmp_path):
+    settings = write(tmp_path / "text", pairs)
+    read = []
+    store = TextStore(tmp_path / "store", 1, 0, lambda *told: read.append(told))
+    first = opened(tmp_path / "text", settings, store)
+    assert read
+    read.clear()
+    assert opened(tmp_path / "text", settings, store).digest == first.digest
+    first.train.release()
+    again = opened(tmp_path / "text", settings, store)
+    assert not read
+    assert (again.digest, len(again.train), list(again.valid)) == (first.digest, len(first.train), list(first.valid))
+    other_size = opened(tmp_path / "text", settings, store, valid_size=5)
+    assert list(other_size.valid) == list(opened(tmp_path / "text", settings, valid_size=5).valid)
+    write(tmp_path / "text", [*pairs[:-1], ("The other", "rehto")])
+    changed = opened(tmp_path / "text", settings, store)
+    assert read
+    assert changed.digest == opened(tmp_path / "text", settings).digest != first.digest
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_reading_goes_on_where_a_kill_ended_it(odd_pairs, tmp_path, monkeypatch, suffix):
+    small_blocks(monkeypatch)
+    monkeypatch.setattr("locant.text.growing._SECONDS", 0.0)
+    folder = tmp_path / "text"
+    write(folder, odd_pairs)
+    for name in ("a", "b"):
+        data = (folder / name).read_bytes()
+        (folder / f"{name}{suffix}").write_bytes(gzip.compress(data) if suffix else data)
+    both = {"source": [f"a{suffix}"] * 2, "target": [f"b{suffix}"] * 2}
+    settings = {"kind": "files", "train": both, "valid": {"source": "a", "target": "b"}}
+    whole = opened(folder, settings)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(what, share):
+        told.append(share)
+        if len(told) == 15:
+            raise Killed
+
+    told = []
+    opened(folder, settings, TextStore(tmp_path / "whole", 1, 0, lambda what, share: told.append(share)))
+    blocks = len(told)
+    told.clear()
+    with pytest.raises(Killed):
+        opened(folder, settings, TextStore(tmp_path / "store", 1, 0, kill))
+    (columns,) = (path.parent for path in (tmp_path / "store").rglob("text.bin"))
+    with (columns / "pair.bin").open("ab") as file:
+        file.write(b"what a kill may leave")
+    told.clear()
+    resumed = opened(folder, settings, TextStore(tmp_path / "store", 1, 0, lambda what, share: told.append(share)))
+    assert len(told) == blocks - 15
+    assert resumed.digest == whole.digest
+    assert list(resumed.train) == list(whole.train)
+
+
+def test_tokenising_goes_on_where_a_kill_ended_it(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.text.store._BLOCK", 64)
+    monkeypatch.setattr("locant.text.growing._SECONDS", 0.0)
+    settings = write(tmp_path / "text", pairs)
+
+    def run(name, progress):
+        folder = tmp_path / name
+        corpus = opened(tmp_path / "text", settings, TextStore(folder / "cache" / "text", 1, 0))
+        tokenizer = TokenizerSettings(vocab_size=200, sampling=0.1)
+        return prepare(corpus, CleaningSettings(), tokenizer, max_tokens=40, folder=folder, progress=progress)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(what, share):
+        if what == "tokenising" and share > 0.5:
+            raise Killed
+
+    whole = run("whole", lambda *told: None)
+    with pytest.raises(Killed):
+        run("killed", kill)
+    # What is learned is not learned again.
+    monkeypatch.setattr(sys.modules[prepare.__module__], "train_tokenizers", None)
+    told = []
+    resumed = run("killed", lambda what, share: told.append((what, share)))
+    assert min(share for what, share in told if what == "tokenising") > 0.5
+    assert TokenizerPair.load(tmp_path / "killed").digest == whole.tokenizers.digest
+    same_columns(resumed.train, whole.train)
+    assert list(resumed.train.pairs()) == list(whole.train.pairs())
+    assert resumed.report == whole.report
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_mistakes_name_file_and_line_and_leave_nothing(pairs, tmp_path, monkeypatch, processes):
+    small_blocks(monkeypatch)
+    settings = write(tmp_path / "text", pairs)
+    store = TextStore(tmp_path / "store", processes, 0)
+    lines = (tmp_path / "text" / "b").read_bytes().split(b"\r\n")
+    for found, message in (
+        ([*lines[:399], b"sch\xf6n", *lines[400:]], r"b, line 400: byte 4 of the line is not valid UTF-8"),
+        (lines[:-3], r"a has 600 lines but .*b has 598"),
+    ):
+        (tmp_path / "text" / "b").write_bytes(b"\r\n".join(found))
+        with pytest.raises(DataError, match=message):
+            opened(tmp_path / "text", settings, store)
+        assert not list((tmp_path / "store").iterdir())
+
+
+def test_texts_in_a_mixture_and_in_both_directions(odd_pairs, pairs, tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    settings = write(tmp_path / "one", odd_pairs) | {"folder": tmp_path / "one", "valid_size": 20}
+    other = write(tmp_path / "two", pairs[:200], "jsonl") | {"folder": tmp_path / "two"}
+    languages = {"source_language": "en", "target_language": "de"}
+    mixture = {
+        "kind": "mixture",
+        "sources": {"one": {"corpus": settings | languages}, "two": {"corpus": other, "tag": "<bt>"}},
+    }
+    both = Holder.parse({"corpus": {"kind": "languages", "pairs": [mixture]}}).corpus
+    prepared = []
+    for name, store in (("plain", None), ("stored", TextStore(tmp_path / "store", 1, 0))):
+        corpus = load_corpus(both, store)
+        folder = tmp_path / name
+        tokenizer = TokenizerSettings(vocab_size=230)
+        prepared.append(prepare(corpus, CleaningSettings(), tokenizer, max_tokens=60, folder=folder))
+    plain, stored = prepared
+    assert len(plain.train.parts) == 3
+    assert stored.fingerprint == plain.fingerprint
+    assert stored.reports == plain.reports
+    same_columns(stored.train, plain.train)
+
+
+def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypatch):
+    """A vocabulary is learned of some of a large text, whatever way they are read."""
+    small_blocks(monkeypatch)
+    monkeypatch.setattr("locant.text.tokenizer._TRAINING_SENTENCES", 250)
+    settings = write(tmp_path / "text", odd_pairs)
+    digests = set()
+    for name, store in (("plain", None), ("stored", TextStore(tmp_path / "store", 1, 0))):
+        corpus = opened(tmp_path / "text", settings, store)
+        tokenizer = TokenizerSettings(vocab_size=120)
+        found = prepare(corpus, CleaningSettings(), tokenizer, max_tokens=60, folder=tmp_path / name)
+        digests.add(found.tokenizers.digest)
+    assert len(digests) == 1
+
+
+def test_repeated_hashes_are_found_share_by_share(monkeypatch):
+    hashes = np.random.default_rng(0).integers(0, 1 << 64, 500, dtype=np.uint64)[
+        np.random.default_rng(1).integers(0, 500, 2000)
+    ]
+    hashes[::97] = (1 << 64) - 1
+    seen: set[int] = set()
+    expected = [row for row, value in enumerate(hashes.tolist()) if value in seen or seen.add(value)]
+    for share in (100, 10**6):
+        monkeypatch.setattr("locant.text.cleaning._SORTED_AT_ONCE", share)
+        assert sorted(repeated(hashes).tolist()) == expected
+    assert repeated(hashes[:0]).tolist() == []
+
+
+def test_files_in_blocks_hold_whole_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.text.line_blocks._BYTES", 100)
+    lines = ["x" * 1000, "", "\ufeffé", "a\rb", *map(str, range(200)), "no end"]
+    for name, end in (("a", "\n"), ("b", "\r\n")):
+        (tmp_path / name).write_bytes(end.join(lines).encode())
+    files = TextFiles(((tmp_path / "a", tmp_path / "b"),), ParallelLines())
+    assert list(files()) == [(line, line) for line in lines]
+    blocks = list(files.blocks())
+    assert len(blocks) > 3
+    assert blocks[-1][1].share == 1
+    for number in (1, 3):
+        place = blocks[number - 1][1]
+        rest = [pair for block, _ in files.blocks(place) for pair in files.format.parse(block)]
+        assert rest == [(line, line) for line in lines[place.line - 1 :]]
+
+
+def test_processes_give_results_in_order_and_end_with_the_caller(tmp_path):
+    class BrokenError(Exception):
+        pass
+
+    def numbers():
+        yield from range(7)
+        raise BrokenError
+
+    for processes in (1, 3):
+        results = in_order(np.square, numbers(), processes)
+        assert list(islice(results, 7)) == [number**2 for number in range(7)]
+        with pytest.raises(BrokenError):
+            next(results)
+    shutil.rmtree(tmp_path)
