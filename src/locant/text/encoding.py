@@ -88,7 +88,8 @@ class Encoder:
         dropped = int(len(fits) - fits.sum())
         if dropped:
             kept = fits.tolist()
-            pairs, sources, targets = (list(compress(rows, kept)) for rows in (pairs, sources, targets))
+            pairs = list(compress(pairs, kept))
+            sources, targets = list(compress(sources, kept)), list(compress(targets, kept))
         kinds = id_types(self.tokenizers)
         texts = [[pair[side].encode("utf-8") for pair in pairs] for side in (0, 1)] if self.keep_text else []
         return Encoded(
