@@ -24,6 +24,7 @@ import locant
 ROOMS = [
     "cli",
     "app",
+    "server",
     "figures",
     "lab",
     "extension",

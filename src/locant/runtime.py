@@ -15,10 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, LocantError, UsageError
 from locant.version import __version__
 
 if TYPE_CHECKING:
+    import socket
+
     import torch
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
@@ -98,6 +100,34 @@ def _has_glibc() -> bool:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
     except (AttributeError, OSError, ValueError):
         return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; connections wait until a server takes them.
+
+    Args:
+        host: Address of this machine to listen at.
+        port: Port to listen at; 0 for any that is free.
+
+    Raises:
+        UsageError: The port is taken or not allowed.
+        LocantError: The host is not an address of this machine.
+    """
+    import errno
+    import socket
+
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port must be 0 to 65535; got {port}.")
+    try:
+        # A name may stand for several addresses; the first one is meant.
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.") from None
+        if error.errno == errno.EACCES:
+            raise UsageError(f"Port {port} may not be used by you. Choose one above 1023 with --port.") from None
+        raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
 
 
 def choose_device(name: str) -> torch.device:

@@ -18,6 +18,7 @@ COMMANDS = {
     "translate": "translate arguments, a file or standard input",
     "generate": "translate monolingual text into a corpus to train on: back-translation, distillation",
     "evaluate": "measure BLEU and chrF on a test set",
+    "serve": "serve translations over HTTP, with the interface of LibreTranslate",
     "report": "write a web page about a run",
     "export": "write a model for Hugging Face, CTranslate2 or ONNX",
     "import": "make a model folder of a Marian (OPUS-MT), M2M-100 or NLLB model",

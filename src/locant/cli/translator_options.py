@@ -20,6 +20,11 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
         text = f"{side} language of a model for several, in its own codes"
         parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
+    add_engine_options(parser)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the engine."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda")
     parser.add_argument(
         "--engine",

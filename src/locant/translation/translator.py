@@ -294,17 +294,40 @@ class Translator:
             first += len(sentences)
             rows += translated
 
-    def longest_source(self, **overrides: Any) -> int:
-        """Return the most tokens that a sentence to be translated may have; overrides as in :meth:`translate`."""
-        return self._longest_source(self.settings_with(**overrides))[0]
+    def longest_source(self, *, prefixes: Prefixes | None = None, **overrides: Any) -> int:
+        """Return the most tokens that a sentence to be translated may have.
 
-    def _longest_source(self, settings: DecodingSettings) -> tuple[int, str]:
+        Args:
+            prefixes: What tells the model its languages; by default those that were chosen.
+            overrides: As in :meth:`translate`.
+        """
+        return self._longest_source(self.settings_with(**overrides), prefixes or self.prefixes)[0]
+
+    def _longest_source(self, settings: DecodingSettings, prefixes: Prefixes) -> tuple[int, str]:
         """Return the most tokens of a source sentence, and what sets the limit."""
         known = self.model.max_positions
-        own = len(self.prefixes.source) + 1
+        own = len(prefixes.source) + 1
         if known and known - own < settings.max_source_length:
             return known - own, "the positions that the model knows"
         return settings.max_source_length, "max_source_length"
+
+    def search_input(
+        self, tokens: Sequence[int], settings: DecodingSettings, prefixes: Prefixes | None = None
+    ) -> tuple[list[int], int]:
+        """Return what an engine is given of a sentence.
+
+        Args:
+            tokens: Of the sentence, by the source tokenizer.
+            settings: How to search.
+            prefixes: What tells the model its languages; by default those that were chosen.
+
+        Returns:
+            The ids that the encoder reads, EOS included, and the most target tokens, EOS included.
+        """
+        before, prefix = prefixes or self.prefixes
+        most, known = settings.max_target_length(len(tokens)), self.model.max_positions
+        # As in training, EOS belongs to the source.
+        return [*before, *tokens, EOS], min(most, known - len(prefix) + 1) if known else most
 
     def settings_with(self, **overrides: Any) -> DecodingSettings:
         """Return the translator's decoding settings with some that differ; errors as in :meth:`translate`."""
@@ -321,10 +344,8 @@ class Translator:
         say: Callable[[str], None] = lambda sentence: None,
     ) -> tuple[list[list[Translation]], int]:
         """Translate sentences, numbered from ``first`` in messages; also return how many sources the engine had."""
-        before, prefix = self.prefixes
-        encode = self.tokenizers.source.encode
-        known = self.model.max_positions
-        limit, reason = self._longest_source(settings)
+        prefixes, encode = self.prefixes, self.tokenizers.source.encode
+        limit, reason = self._longest_source(settings, prefixes)
         # Of each sentence its parts: itself, more where it is split, none where its translation is empty.
         parts: list[list[list[int]]] = []
         for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
@@ -342,13 +363,10 @@ class Translator:
             how = f"It is translated in {len(parts[-1])} parts." if parts[-1] else "It is not translated."
             say(f"{message} {how}")
         sources = [source for of_sentence in parts for source in of_sentence]
-        # As in training, EOS belongs to the source.
-        rows = [[*before, *source, EOS] for source in sources]
-        max_lengths = [settings.max_target_length(len(source)) for source in sources]
-        if known:
-            max_lengths = [min(length, known - len(prefix) + 1) for length in max_lengths]
+        given = [self.search_input(source, settings, prefixes) for source in sources]
+        rows, max_lengths = [row for row, _ in given], [longest for _, longest in given]
         results: list[list[Translation]] = [[] for _ in sources]
-        for place, found in self.engine.translate(rows, max_lengths, prefix, settings):
+        for place, found in self.engine.translate(rows, max_lengths, prefixes.target, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
             longest = max_lengths[place]
             results[place] = [

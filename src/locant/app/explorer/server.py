@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locant.errors import LocantError, MissingExtraError, UsageError
+from locant.errors import MissingExtraError
+from locant.runtime import listen
 from locant.version import __version__
 
 if TYPE_CHECKING:
@@ -139,31 +139,6 @@ def _refuse_strangers(app: Dash) -> None:
         return response
 
     server.after_request(add_headers)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, for :func:`open_server`; connections wait until there is a server.
-
-    Args:
-        host: Address of this machine to listen at.
-        port: Port to listen at; 0 for any that is free.
-
-    Raises:
-        UsageError: The port is taken or not allowed.
-        LocantError: The host is not an address of this machine.
-    """
-    if not 0 <= port <= 65535:
-        raise UsageError(f"--port must be 0 to 65535; got {port}.")
-    try:
-        # A name may stand for several addresses; the first one is meant.
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"Port {port} of {host} is in use. Choose another with --port, or 0 for any.") from None
-        if error.errno == errno.EACCES:
-            raise UsageError(f"Port {port} may not be used by you. Choose one above 1023 with --port.") from None
-        raise LocantError(f"No server can listen at {host}, port {port}: {error.strerror or error}.") from None
 
 
 def open_server(app: Dash, listener: socket.socket) -> Any:

@@ -1,0 +1,108 @@
+"""``locant serve``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locant.cli.translator_options import add_engine_options
+
+if TYPE_CHECKING:
+    from locant.server.settings import ServerSettings
+
+_EPILOG = """examples:
+  locant serve runs/de-en
+  locant serve runs/de-en runs/en-de --port 8080 --workers 4
+  locant serve de-en=runs/mine --host 0.0.0.0 --keys keys.txt --requests-per-minute 60
+
+Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
+models and the keys anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
+
+# Options that are limits by the same name, and their help.
+_LIMITS = {
+    "characters": "most characters of a request",
+    "texts": "most texts of a request",
+    "alternatives": "most alternatives to a translation",
+    "file-bytes": "largest file to translate",
+    "body-bytes": "largest body of a request",
+    "requests-per-minute": "most requests of a key or address in a minute; any number by default",
+    "waiting-requests": "most requests that wait for a model",
+    "waiting-sentences": "most sentences that wait for a model",
+    "connections": "most connections of a worker",
+}
+_SECONDS = {
+    "request-seconds": "longest time for a translation, waiting included",
+    "body-seconds": "longest time in which the body of a request may arrive",
+    "head-seconds": "longest time in which the head of a request may arrive",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "model",
+        nargs="+",
+        metavar="MODEL",
+        help="folder of a run or of a saved model; de-en=FOLDER names the languages of one that does not say them",
+    )
+    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1, this machine alone)")
+    parser.add_argument("--port", type=int, metavar="N", help="port (default 5000); 0 for any free one")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that answer; they share the weights")
+    parser.add_argument("--keys", type=Path, metavar="FILE", help="API keys, one a line, a name before it if you like")
+    parser.add_argument("--cors", action="append", metavar="ORIGIN", help="let pages of this origin ask; '*' for all")
+    parser.add_argument(
+        "--trusted-proxy", action="append", metavar="ADDRESS", help="address or network whose X-Forwarded-For is true"
+    )
+    parser.add_argument("--no-page", action="store_true", help="leave out the page to translate in")
+    parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
+    parser.add_argument("--rows", type=int, metavar="N", help="most hypotheses that a model extends at once")
+    add_engine_options(parser)
+    group = parser.add_argument_group("limits")
+    for name, text in _LIMITS.items():
+        group.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    for name, text in _SECONDS.items():
+        group.add_argument(f"--{name}", type=float, metavar="S", help=text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    from locant.runtime import keep_freed_memory
+    from locant.server.serving import serve
+
+    keep_freed_memory()
+    serve(
+        options.model,
+        lambda: _settings(options),
+        engine=options.engine,
+        device=options.device,
+        compute_type=options.compute_type,
+        ready=_announce,
+    )
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> ServerSettings:
+    from locant.server.settings import ServerSettings, read_keys
+
+    limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
+    chosen: dict[str, Any] = {
+        "host": options.host,
+        "port": options.port,
+        "workers": options.workers,
+        "rows": options.rows,
+        "beam": options.beam,
+        "cors_origins": options.cors,
+        "trusted_proxies": options.trusted_proxy,
+        "limits": {key: getattr(options, key) for key in limits if getattr(options, key) is not None},
+        "page": not options.no_page,
+        "keys": read_keys(options.keys, os.environ.get("LOCANT_API_KEYS")),
+    }
+    return ServerSettings.parse({key: value for key, value in chosen.items() if value is not None}, "serve")
+
+
+def _announce(address: str) -> None:
+    print(f"The server is at {address} (Ctrl-C ends it).", flush=True)

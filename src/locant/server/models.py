@@ -1,0 +1,157 @@
+"""The models of a server, and which of them translates between which languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from locant.errors import ConfigError, UsageError
+from locant.text.directions import Direction
+from locant.text.tokenizer import Prefixes
+from locant.translation.translator import Translator, load_translator
+
+_NAMED = re.compile(
+    r"(?P<source>[A-Za-z]{2,3}(?:_[A-Za-z]+)*)-(?P<target>[A-Za-z]{2,3}(?:_[A-Za-z]+)*|\*)=(?P<folder>.+)"
+)
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """A model folder, and its languages where they are named.
+
+    Attributes:
+        folder: A run, a model folder or a model on the Hub.
+        source: Language code; ``None`` for what the model says.
+        target: Likewise.
+    """
+
+    folder: str
+    source: str | None = None
+    target: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ModelPlace:
+        """Return what ``FOLDER`` or ``de-en=FOLDER`` says; ``en-*=FOLDER`` names the source alone."""
+        found = _NAMED.fullmatch(text)
+        if not found:
+            return cls(text)
+        target = found["target"]
+        return cls(found["folder"], found["source"], None if target == "*" else target)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A translator, and what tells it between which languages to translate.
+
+    Attributes:
+        number: Of the model among those of the server.
+        translator: The model.
+        direction: The languages.
+    """
+
+    number: int
+    translator: Translator
+    direction: Direction
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """The ids that stand before a source and its translation."""
+        return self.translator.tokenizers.prefixes(*self.direction)
+
+
+class Models:
+    """Translators by direction.
+
+    Args:
+        found: Translators with their places.
+
+    Raises:
+        ConfigError: A model does not say its languages, or has not those that are named.
+        UsageError: Two models translate in the same direction.
+    """
+
+    def __init__(self, found: Sequence[tuple[ModelPlace, Translator]]) -> None:
+        self.translators = [translator for _, translator in found]
+        self.names = [Path(place.folder).name or place.folder for place, _ in found]
+        self.routes: dict[Direction, Route] = {}
+        for number, (place, translator) in enumerate(found):
+            for direction in _directions(place, translator):
+                if direction in self.routes:
+                    other = found[self.routes[direction].number][0].folder
+                    raise UsageError(f"Both {other} and {place.folder} translate {direction}. Give one of them.")
+                self.routes[direction] = Route(number, translator, direction)
+        self.targets: dict[str, list[str]] = {}
+        for direction in self.routes:
+            self.targets.setdefault(direction.source, []).append(direction.target)
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of all languages, sources first."""
+        return list(dict.fromkeys([*self.targets, *(direction.target for direction in self.routes)]))
+
+
+def load_models(
+    places: Sequence[ModelPlace], *, engine: str = "auto", device: str = "auto", compute_type: str | None = None
+) -> tuple[Models, list[str]]:
+    """Load the models of a server.
+
+    Args:
+        places: Where they are.
+        engine: As for :func:`~locant.translation.load_translator`, like the others.
+        device: Likewise.
+        compute_type: Likewise.
+
+    Returns:
+        The models, and the name of each one's engine with the reasons for it.
+    """
+    found, engines = [], []
+    for place in places:
+        translator, chosen = load_translator(place.folder, engine=engine, device=device, compute_type=compute_type)
+        found.append((place, translator))
+        engines.append(chosen)
+    return Models(found), engines
+
+
+def _directions(place: ModelPlace, translator: Translator) -> Iterator[Direction]:
+    languages = translator.tokenizers.languages
+    source, target = place.source or translator.source_language, place.target or translator.target_language
+    if languages is None:
+        if source is None or target is None:
+            raise ConfigError(
+                f"The model {place.folder} does not say its languages. Name them before it: de-en={place.folder}"
+            )
+        yield Direction(source, target)
+        return
+    known = list(languages.ids)
+    for side, code in (("source", source if languages.takes_source else None), ("target", target)):
+        if code is not None and code not in known:
+            raise ConfigError(f"The model {place.folder} has no {side} language '{code}'. Known: {', '.join(known)}.")
+    for one in [source] if source else known:
+        yield from (Direction(one, other) for other in ([target] if target else known) if other != one)
+
+
+@lru_cache(maxsize=1024)
+def language_name(code: str) -> str:
+    """Return the English name of a language, or its code where it has none.
+
+    Args:
+        code: ISO 639, also with a script: ``de``, ``zh_Hant``, ``deu_Latn``.
+    """
+    from babel import Locale, UnknownLocaleError
+
+    english = Locale("en")
+    language, *rest = re.split("[-_]", code)
+    name = english.languages.get(language.lower())
+    if name is None:
+        try:
+            name = english.languages.get(Locale.parse(language).language)
+        except (ValueError, UnknownLocaleError):
+            name = None
+    if name is None:
+        return code
+    scripts = [english.scripts.get(part.title()) or english.territories.get(part.upper()) for part in rest]
+    shown = [script for script in scripts if script]
+    return f"{name} ({', '.join(shown)})" if shown else name

@@ -1,0 +1,307 @@
+"""The scheduler of a model: a thread that owns its engine and translates the sentences of all requests together.
+
+Sentences join the search when there is room and leave it when they are finished, so that nobody waits for a batch to
+fill or to end. Clients take turns, sentence by sentence, and so do the requests of a client: a request of ten thousand
+sentences holds up one of a single sentence by a turn, not by ten thousand.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from locant.errors import LocantError
+from locant.models.decoding_settings import DecodingSettings
+from locant.translation.continuous import ContinuousSearch, Outcome
+
+_LOG = logging.getLogger("locant.server")
+
+_LONGEST_WAIT = 60  # seconds that a refused client is told to wait at most
+_KEPT = 0.99  # of what is known of the speed, at each step
+
+Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence for the search.
+
+    Attributes:
+        source: Ids as the encoder reads them, EOS included.
+        max_length: Most target tokens, EOS included.
+        prefix: Ids that the decoder reads before it writes.
+        settings: How to search.
+    """
+
+    source: list[int]
+    max_length: int
+    prefix: Sequence[int]
+    settings: DecodingSettings
+
+
+class QueueFullError(LocantError):
+    """Too much waits already.
+
+    Attributes:
+        retry_after: Seconds after which there may be room.
+    """
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("The server has more to translate than it can take. Try again later.")
+        self.retry_after = retry_after
+
+
+class SchedulerClosedError(LocantError):
+    """The scheduler takes no more requests, or has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("The server is being shut down. Try again in a moment.")
+
+
+class Observer(Protocol):
+    """What is told of a scheduler's work."""
+
+    def stepped(self, sentences: int) -> None:
+        """So many sentences were in the search while it made a step."""
+
+    def finished(self, sentences: int, source_tokens: int, target_tokens: int) -> None:
+        """So many sentences were translated."""
+
+    def waiting(self, requests: int, sentences: int) -> None:
+        """So many wait now."""
+
+
+class Ticket:
+    """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`."""
+
+    def __init__(self, client: str, sentences: Sequence[Sentence], deliver: Deliver) -> None:
+        self.client = client
+        self.sentences = sentences
+        self.deliver = deliver
+        self.taken = 0
+        self.dropped = False
+        self.active: set[Hashable] = set()
+
+
+class Scheduler:
+    """Translates the sentences of many requests with one engine, in a thread of its own.
+
+    Args:
+        make_search: Returns a search of the engine; called in the thread, again after a failure.
+        observer: Is told what happens, from the thread.
+        waiting_requests: Most requests with sentences that wait.
+        waiting_sentences: Most sentences that wait.
+        name: Of the thread.
+    """
+
+    def __init__(
+        self,
+        make_search: Callable[[], ContinuousSearch],
+        observer: Observer,
+        *,
+        waiting_requests: int,
+        waiting_sentences: int,
+        name: str = "scheduler",
+    ) -> None:
+        self._make_search, self._observer = make_search, observer
+        self._most_requests, self._most_sentences = waiting_requests, waiting_sentences
+        self._changed = threading.Condition()
+        # Those whose turn comes next stand first; of each client its requests, likewise.
+        self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
+        self._requests = self._sentences = 0
+        self._removals: list[Hashable] = []
+        self._active: dict[Hashable, tuple[Ticket, int]] = {}
+        self._keys = itertools.count()
+        self._closed = self._ended = False
+        self._done = self._busy = 0.0  # sentences and seconds, lately
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, client: str, sentences: Sequence[Sentence], deliver: Deliver) -> Ticket:
+        """Put the sentences of a request into the queue.
+
+        Args:
+            client: Who asks; clients take turns.
+            sentences: At least one.
+            deliver: Called in the scheduler's thread with numbers of sentences and what has become of them.
+
+        Raises:
+            QueueFullError: Too much waits.
+            SchedulerClosedError: No requests are taken any more.
+        """
+        with self._changed:
+            if self._closed:
+                raise SchedulerClosedError
+            room = self._sentences + len(sentences) <= self._most_sentences
+            # A request that is larger than the queue is taken when nothing else waits.
+            if self._requests and not (room and self._requests < self._most_requests):
+                raise QueueFullError(self._seconds_to_drain())
+            ticket = Ticket(client, sentences, deliver)
+            self._clients.setdefault(client, deque()).append(ticket)
+            self._requests += 1
+            self._sentences += len(sentences)
+            self._tell_waiting()
+            self._changed.notify()
+            return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Drop what is left of a request; nothing more is delivered."""
+        with self._changed:
+            if ticket.dropped:
+                return
+            ticket.dropped = True
+            self._forget_waiting(ticket)
+            self._removals += ticket.active
+            self._tell_waiting()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Take no more requests; those that are here are finished."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def end(self, seconds: float = 10.0) -> None:
+        """End the thread; what is not finished fails with :class:`SchedulerClosedError`."""
+        with self._changed:
+            self._closed = self._ended = True
+            self._changed.notify()
+        self._thread.join(seconds)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is being translated."""
+        with self._changed:
+            return not self._clients and not self._active
+
+    def _seconds_to_drain(self) -> int:
+        seconds = self._sentences * self._busy / self._done if self._done else 1.0
+        return max(1, min(_LONGEST_WAIT, math.ceil(seconds)))
+
+    def _tell_waiting(self) -> None:
+        self._observer.waiting(self._requests, self._sentences)
+
+    def _forget_waiting(self, ticket: Ticket) -> None:
+        """Take a request out of the queue, if it still waits there."""
+        queue = self._clients.get(ticket.client)
+        if queue is None or ticket not in queue:
+            return
+        queue.remove(ticket)
+        if not queue:
+            del self._clients[ticket.client]
+        self._requests -= 1
+        self._sentences -= len(ticket.sentences) - ticket.taken
+
+    def _run(self) -> None:
+        search: ContinuousSearch | None = None
+        while True:
+            with self._changed:
+                while not (self._clients or self._active or self._removals or self._closed):
+                    self._changed.wait()
+                if self._ended or (self._closed and not self._clients and not self._active):
+                    self._ended = self._closed = True
+                    break
+                removals, self._removals = self._removals, []
+            try:
+                if search is None:
+                    search = self._make_search()
+                self._remove(search, removals)
+                self._fill(search)
+                self._step(search)
+            except (Exception, MemoryError) as error:
+                _LOG.error("a search failed", extra={"error": type(error).__name__})
+                search = None
+                self._fail_active(LocantError("The translation failed."))
+        with self._changed:
+            waiting = [ticket for queue in self._clients.values() for ticket in queue]
+            self._clients.clear()
+            self._requests = self._sentences = 0
+        for ticket in waiting:
+            ticket.deliver([(index, SchedulerClosedError()) for index in range(ticket.taken, len(ticket.sentences))])
+        self._fail_active(SchedulerClosedError())
+
+    def _remove(self, search: ContinuousSearch, keys: Sequence[Hashable]) -> None:
+        for key in keys:
+            with self._changed:
+                known = self._active.pop(key, None)
+            if known:
+                search.remove(key)
+
+    def _fill(self, search: ContinuousSearch) -> None:
+        """Add sentences to the search as long as there is room, clients and their requests in turns."""
+        added = False
+        while True:
+            with self._changed:
+                if not self._clients:
+                    break
+                client, queue = next(iter(self._clients.items()))
+                ticket = queue[0]
+                sentence = ticket.sentences[ticket.taken]
+                if self._active and not search.has_room(len(sentence.source)):
+                    break
+                key, index = next(self._keys), ticket.taken
+                self._active[key] = ticket, index
+                ticket.active.add(key)
+                ticket.taken += 1
+                self._sentences -= 1
+                self._clients.move_to_end(client)
+                queue.rotate(-1)
+                if ticket.taken == len(ticket.sentences):
+                    queue.remove(ticket)
+                    self._requests -= 1
+                    if not queue:
+                        del self._clients[client]
+            added = True
+            try:
+                search.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
+            except LocantError as error:
+                with self._changed:
+                    del self._active[key]
+                    ticket.active.discard(key)
+                ticket.deliver([(index, error)])
+        if added:
+            with self._changed:
+                self._tell_waiting()
+
+    def _step(self, search: ContinuousSearch) -> None:
+        if not self._active:
+            return
+        self._observer.stepped(len(self._active))
+        begun = time.monotonic()
+        found = search.step()
+        self._busy = _KEPT * self._busy + time.monotonic() - begun
+        self._done = _KEPT * self._done + len(found)
+        if not found:
+            return
+        deliveries: dict[Ticket, list[tuple[int, Outcome]]] = {}
+        source_tokens = target_tokens = 0
+        with self._changed:
+            for key, result in found:
+                known = self._active.pop(key, None)
+                if known is None:
+                    continue
+                ticket, index = known
+                ticket.active.discard(key)
+                source_tokens += len(ticket.sentences[index].source)
+                if not isinstance(result, LocantError):
+                    target_tokens += len(result[0].tokens) + 1
+                if not ticket.dropped:
+                    deliveries.setdefault(ticket, []).append((index, result))
+        self._observer.finished(len(found), source_tokens, target_tokens)
+        for ticket, results in deliveries.items():
+            ticket.deliver(results)
+
+    def _fail_active(self, error: LocantError) -> None:
+        with self._changed:
+            active, self._active = self._active, {}
+        for ticket, index in active.values():
+            ticket.active.clear()
+            if not ticket.dropped:
+                ticket.deliver([(index, error)])

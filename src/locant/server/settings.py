@@ -1,0 +1,153 @@
+"""The settings of the server: where it listens, what it accepts, how much, and for how long."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from locant.errors import ConfigError
+from locant.settings import Settings
+
+_SHORTEST_KEY = 16
+
+
+class LimitSettings(Settings):
+    """How much one client, and all of them together, may ask for.
+
+    Attributes:
+        characters: Most characters of a request, all its texts together.
+        texts: Most texts of a request.
+        alternatives: Most alternatives to each translation.
+        file_bytes: Largest file.
+        files: Most translated files that are kept at a time.
+        file_minutes: How long they are kept.
+        body_bytes: Largest body of a request.
+        body_seconds: Longest time in which a body may arrive.
+        head_seconds: Longest time in which the head of a request may arrive, and longest silence of a connection.
+        head_bytes: Largest head of a request.
+        connections: Most connections of a process at a time.
+        requests_per_minute: Most requests of a key or address in a minute; ``None`` for any number.
+        failures_per_minute: Most wrong keys of an address in a minute.
+        waiting_requests: Most requests that wait for a model.
+        waiting_sentences: Most sentences that wait for a model.
+        request_seconds: Longest time for a translation, waiting included.
+        sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
+    """
+
+    characters: int = Field(100_000, ge=1)
+    texts: int = Field(1_000, ge=1)
+    alternatives: int = Field(3, ge=0, le=32)
+    file_bytes: int = Field(1_000_000, ge=1)
+    files: int = Field(1_000, ge=1)
+    file_minutes: float = Field(30.0, gt=0)
+    body_bytes: int = Field(2_000_000, ge=1_000)
+    body_seconds: float = Field(30.0, gt=0)
+    head_seconds: float = Field(15.0, gt=0)
+    head_bytes: int = Field(32_768, ge=1_024)
+    connections: int = Field(1_000, ge=1)
+    requests_per_minute: int | None = Field(None, ge=1)
+    failures_per_minute: int = Field(10, ge=1)
+    waiting_requests: int = Field(256, ge=1)
+    waiting_sentences: int = Field(20_000, ge=1)
+    request_seconds: float = Field(120.0, gt=0)
+    sentence_tokens: int = Field(256, ge=4)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.file_bytes > self.body_bytes:
+            raise ConfigError(
+                f"file_bytes is {self.file_bytes}, but a body has at most {self.body_bytes} bytes; raise body_bytes"
+            )
+        return self
+
+
+class ServerSettings(Settings):
+    """Where the server listens, who may ask, and the limits.
+
+    Attributes:
+        host: Address of this machine to listen at.
+        port: Port; 0 for any that is free.
+        workers: Processes that answer.
+        beam: Hypotheses kept for each sentence; ``None`` for what each model was saved with.
+        rows: Most hypotheses that a model extends at once.
+        keys: API keys with their names, by name; without any, everybody may ask.
+        cors_origins: Origins whose pages may ask from a browser; ``*`` for all.
+        trusted_proxies: Addresses or networks whose ``X-Forwarded-For`` is believed.
+        page: Whether there is a page to translate in.
+        identify: Whether languages are identified.
+        limits: How much may be asked for.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(5000, ge=0, le=65535)
+    workers: int = Field(1, ge=1, le=256)
+    beam: int | None = Field(None, ge=1)
+    rows: int = Field(320, ge=1)
+    keys: dict[str, str] = Field(default_factory=dict, repr=False)
+    cors_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    page: bool = True
+    identify: bool = True
+    limits: LimitSettings = LimitSettings()
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise ConfigError(f"'{proxy}' is no address or network; write 10.0.0.7 or 10.0.0.0/8") from None
+        return proxies
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_keys(path: Path | None, environment: str | None) -> dict[str, str]:
+    """Return the API keys of a file and of an environment variable, by name.
+
+    Args:
+        path: A key in each line, with a name before it or without; ``#`` begins a comment.
+        environment: Keys that white space or commas separate.
+
+    Raises:
+        ConfigError: The file cannot be read or holds no key, a key is too short, or a name or key stands there twice.
+    """
+    lines: list[tuple[str, list[str]]] = []
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(f"The file of API keys {path} cannot be read: {reason}.") from None
+        for number, line in enumerate(text.splitlines(), start=1):
+            if words := line.partition("#")[0].split():
+                lines.append((f"{path}, line {number}", words))
+        if not lines:
+            raise ConfigError(f"The file of API keys {path} holds no key. Write one in each line.")
+    for number, word in enumerate((environment or "").replace(",", " ").split(), start=1):
+        lines.append((f"LOCANT_API_KEYS, key {number}", [word]))
+    keys: dict[str, str] = {}
+    for where, words in lines:
+        if len(words) > 2:
+            raise ConfigError(f"{where}: a line holds a key, or a name and a key; this one has {len(words)} words.")
+        name, key = words if len(words) == 2 else (f"key-{len(keys) + 1}", words[0])
+        if len(key) < _SHORTEST_KEY:
+            raise ConfigError(
+                f"{where}: the key has {len(key)} characters; one that cannot be guessed has {_SHORTEST_KEY} or more."
+            )
+        if name in keys or key in keys.values():
+            raise ConfigError(f"{where}: this name or key is there already.")
+        keys[name] = key
+    return keys

@@ -1,0 +1,305 @@
+"""The limits of the server, and clients that do not keep to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from served import serving, tiny_models
+
+from locant.errors import ConfigError
+from locant.server import LimitSettings, ServerSettings
+from locant.server.rates import Rates
+from locant.server.settings import read_keys
+
+FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
+KEY, OTHER = "a-key-nobody-guesses", "another-key-like-that"
+
+
+@pytest.fixture(scope="module")
+def client():
+    with serving(limits={"characters": 200, "texts": 3, "body_bytes": 4_000, "file_bytes": 500}) as found:
+        yield found
+
+
+def error(answer, status):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    sentence = answer.json()["error"]
+    assert sentence
+    for word in ("Traceback", "/src/", ".py", "locant.server"):
+        assert word not in answer.text
+    return sentence
+
+
+def test_sizes_are_limited(client):
+    assert "exceeds text limit (200) of characters" in error(
+        client.post("/translate", json={**FIELDS, "q": "a" * 201}), 400
+    )
+    assert "(3) of texts" in error(client.post("/translate", json={**FIELDS, "q": ["a"] * 4}), 400)
+    assert "at most 4,000 bytes" in error(client.post("/translate", json={**FIELDS, "q": "a" * 5_000}), 413)
+    assert "too large" in error(client.post("/translate", content=b"x" * 10_000_000), 413)
+    files = {"file": ("a.txt", b"a" * 501)}
+    assert "500 bytes" in error(client.post("/translate_file", data=FIELDS, files=files), 413)
+
+
+def test_a_body_without_length_is_counted_as_it_comes(client):
+    """Asked without the test client, which gathers bodies before it sends them."""
+    read, sent = [], []
+
+    async def receive():
+        read.append(1_000)
+        return {"type": "http.request", "body": b"x" * 1_000, "more_body": True}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/translate",
+        "raw_path": b"/translate",
+        "query_string": b"",
+        "headers": [(b"host", b"testserver"), (b"content-type", b"application/json")],
+        "client": ("192.0.2.1", 5_000),
+        "server": ("testserver", 80),
+        "scheme": "http",
+    }
+    client.portal.call(client.app, scope, receive, send)
+    assert sent[0]["status"] == 413
+    assert dict(sent[0]["headers"])[b"connection"] == b"close"
+    assert sum(read) <= 6_000
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[1]", "application/json", 400),
+        (b"[" * 3_000, "application/json", 400),
+        (b'{"q": "\xff"}', "application/json", 400),
+        ('{"q": "a"}'.encode("utf-16"), "application/json", 400),
+        (b'{"q": ' + b"9" * 3_900 + b"}", "application/json", 400),
+        (b'{"q": NaN}', "application/json", 400),
+        (b"q=%FF&source=de&target=en", "application/x-www-form-urlencoded", 400),
+        (b"&".join([b"a=b"] * 999), "application/x-www-form-urlencoded", 400),
+        (b"q=a", "text/plain", 415),
+        (b"<q>a</q>", "application/xml", 415),
+        (b"--x\r\n", "multipart/form-data; boundary=x", 400),
+        (b"--x\r\n", "multipart/form-data", 400),
+        (b"", "application/json", 400),
+    ],
+)
+def test_broken_bodies_are_refused(client, body, kind, status):
+    error(client.post("/translate", content=body, headers={"content-type": kind}), status)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status"),
+    [
+        ("a.docx", b"PK\x03\x04", 400),
+        ("a.zip", b"PK\x03\x04", 400),
+        ("a.html", b"<p>", 400),
+        ("a", b"a", 400),
+        ("a.txt", b"\xff\xfe\x00a", 400),
+        ("a.txt", b"a\0b", 400),
+    ],
+)
+def test_only_plain_text_is_a_file(client, name, content, status):
+    error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), status)
+
+
+def test_names_of_files_lead_nowhere(client):
+    for name in ["../../etc/passwd.txt", "..\\x.txt", "a/b/.hidden.txt", "\u202e.txt", "x" * 300 + ".txt"]:
+        answer = client.post("/translate_file", data=FIELDS, files={"file": (name, b"alpha")})
+        address = answer.json()["translatedFileUrl"]
+        kept = address.rpartition("/")[2]
+        assert kept[32] == "."
+        assert set(kept) <= set("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-")
+        assert client.get(address).status_code == 200
+    for path in ["..%2f..%2fetc%2fpasswd", "%2e%2e", "." * 40, "a" * 32 + ".", "%00", "..\\"]:
+        error(client.get(f"/download_file/{path}"), 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "//", "/translate/", "/%00", "/page/../app.py", "/" + "a" * 5_000, "/languages%2f"]
+)
+def test_other_addresses_lead_nowhere(client, path):
+    error(client.get(path, follow_redirects=False), 404)
+
+
+def test_other_methods_are_refused(client):
+    for method in ("GET", "PUT", "DELETE", "PATCH"):
+        answer = client.request(method, "/translate")
+        error(answer, 405)
+        assert "POST" in answer.headers["allow"]
+    error(client.post("/suggest", json={"q": "a", "s": "b"}), 403)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "<script>", "a/b", "a@b:80:90", "x" * 300, "a\\b", "\x7f"])
+def test_strange_hosts_are_refused(client, host):
+    error(client.get("/languages", headers={"host": host}), 400)
+
+
+def test_answers_have_the_headers_of_a_careful_server(client):
+    for answer in (client.get("/languages"), client.get("/nothing"), client.post("/translate", content=b"x")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_other_origins_may_ask_when_they_are_named():
+    with serving(cors_origins=["https://app.example"]) as client:
+        asked = {"origin": "https://app.example", "access-control-request-method": "POST"}
+        assert client.options("/translate", headers=asked).headers["access-control-allow-origin"] == asked["origin"]
+        answer = client.post("/translate", json=FIELDS, headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_keys_open_and_wrong_ones_do_not():
+    with serving(keys={"mobile": KEY, "web": OTHER}) as client:
+        assert "API key is needed" in error(client.post("/translate", json=FIELDS), 400)
+        for key in (KEY, OTHER):
+            assert client.post("/translate", json={**FIELDS, "api_key": key}).status_code == 200
+        assert client.post("/detect", data={"q": "alpha", "api_key": KEY}).status_code == 200
+        assert client.post("/translate", json=FIELDS, headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+        for key in ("wrong", KEY[:-1], KEY + "x", KEY.upper(), "\u00e4" * 20):
+            assert error(client.post("/translate", json={**FIELDS, "api_key": key}), 403) == "Invalid API key"
+        error(client.get("/metrics"), 400)
+        assert client.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+        assert client.get("/frontend/settings").json()["keyRequired"] is True
+
+
+def test_keys_cannot_be_tried_out():
+    with serving(keys={"mobile": KEY}, limits={"failures_per_minute": 5}) as client:
+        statuses = [
+            client.post("/translate", json={**FIELDS, "api_key": f"guess {number}"}).status_code for number in range(8)
+        ]
+        assert statuses == [403] * 5 + [429] * 3
+        answer = client.post("/translate", json={**FIELDS, "api_key": KEY})
+        error(answer, 429)
+        assert 1 <= int(answer.headers["retry-after"]) <= 120
+
+
+def test_requests_a_minute_are_counted_by_address():
+    models = tiny_models()
+    with serving(models, limits={"requests_per_minute": 3}) as client:
+        statuses = [client.post("/translate", json=FIELDS).status_code for _ in range(5)]
+        assert statuses == [200] * 3 + [429] * 2
+        answer = client.post("/translate", json=FIELDS, headers={"x-forwarded-for": "203.0.113.9"})
+        assert "at most 3 requests a minute" in error(answer, 429)
+        assert client.get("/languages").status_code == 200
+    with serving(models, limits={"requests_per_minute": 1}, trusted_proxies=["192.0.2.0/24"]) as client:
+        for address in ("203.0.113.9", "203.0.113.10"):
+            # Whatever a client writes before the address that the proxy adds is not believed.
+            headers = {"x-forwarded-for": f"198.51.100.7, {address}"}
+            statuses = [client.post("/translate", json=FIELDS, headers=headers).status_code for _ in range(2)]
+            assert statuses == [200, 429]
+
+
+def test_a_translation_that_takes_too_long_is_given_up():
+    with serving(limits={"request_seconds": 0.001, "characters": 100_000}) as client:
+        answer = client.post("/translate", json={**FIELDS, "q": "alpha beta gamma. " * 500})
+        assert "longer than 0.001 seconds" in error(answer, 504)
+        state = client.app.state.locant
+        for _ in range(500):
+            if state.service.is_idle:
+                break
+            client.get("/health")
+        assert state.service.is_idle
+
+
+def test_what_is_draining_takes_no_more(client):
+    client.app.state.locant.draining = True
+    try:
+        answer = client.post("/translate", json=FIELDS)
+        error(answer, 503)
+        assert answer.headers["retry-after"] == "1"
+        error(client.get("/health"), 503)
+    finally:
+        client.app.state.locant.draining = False
+
+
+def test_metrics_count(client):
+    client.post("/translate", json=FIELDS)
+    page = client.get("/metrics").text
+    assert 'locant_requests_total{route="/translate",status="200"}' in page
+    assert 'locant_refused_total{reason="characters"}' in page
+    assert 'locant_sentences_total{model="de-en"}' in page
+    assert "locant_request_seconds_bucket" in page
+    assert "alpha" not in page
+
+
+def test_the_log_says_what_happened_and_no_texts(client, caplog):
+    with caplog.at_level("INFO", logger="locant.server"):
+        client.post("/translate?q=secretword", json={**FIELDS, "q": "alpha secretword"})
+        client.get("/secretword")
+    records = [vars(record) for record in caplog.records if record.name == "locant.server"]
+    assert [(record["route"], record["status"]) for record in records] == [("/translate", 200), ("other", 404)]
+    assert records[0]["characters"] == 16
+    assert "secretword" not in json.dumps(records, default=str)
+
+
+def test_rates_are_those_of_the_last_minute():
+    rates = Rates()
+    assert [rates.count("a", 2, now=6000.0 + second) for second in range(2)] == [0, 0]
+    wait = rates.count("a", 2, now=6002.0)
+    assert wait > 0
+    assert rates.count("b", 2, now=6002.0) == 0
+    assert rates.count("a", 2, now=6002.0 + wait) == 0
+    assert rates.is_over("a", 2, now=6002.0 + wait) > 0
+    assert rates.count("a", 2, now=9000.0) == 0
+
+
+def test_many_addresses_fill_no_memory_and_lift_no_limit():
+    rates = Rates()
+    for number in range(300):
+        rates.count(f"address {number}", 5, now=60_000.0)
+    for _ in range(5):
+        rates.count("a", 5, now=60_001.0)
+    assert rates.is_over("a", 5, now=60_002.0)
+
+
+def test_keys_are_read_from_a_file_and_the_environment(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"# ours\nmobile {KEY}  # phones\n\n{OTHER}\n", encoding="utf-8")
+    assert read_keys(path, "a-third-key-like-that") == {
+        "mobile": KEY,
+        "key-2": OTHER,
+        "key-3": "a-third-key-like-that",
+    }
+    assert read_keys(None, None) == {}
+    for text, words in [
+        ("short\n", "has 5 characters"),
+        ("", "holds no key"),
+        (f"{KEY}\n{KEY}\n", "there already"),
+        (f"a b {KEY}", "3 words"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=words):
+            read_keys(path, None)
+    with pytest.raises(ConfigError, match="No such file"):
+        read_keys(tmp_path / "none", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"limits": {"charakters": 5}}, "characters"),
+        ({"limits": {"characters": 0}}, "characters"),
+        ({"port": 70_000}, "port"),
+        ({"trusted_proxies": ["proxy"]}, "no address or network"),
+        ({"limits": {"file_bytes": 5_000_000}}, "raise body_bytes"),
+    ],
+)
+def test_wrong_settings_are_said(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        ServerSettings.parse(settings, "serve")
+
+
+def test_limits_have_defaults():
+    assert LimitSettings().characters == 100_000
+    assert ServerSettings().is_local
+    assert not ServerSettings(host="0.0.0.0").is_local

@@ -1,0 +1,215 @@
+"""The scheduler: turns, limits, cancelled requests, failures and the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from locant.errors import LocantError
+from locant.models import DecodingSettings
+from locant.server.scheduler import QueueFullError, Scheduler, SchedulerClosedError, Sentence
+from locant.translation import Hypothesis
+
+SETTINGS = DecodingSettings()
+
+
+class Recorder:
+    """Takes notes of what a scheduler tells."""
+
+    def __init__(self):
+        self.steps, self.done, self.queue = [], 0, (0, 0)
+
+    def stepped(self, sentences):
+        self.steps.append(sentences)
+
+    def finished(self, sentences, source_tokens, target_tokens):
+        self.done += sentences
+
+    def waiting(self, requests, sentences):
+        self.queue = (requests, sentences)
+
+
+class Search:
+    """Finishes all of its sentences at each step that it is allowed."""
+
+    def __init__(self, room: int, allowed: threading.Semaphore, order: list[int], fail: Callable[[int], bool]):
+        self.room, self.allowed, self.order, self.fail = room, allowed, order, fail
+        self.inside: dict[object, list[int]] = {}
+        self.removed: list[object] = []
+
+    def add(self, key, source, max_length, prefix, settings):
+        self.inside[key] = source
+        self.order.append(source[0])
+
+    def remove(self, key):
+        self.removed.append(self.inside.pop(key))
+
+    def has_room(self, tokens):
+        return len(self.inside) < self.room
+
+    def step(self):
+        assert self.allowed.acquire(timeout=20)
+        if any(self.fail(source[0]) for source in self.inside.values()):
+            raise RuntimeError("broken")
+        found = [(key, [Hypothesis([*source, 9], 0.0, 0.0)]) for key, source in self.inside.items()]
+        self.inside.clear()
+        return found
+
+    @property
+    def active(self):
+        return len(self.inside)
+
+
+class Fixture:
+    def __init__(self, room=2, fail=lambda number: False, **limits):
+        self.allowed, self.order, self.recorder = threading.Semaphore(0), [], Recorder()
+        self.searches: list[Search] = []
+        self.results: dict[int, object] = {}
+        self.arrived = threading.Condition()
+
+        def make():
+            self.searches.append(Search(room, self.allowed, self.order, fail))
+            return self.searches[-1]
+
+        limits = {"waiting_requests": 4, "waiting_sentences": 100, **limits}
+        self.scheduler = Scheduler(make, self.recorder, **limits)
+
+    def submit(self, client, numbers):
+        def deliver(results):
+            with self.arrived:
+                for index, result in results:
+                    self.results[numbers[index]] = result
+                self.arrived.notify_all()
+
+        return self.scheduler.submit(client, [Sentence([number], 5, [2], SETTINGS) for number in numbers], deliver)
+
+    def step(self, count=1):
+        for _ in range(count):
+            self.allowed.release()
+
+    def wait_for(self, *numbers):
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: set(numbers) <= set(self.results), timeout=20), self.results
+
+    def wait_until(self, condition):
+        done = threading.Event()
+        for _ in range(2000):
+            if condition():
+                return
+            done.wait(0.005)
+        raise AssertionError("it did not come to that")
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def build(**options):
+        made.append(Fixture(**options))
+        return made[-1]
+
+    yield build
+    for each in made:
+        each.step(1000)
+        each.scheduler.end()
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(make):
+    found = make(room=2)
+    found.submit("long", list(range(100, 150)))
+    found.wait_until(lambda: len(found.order) == 2)
+    found.submit("short", [1])
+    found.step(2)
+    found.wait_for(1)
+    assert len(found.results) <= 4
+
+
+def test_requests_of_one_client_take_turns_too(make):
+    found = make(room=1)
+    found.submit("client", [10, 11, 12, 13])
+    found.wait_until(lambda: found.order == [10])
+    found.submit("client", [20, 21])
+    found.step(6)
+    found.wait_for(10, 11, 12, 13, 20, 21)
+    assert found.order == [10, 11, 20, 12, 21, 13]
+
+
+def test_results_are_those_of_the_sentences(make):
+    found = make(room=3)
+    found.step(10)
+    found.submit("a", [1, 2, 3, 4, 5])
+    found.wait_for(1, 2, 3, 4, 5)
+    assert [found.results[number][0].tokens[0] for number in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 5]
+    assert found.recorder.done == 5
+    found.wait_until(lambda: found.scheduler.is_idle)
+    assert found.recorder.queue == (0, 0)
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back(make):
+    found = make(room=1, waiting_requests=2)
+    found.submit("a", [1, 2])
+    found.wait_until(lambda: found.order == [1])
+    found.submit("b", [3])
+    with pytest.raises(QueueFullError) as refused:
+        found.submit("c", [4])
+    assert 1 <= refused.value.retry_after <= 60
+    found.step(3)
+    found.wait_for(1, 2, 3)
+    found.submit("c", [4])
+    found.step()
+    found.wait_for(4)
+
+
+def test_a_full_queue_counts_sentences_but_takes_one_that_is_alone(make):
+    found = make(room=1, waiting_sentences=3)
+    found.submit("a", [1, 2, 3, 4, 5])
+    found.wait_until(lambda: found.order == [1])
+    with pytest.raises(QueueFullError):
+        found.submit("b", [6])
+
+
+def test_a_cancelled_request_leaves_its_places(make):
+    found = make(room=2)
+    ticket = found.submit("a", [1, 2, 3, 4])
+    found.wait_until(lambda: found.order == [1, 2])
+    found.scheduler.cancel(ticket)
+    assert found.recorder.queue == (0, 0)
+    found.submit("b", [5])
+    found.step(2)
+    found.wait_for(5)
+    assert not {1, 2, 3, 4} & set(found.results)
+    assert 3 not in found.order
+
+
+def test_a_search_that_breaks_fails_its_sentences_and_is_replaced(make):
+    found = make(room=2, fail=lambda number: number == 1)
+    found.submit("a", [1])
+    found.step()
+    found.wait_for(1)
+    assert isinstance(found.results[1], LocantError)
+    found.submit("b", [2])
+    found.step()
+    found.wait_for(2)
+    assert found.results[2][0].tokens == [2, 9]
+    assert len(found.searches) == 2
+
+
+def test_closing_finishes_what_is_there_and_ending_does_not(make):
+    found = make(room=1)
+    found.submit("a", [1, 2])
+    found.wait_until(lambda: found.order == [1])
+    found.scheduler.close()
+    with pytest.raises(SchedulerClosedError):
+        found.submit("b", [3])
+    found.step(2)
+    found.wait_for(1, 2)
+
+    other = make(room=1)
+    other.submit("a", [1, 2, 3])
+    other.wait_until(lambda: other.order == [1])
+    other.step()
+    other.scheduler.end()
+    other.wait_for(3)
+    assert isinstance(other.results[3], SchedulerClosedError)

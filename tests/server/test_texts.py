@@ -1,0 +1,134 @@
+"""Texts and HTML cut into sentences and put together again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locant.server.markup import cut_html, read_tokens
+from locant.server.segmentation import cut_text
+from locant.server.sentences import sentence_splitter
+
+GERMAN = sentence_splitter("de")
+TEXTS = st.text(st.sampled_from("ab .!?\n\r\t \u2028\u00a0。\"'()0Ä"), max_size=60)
+STRETCHES = """<p> </p> <b> </b> <b <!-- --> &amp; & < > Wort <br/> <script> </script> <a%href="x>y"> </a> <![CDATA[ ]]>
+<?x <!x </> ' " Ein%Satz.%"""
+MARKUP = st.lists(
+    st.sampled_from([*(part.replace("%", " ") for part in STRETCHES.split()), " ", "\n"]), max_size=25
+).map("".join)
+
+
+def upper(sentences):
+    return [sentence.upper() for sentence in sentences]
+
+
+def rewritten(source, split=GERMAN):
+    page = cut_html(source, split)
+    return page.put_together(upper(page.sentences))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("de", "Dr. Müller kam am 3. Mai. Er ging z.B. nicht.", ["Dr. Müller kam am 3. Mai.", "Er ging z.B. nicht."]),
+        ("en", "Mr. Smith left. He is back!  Really?", ["Mr. Smith left.", "He is back!", "Really?"]),
+        ("zho_Hans", "你好。你是谁？", ["你好。", "你是谁？"]),
+        ("qq", "One. Two.", ["One.", "Two."]),
+        ("de", "Eine Zeile\nund noch eine.\r\n\r\nEnde", ["Eine Zeile", "und noch eine.", "Ende"]),
+    ],
+)
+def test_sentences_end_where_the_language_ends_them(language, text, sentences):
+    pieces = cut_text(text, sentence_splitter(language))
+    assert [piece.text for piece in pieces if piece.translated] == sentences
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS)
+def test_pieces_are_the_text(text):
+    pieces = cut_text(text, GERMAN)
+    assert "".join(piece.text for piece in pieces) == text
+    assert all(piece.text.strip() == piece.text for piece in pieces if piece.translated)
+    assert not any(piece.text.strip() for piece in pieces if not piece.translated)
+
+
+def test_a_splitter_that_changes_the_text_loses_nothing():
+    pieces = cut_text("one two. three", lambda line: ["one two.", "drei"])
+    assert [(piece.text, piece.translated) for piece in pieces] == [("one two.", True), (" ", False), ("three", True)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(MARKUP)
+def test_stretches_of_html_are_the_html(source):
+    assert "".join(token.raw for token in read_tokens(source)) == source
+
+
+@settings(max_examples=100, deadline=None)
+@given(MARKUP)
+def test_translations_cannot_become_markup(source):
+    page = cut_html(source, GERMAN)
+    written = page.put_together(["<img>" for _ in page.sentences])
+    assert "<img>" not in written
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>Ein Satz. Noch einer.</p>", "<p>EIN SATZ. NOCH EINER.</p>"),
+        ("<P CLASS=x>a<BR>b</P>", "<P CLASS=x>A<BR>B</P>"),
+        ("a &lt; b &amp; c&nbsp;d", "A &lt; B &amp; C\u00a0D"),
+        ("<b>Ein Satz.</b> Noch <i>einer</i>.", "<b>EIN SATZ.</b> NOCH <i>EINER</i>."),
+        ("ein <a href='x'>roter</a> Ball", "EIN <a href='x'>ROTER</a> BALL"),
+        ("<p translate=no>a</p>b<span class='x notranslate'>c<span>d</span>e</span>f", None),
+        (
+            "<textarea>a</textarea><pre>b\n c</pre><code>d</code>e",
+            "<textarea>a</textarea><pre>b\n c</pre><code>d</code>E",
+        ),
+        ("  \n <p>\n  a\n b\n</p>\n", "  \n <p> A B </p>\n"),
+        ("<p>unclosed <b>tag", "<p>UNCLOSED <b>TAG"),
+        ("plain < text > here & there", None),
+    ],
+)
+def test_html_is_translated_between_its_tags(source, expected):
+    if expected is None:
+        kept = [token.raw for token in read_tokens(source) if token.kind != "text"]
+        assert all(raw in rewritten(source) for raw in kept)
+    else:
+        assert rewritten(source) == expected
+
+
+def test_what_is_not_to_be_translated_stays():
+    source = "<p translate=no>a</p>b<span class='x notranslate'>c<span>d</span>e</span>f"
+    assert rewritten(source) == "<p translate=no>a</p>B<span class='x notranslate'>c<span>d</span>e</span>F"
+
+
+def test_marks_follow_their_words():
+    page = cut_html("Der <b>rote</b> Ball", lambda line: [line])
+    assert page.sentences == ["Der rote Ball", "Der", "rote", "Ball"]
+    assert page.put_together(["The ball is red", "The", "Red.", "ball"]) == "The ball is <b>red</b>"
+    # What is not found in the sentence: its parts stand for it.
+    assert page.put_together(["The ball is scarlet", "The", "red", "ball"]) == "The <b>red</b> ball"
+    # Parts of words are not words.
+    assert page.put_together(["The reddish ball", "The", "red", "ball"]) == "The <b>red</b> ball"
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "<div>" * 20_000 + "a" + "</div>" * 20_000,
+        "<b>a</b>" * 12_000,
+        "<b>" * 30_000,
+        "<a " + "x" * 99_000 + ">a</a>",
+        "<" * 100_000,
+        "<!--" * 25_000,
+        "&" * 100_000,
+        "&#x" * 30_000,
+        "<script>" * 12_000,
+        "</b>" * 25_000,
+        '<a b="' * 15_000,
+    ],
+    ids=lambda bomb: bomb[:8],
+)
+def test_bombs_of_html_are_cut_like_any_other(bomb):
+    page = cut_html(bomb, GERMAN)
+    assert len(page.put_together(page.sentences)) >= len(bomb) * 0.9

@@ -1,0 +1,188 @@
+"""The routes of LibreTranslate's interface: what comes back for what is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from served import serving, tiny_models, tiny_translator
+
+TEXT = "alpha beta gamma. Delta epsilon!\n\n  zeta eta theta\tiota.\r\nkappa"
+
+
+@pytest.fixture(scope="module")
+def client():
+    with serving(tiny_models(("de", "en"), ("fr", "en"))) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny_translator()
+
+
+def ask(client, **fields):
+    return client.post("/translate", json={"source": "de", "target": "en", **fields})
+
+
+def test_a_sentence_is_translated_as_the_translator_does(client, translator):
+    answer = ask(client, q="alpha beta gamma")
+    assert answer.status_code == 200
+    assert answer.json() == {"translatedText": translator.translate("alpha beta gamma")}
+
+
+def test_a_list_gives_a_list(client, translator):
+    texts = ["alpha beta", "gamma delta epsilon", "  ", "zeta"]
+    answer = ask(client, q=texts).json()
+    assert answer == {"translatedText": [*translator.translate(texts[:2]), "  ", translator.translate("zeta")]}
+
+
+def test_paragraphs_and_white_space_stay(client, translator):
+    answer = ask(client, q=TEXT).json()["translatedText"]
+    parts = ["alpha beta gamma.", "Delta epsilon!", "zeta eta theta\tiota.", "kappa"]
+    a, b, c, d = translator.translate(parts)
+    assert answer == f"{a} {b}\n\n  {c}\r\n{d}"
+
+
+@pytest.mark.parametrize("kind", ["form", "multipart", "query"])
+def test_forms_are_read_like_json(client, translator, kind):
+    fields = {"q": "alpha beta", "source": "de", "target": "en"}
+    if kind == "form":
+        answer = client.post("/translate", data=fields)
+    elif kind == "multipart":
+        answer = client.post("/translate", files={name: (None, value) for name, value in fields.items()})
+    else:
+        answer = client.post("/translate", params=fields)
+    assert answer.json() == {"translatedText": translator.translate("alpha beta")}
+
+
+def test_alternatives_are_the_next_best(client, translator):
+    answer = ask(client, q="alpha beta gamma", alternatives=2).json()
+    best, *others = [found.text for found in translator.translate_n_best(["alpha beta gamma"], beam=3, n_best=3)[0]]
+    assert answer == {"translatedText": best, "alternatives": others}
+    assert len(ask(client, q=["alpha", "beta"], alternatives=1).json()["alternatives"]) == 2
+
+
+def test_a_language_is_identified_among_those_that_can_be_translated(client):
+    answer = ask(client, q="Ein Mann reitet auf einem Pferd.", source="auto").json()
+    assert answer["detectedLanguage"]["language"] == "de"
+    assert answer["detectedLanguage"]["confidence"] > 50
+    answer = ask(client, q=["Le chat dort sur la table.", "The dogs are playing."], source="auto").json()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["fr", "en"]
+    assert answer["translatedText"][1] == "The dogs are playing."
+
+
+def test_detect_knows_other_languages_too(client):
+    found = client.post("/detect", json={"q": "Il gatto dorme sul tavolo della cucina."}).json()
+    assert found[0]["language"] == "it"
+    assert [each["confidence"] for each in found] == sorted((each["confidence"] for each in found), reverse=True)
+    assert client.post("/detect", data={"q": "12345"}).json() == []
+
+
+def test_languages_are_those_of_the_models(client):
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "fr", "name": "French", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+
+
+def test_a_page_finds_its_settings(client):
+    found = client.get("/frontend/settings").json()
+    assert found["charLimit"] == 100_000
+    assert found["supportedFilesFormat"] == [".txt"]
+    assert found["language"]["target"] == {"code": "en", "name": "English"}
+
+
+def test_health_is_said(client):
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def events(answer):
+    found = []
+    for block in answer.text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_a_stream_is_the_translation_in_pieces(client):
+    answer = client.post("/translate/stream", json={"q": TEXT, "source": "de", "target": "en"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    (first, start), *pieces, (last, _) = events(answer)
+    assert (first, start["sentences"], last) == ("start", 4, "end")
+    assert {name for name, _ in pieces} == {"piece"}
+    assert "".join(data["text"] for _, data in pieces) == ask(client, q=TEXT).json()["translatedText"]
+
+
+def test_html_keeps_its_tags(client, translator):
+    page = '<p class="a">alpha beta.</p><!-- gamma --><script>delta</script>\n<ul><li>eta &amp; theta</li></ul>'
+    answer = ask(client, q=page, format="html").json()["translatedText"]
+    first, second = translator.translate(["alpha beta.", "eta & theta"])
+    escaped = [text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for text in (first, second)]
+    assert answer == (
+        f'<p class="a">{escaped[0]}</p><!-- gamma --><script>delta</script>\n<ul><li>{escaped[1]}</li></ul>'
+    )
+
+
+def test_a_file_is_translated_and_fetched(client, translator):
+    answer = client.post(
+        "/translate_file",
+        data={"source": "de", "target": "en"},
+        files={"file": ("notes.txt", b"alpha beta.\ngamma\n")},
+    )
+    address = answer.json()["translatedFileUrl"]
+    assert address.startswith("http://testserver/download_file/")
+    fetched = client.get(address)
+    first, second = translator.translate(["alpha beta.", "gamma"])
+    assert fetched.text == f"{first}\n{second}\n"
+    assert fetched.headers["content-disposition"] == 'attachment; filename="notes_en.txt"'
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({}, 400, "missing q"),
+        ({"q": ""}, 400, "missing q"),
+        ({"q": []}, 400, "missing q"),
+        ({"q": 5}, 400, "q must be a text or a list of texts"),
+        ({"q": ["a", 5]}, 400, "q must be a text or a list of texts"),
+        ({"q": "a", "source": None}, 400, "missing source"),
+        ({"q": "a", "target": ""}, 400, "missing target"),
+        ({"q": "a", "source": "xx"}, 400, "xx is not supported"),
+        ({"q": "a", "target": "<b>"}, 400, "this language is not supported"),
+        (
+            {"q": "a", "source": "en", "target": "de"},
+            400,
+            "German (de) is not available as a target language from Engl",
+        ),
+        ({"q": "a", "format": "pdf"}, 400, "format must be text or html"),
+        ({"q": "a", "alternatives": -1}, 400, "alternatives must be"),
+        ({"q": "a", "alternatives": 9}, 400, "exceeds text limit (3)"),
+        ({"q": "a" * 100_001}, 400, "request (100001) exceeds text limit (100000)"),
+        ({"q": ["a"] * 1_001}, 400, "request (1001) exceeds text limit (1000)"),
+        ({"q": "\ud800"}, 400, "half of a surrogate pair"),
+    ],
+)
+def test_what_is_wrong_is_said(client, fields, status, words):
+    body = json.dumps({"source": "de", "target": "en", **fields})
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert words in answer.json()["error"]
+
+
+def test_the_interface_describes_itself(client):
+    description = client.get("/spec").json()
+    assert description == client.get("/openapi.json").json()
+    page = client.get("/docs").text
+    for path in description["paths"]:
+        assert path in page
+
+
+def test_a_sentence_that_is_too_long_is_translated_in_parts(translator):
+    words = "alpha beta gamma delta"
+    tokens = len(translator.tokenizers.source.encode([words])[0])
+    with serving(limits={"sentence_tokens": tokens}) as small:
+        answer = ask(small, q=f"{words}  {words}").json()["translatedText"]
+    part = translator.translate(words)
+    assert answer == f"{part}  {part}"
