@@ -103,11 +103,15 @@ struct Work {
   int64_t batch, heads, queries, length, features;
   const uint8_t* keys;  // [B, K], true for a key that is seen; or null
   int64_t causal;
-  // [B, H, K, Q padded to a multiple of kLanes]: queries lie side by side, so that all of a vector's lanes do the same.
+  // [B, H, K, Q padded to a multiple of 16]: queries lie side by side, so that all of a vector's lanes do the same. What
+  // stands in the padding follows from the input, too.
   float* probabilities;
 };
 
 inline int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
+
+// A row of the probabilities.
+inline int64_t row_of(int64_t queries) { return (queries + 15) / 16 * 16; }
 
 // c [rows, vectors * kLanes] = scale * a [rows, depth] b [depth, vectors * kLanes]. Alone in its function, so that the
 // sums stay in registers.
@@ -200,8 +204,8 @@ constexpr int64_t kMost = int64_t{1} << 20;
 
 constexpr float kLowest = -3.0e38f;
 
-// Turns the scores [K, width] of kLanes queries from the column `start` on into probabilities, all zero for a query
-// that sees no key.
+// Turns the scores of kLanes queries from the column `start` on, of K rows of so many numbers, into probabilities, all
+// zero for a query that sees no key.
 void softmax(const Work& work, const uint8_t* seen, float* scores, int64_t start, int64_t width) {
   const int64_t ahead = work.length - work.queries;  // with more keys than queries, the queries are the last ones
   Lanes largest = Lanes{} + kLowest, sum = {};
@@ -230,7 +234,7 @@ void softmax(const Work& work, const uint8_t* seen, float* scores, int64_t start
   }
 }
 
-// Turns the gradients [K, width] of kLanes queries' probabilities into those of their scores.
+// Turns the gradients of kLanes queries' probabilities, in rows as these have, into those of their scores.
 void softmax_backward(const Work& work, const float* probabilities, float* gradients, int64_t start, int64_t width) {
   Lanes mean = {};
   for (int64_t j = 0; j < work.length; j++) {
@@ -247,6 +251,7 @@ template <class Element>
 void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& out, float scale,
              int threads) {
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
+  const int64_t row = row_of(queries);
   using Rows = Head<Element>;
   const Rooms rooms(threads, features * width + 2 * Rows::size(queries, features) + 2 * Rows::size(length, features));
   const int64_t units = work.batch * work.heads;
@@ -257,14 +262,15 @@ void forward(const Work& work, const Heads& q, const Heads& k, const Heads& v, c
     Rows out_head(queries, features, left);
     for (int64_t unit = begin; unit < end; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
-      float* probabilities = work.probabilities + unit * length * width;
+      float* probabilities = work.probabilities + unit * length * row;
       transpose(q_head.read(q, b, h), queries, features, transposed, width);
-      multiply(k_head.read(k, b, h), false, {transposed, width}, {probabilities, width}, length, width, features,
+      multiply(k_head.read(k, b, h), false, {transposed, width}, {probabilities, row}, length, width, features,
                scale);
       for (int64_t start = 0; start < width; start += kLanes) {
-        softmax(work, work.keys ? work.keys + b * length : nullptr, probabilities, start, width);
+        softmax(work, work.keys ? work.keys + b * length : nullptr, probabilities, start, row);
       }
-      multiply({probabilities, width}, true, v_head.read(v, b, h), out_head.at(out, b, h), queries, features, length,
+      for (int64_t j = 0; j < length && width < row; j++) std::fill_n(probabilities + j * row + width, row - width, 0.0f);
+      multiply({probabilities, row}, true, v_head.read(v, b, h), out_head.at(out, b, h), queries, features, length,
                1.0f);
       out_head.write();
     }
@@ -276,26 +282,27 @@ template <class Element>
 void backward(const Work& work, const Heads& q, const Heads& k, const Heads& v, const Heads& outer, const Heads& q_out,
               const Heads& k_out, const Heads& v_out, float scale, int threads) {
   const int64_t queries = work.queries, length = work.length, features = work.features, width = padded(queries);
+  const int64_t row = row_of(queries);
   using Rows = Head<Element>;
-  const Rooms rooms(threads, (features + length) * width + 3 * Rows::size(queries, features) +
+  const Rooms rooms(threads, features * width + length * row + 3 * Rows::size(queries, features) +
                                  3 * Rows::size(length, features));
   const int64_t units = work.batch * work.heads;
   locant::parallel_for(units, locant::grain_of(units, threads, 1), threads, [&](int64_t begin, int64_t end, int member) {
     float* const transposed = rooms.of(member);
-    const Matrix gradients = {transposed + features * width, width};
-    float* left = gradients.data + length * width;
+    const Matrix gradients = {transposed + features * width, row};
+    float* left = gradients.data + length * row;
     Rows q_head(queries, features, left), k_head(length, features, left), v_head(length, features, left);
     Rows outer_head(queries, features, left), q_result(queries, features, left), key_result(length, features, left);
     for (int64_t unit = begin; unit < end; unit++) {
       const int64_t b = unit / work.heads, h = unit % work.heads;
-      const Matrix probabilities = {work.probabilities + unit * length * width, width};
+      const Matrix probabilities = {work.probabilities + unit * length * row, row};
       const Matrix above = outer_head.read(outer, b, h);
       multiply(probabilities, false, above, key_result.at(v_out, b, h), length, features, queries, 1.0f);
       key_result.write();
       transpose(above, queries, features, transposed, width);
       multiply(v_head.read(v, b, h), false, {transposed, width}, gradients, length, width, features, 1.0f);
       for (int64_t start = 0; start < width; start += kLanes) {
-        softmax_backward(work, probabilities.data, gradients.data, start, width);
+        softmax_backward(work, probabilities.data, gradients.data, start, row);
       }
       multiply(gradients, true, k_head.read(k, b, h), q_result.at(q_out, b, h), queries, features, length, scale);
       q_result.write();

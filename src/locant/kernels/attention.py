@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from locant.kernels.library import Kernel
+from locant.kernels.operator import Gradient, Operator, once
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import suits_kernels
+from locant.kernels.tensors import DTYPES, always, is_usable, suits_kernels
 
 LONGEST = {torch.float32: 64, torch.bfloat16: 128}
 """Queries and keys beyond which the gain is small, and the probabilities that are kept are many."""
@@ -35,15 +35,24 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
     longest = LONGEST.get(q.dtype, 0)
     return (
         suits_kernels(q, k, v)
-        and 1 < q.shape[2] <= longest
-        and 0 < k.shape[2] <= longest
-        and q.shape[3] % _LANES == 0
+        and not (q.dtype == torch.float32 and torch.is_autocast_enabled("cpu"))  # PyTorch's attention would lower it
+        and always(q.shape[2] > 1)
+        and always(q.shape[2] <= longest)
+        and always(k.shape[2] <= longest)
+        and _fits(q, k, v, key_mask)
+        and is_usable(KERNEL)
+    )
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
+    return (
+        q.shape[3] % _LANES == 0
+        and always(k.shape[2] > 0)
         and q.shape[:2] == k.shape[:2]
         and q.shape[3] == k.shape[3]
         and k.shape == v.shape
         and all(x.dtype == q.dtype and x.stride(3) == 1 for x in (q, k, v))
         and (key_mask is None or _is_mask(key_mask, q.shape[0], k.shape[2]))
-        and KERNEL.usable()
     )
 
 
@@ -68,40 +77,112 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
         ConfigError: The sizes are not such as the kernel reads.
         MemoryError: Memory does not suffice.
     """
-    return _Attention.apply(q, k, v, key_mask, causal)  # type: ignore[no-untyped-call]
+    return ATTENTION(q, k, v, key_mask, causal)[0]
 
 
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> Tensor:
-        key_mask = None if key_mask is None else key_mask.contiguous()
-        out = _like(q)
-        batch, heads, queries, _ = q.shape
-        room = -(-queries // _LANES) * _LANES
-        probabilities = torch.empty(batch, heads, k.shape[2], room)
-        work = _work(q, k, key_mask, causal, probabilities)
-        require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
-        ctx.save_for_backward(q, k, v, probabilities)
-        return out
+def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    key_mask = None if key_mask is None else key_mask.contiguous()
+    out, probabilities = _empty(q, k, v, key_mask, causal)
+    work = _work(q, k, key_mask, causal, probabilities)
+    require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
+    return out, probabilities
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, probabilities = ctx.saved_tensors
-        (outer,) = gradients
-        if outer.stride(3) != 1:
-            outer = outer.contiguous()
-        found = tuple(map(_like, (q, k, v)))
-        work = _work(q, k, None, False, probabilities)  # what is not seen has probability 0
-        function = KERNEL.library.locant_attention_backward
-        require_done(function(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q)))
-        return (*found, None, None)
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    queries, keys = q.shape[2], k.shape[2]
+    scores = (q.float() @ k.float().mT) * q.shape[3] ** -0.5
+    seen = torch.ones((), dtype=torch.bool, device=q.device) if key_mask is None else key_mask
+    if causal:
+        newest = torch.arange(queries, device=q.device) + (keys - queries)
+        seen = seen & (torch.arange(keys, device=q.device) <= newest.unsqueeze(1))
+    probabilities = torch.where(seen, scores.masked_fill(~seen, float("-inf")).softmax(-1), 0.0)
+    out = _laid_out((probabilities @ v.float()).to(q.dtype))
+    return out, torch.nn.functional.pad(probabilities.mT, (0, -queries % _LANES)).contiguous()
+
+
+def _empty(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    del v, key_mask, causal
+    batch, heads, queries, _ = q.shape
+    room = -(-queries // _LANES) * _LANES
+    return _like(q), q.new_empty(batch, heads, k.shape[2], room, dtype=torch.float32)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    probabilities = output[1]
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(probabilities)
+    ctx.save_for_backward(*inputs[:3], probabilities)
+
+
+def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 5
+    return (*ATTENTION_BACKWARD.following(ctx)(outer, *ctx.saved_tensors), None, None)
+
+
+def _backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+    if outer.stride(3) != 1:
+        outer = outer.contiguous()
+    found = _like(q), _like(k), _like(v)
+    work = _work(q, k, None, False, probabilities)  # what is not seen has probability 0
+    function = KERNEL.library.locant_attention_backward
+    require_done(function(work, *map(_heads, (q, k, v, outer, *found)), *_settings(q)))
+    return found
+
+
+def _plain_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+    weights, above = probabilities[..., : q.shape[2]].mT, outer.float()
+    of_weights = above @ v.float().mT
+    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True)) * q.shape[3] ** -0.5
+    found = of_scores @ k.float(), of_scores.mT @ q.float(), weights.mT @ above
+    return tuple(_laid_out(x.to(q.dtype)) for x in found)
+
+
+def _reads(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> bool:
+    del causal
+    return q.is_cpu and q.dtype in DTYPES and q.shape[2] > 0 and _fits(q, k, v, key_mask) and KERNEL.usable()
+
+
+def _reads_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> bool:
+    del probabilities
+    return outer.dtype == q.dtype and _reads(q, k, v, None, False)
+
+
+def _under_autocast(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Any, ...]:
+    """Cast as PyTorch casts what its own attention takes."""
+    lower = torch.get_autocast_dtype("cpu")
+    q, k, v = (x.to(lower) if x.dtype == torch.float32 else x for x in (q, k, v))
+    return q, k, v, key_mask, causal
+
+
+ATTENTION_BACKWARD = Operator(
+    "attention_backward(Tensor outer, Tensor q, Tensor k, Tensor v, Tensor probabilities) -> (Tensor, Tensor, Tensor)",
+    kernel=_backward,
+    plain=_plain_backward,
+    reads=_reads_backward,
+    fake=lambda outer, q, k, v, probabilities: (_like(q), _like(k), _like(v)),
+    gradient=once("The attention of short texts has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."),
+)
+ATTENTION = Operator(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? key_mask, bool causal) -> (Tensor, Tensor)",
+    kernel=_forward,
+    plain=_plain,
+    reads=_reads,
+    fake=_empty,
+    gradient=Gradient(_keep, _gradients),
+    autocast=_under_autocast,
+)
+"""Returns the output and the probabilities, which are for the backward pass: ``[B, H, K, Q]``, padded to 16 queries."""
 
 
 def _like(x: Tensor) -> Tensor:
     """Return an empty tensor of the shape ``[B, H, L, D]`` of another, whose heads can be merged without a copy."""
     batch, heads, length, features = x.shape
     return x.new_empty(batch, length, heads, features).transpose(1, 2)
+
+
+def _laid_out(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _work(q: Tensor, k: Tensor, key_mask: Tensor | None, causal: bool, probabilities: Tensor) -> Any:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels.library import Kernel
+from locant.kernels.operator import Operator
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import suits_kernels
+from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ADDRESS, _COUNT, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _SAID = ctypes.c_char_p
@@ -27,7 +28,7 @@ KERNEL = Kernel(
 
 def serves(logits: Tensor) -> bool:
     """Return whether the kernel computes the loss of logits ``[R, V]``."""
-    return suits_kernels(logits) and logits.dim() == 2 and logits.is_contiguous() and KERNEL.usable()
+    return suits_kernels(logits) and logits.dim() == 2 and logits.is_contiguous() and is_usable(KERNEL)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
@@ -48,12 +49,70 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, gradient:
             f"The loss of logits {list(logits.shape)} needs as many labels, int64 on the CPU, as there are rows; got "
             f"{list(labels.shape)} in {labels.dtype} on {labels.device}."
         )
+    return CROSS_ENTROPY(logits, labels, smoothing, gradient)
+
+
+def plain_cross_entropy(
+    logits: Tensor, labels: Tensor, *, smoothing: float, gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return what :func:`cross_entropy` returns, by PyTorch's operations, and the gradient in memory of its own.
+
+    Args:
+        logits: ``[R, V]``, of any floating dtype, on any device.
+        labels: Right ids ``[R]``, int64.
+        smoothing: Probability mass spread evenly over the vocabulary.
+        gradient: Whether the gradient is wanted; else it is ``None``.
+    """
+    dtype, logits = logits.dtype, logits.float()
+    y, vocabulary = labels.unsqueeze(1), logits.shape[1]
+    log_probabilities = torch.log_softmax(logits, dim=-1)
+    nll = -log_probabilities.gather(1, y).sum(dtype=torch.float64)
+    loss = (1 - smoothing) * nll
+    if smoothing:
+        loss = loss - smoothing / vocabulary * log_probabilities.sum(dtype=torch.float64)
+    if not gradient:
+        return torch.stack((loss, nll)), None
+    found = log_probabilities.exp_().sub_(smoothing / vocabulary)
+    found.scatter_add_(1, y, found.new_full((1, 1), smoothing - 1).expand_as(y))
+    return torch.stack((loss, nll)), found.to(dtype)
+
+
+def _plain(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
+    sums, found = plain_cross_entropy(logits, labels, smoothing=smoothing, gradient=gradient)
+    if found is not None:
+        logits.copy_(found)
+    return sums
+
+
+def _run(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
     sums, labels = torch.zeros(2, dtype=torch.float64), labels.contiguous()
     small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
     places = logits.data_ptr(), small, labels.data_ptr()
     function = KERNEL.library.locant_cross_entropy
     require_done(function(*places, *logits.shape, smoothing, gradient, sums.data_ptr(), threads))
     return sums
+
+
+def _reads(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> bool:
+    del smoothing, gradient
+    return (
+        logits.is_cpu
+        and logits.dtype in DTYPES
+        and logits.is_contiguous()
+        and labels.dtype == torch.int64
+        and logits.dim() == 2
+        and labels.shape == logits.shape[:1]
+        and KERNEL.usable()
+    )
+
+
+CROSS_ENTROPY = Operator(
+    "cross_entropy_(Tensor(a!) logits, Tensor labels, float smoothing, bool gradient) -> Tensor",
+    kernel=_run,
+    plain=_plain,
+    reads=_reads,
+    fake=lambda logits, labels, smoothing, gradient: logits.new_empty(2, dtype=torch.float64),
+)
 
 
 def accumulates(total: Tensor, product: Tensor) -> bool:
@@ -73,5 +132,22 @@ def accumulate(total: Tensor, product: Tensor) -> None:
 
     Both are as :func:`accumulates` asks for, though of any size.
     """
+    ACCUMULATE(total, product)
+
+
+def _accumulate(total: Tensor, product: Tensor) -> None:
     function, size = KERNEL.library.locant_accumulate, total.numel()
     require_done(function(product.data_ptr(), total.data_ptr(), size, torch.get_num_threads()))
+
+
+def _add(total: Tensor, product: Tensor) -> None:
+    total += product
+
+
+ACCUMULATE = Operator(
+    "accumulate_(Tensor(a!) total, Tensor product) -> ()",
+    kernel=_accumulate,
+    plain=_add,
+    reads=accumulates,
+    fake=lambda total, product: None,
+)

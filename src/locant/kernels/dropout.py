@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
+from locant.kernels.operator import Gradient, Operator
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import address, suits_kernels
+from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
 
 CHANCES = 256
 """A random byte decides for an element: so many values has it."""
@@ -23,8 +24,8 @@ KERNEL = Kernel({"locant_dropout": ([*[ctypes.c_void_p] * 3, *_FLAGS, *_NUMBERS]
 def serves(x: Tensor, residual: Tensor | None) -> bool:
     """Return whether the kernel drops elements of ``x`` and adds a residual of the same shape to it."""
     if residual is None:
-        return suits_kernels(x) and KERNEL.usable()
-    return x.shape == residual.shape and suits_kernels(x, residual) and KERNEL.usable()
+        return suits_kernels(x) and is_usable(KERNEL)
+    return x.shape == residual.shape and suits_kernels(x, residual) and is_usable(KERNEL)
 
 
 def dropout(x: Tensor, residual: Tensor | None, dropped: int) -> Tensor:
@@ -39,29 +40,98 @@ def dropout(x: Tensor, residual: Tensor | None, dropped: int) -> Tensor:
         Of the shape of ``x``, and of the higher of the two precisions.
     """
     dtype = x.dtype if residual is None else torch.promote_types(x.dtype, residual.dtype)
-    return _Dropout.apply(x, residual, dropped, new_seed(), dtype)  # type: ignore[no-untyped-call]
+    return DROPOUT(x, residual, random_words(), dropped, dtype)
 
 
-def new_seed() -> int:
-    """Draw a seed of 64 bits for the kernels from PyTorch's generator of the CPU."""
-    return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None)) & (2**64 - 1)
+def random_words(*shape: int) -> Tensor:
+    """Draw whole numbers of 64 random bits, int64, from PyTorch's generator of the CPU.
+
+    They are the same where a compiler has traced this, unless it replaces PyTorch's generator as Inductor does.
+    """
+    if torch.compiler.is_compiling():  # nothing random is traced in place
+        return torch.randint(-(2**63), 2**63 - 1, shape) ^ -(2**63)
+    return torch.empty(shape, dtype=torch.int64).random_(-(2**63), None)
 
 
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, residual: Tensor | None, dropped: int, seed: int, dtype: torch.dtype) -> Tensor:
-        ctx.settings, ctx.dtypes = (dropped, seed), (x.dtype, None if residual is None else residual.dtype)
-        x, residual = x.contiguous(), None if residual is None else residual.contiguous()
-        out = torch.empty_like(x, dtype=dtype)
-        small = (part is not None and part.dtype == torch.bfloat16 for part in (x, residual, out))
-        scale, threads = CHANCES / (CHANCES - dropped), torch.get_num_threads()
-        places = map(address, (x, residual, out))
-        function = KERNEL.library.locant_dropout
-        require_done(function(*places, *small, x.numel(), seed, dropped, scale, threads))
-        return out
+def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
+    """Return which elements of a tensor the kernels keep: the same, by PyTorch's operations.
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (outer,) = gradients
-        own = _Dropout.apply(outer, None, *ctx.settings, ctx.dtypes[0]) if ctx.needs_input_grad[0] else None  # type: ignore[no-untyped-call]
-        return own, outer.to(ctx.dtypes[1]) if ctx.needs_input_grad[1] else None, None, None, None
+    Args:
+        seed: As from :func:`random_words`, of no dimensions.
+        shape: Of the tensor.
+        dropped: How many of :data:`CHANCES` elements are dropped.
+        device: Of the tensor.
+
+    Returns:
+        Boolean, of the given shape.
+    """
+    size = shape.numel()
+    # The SplitMix64 generator (Steele et al. 2014), in whole numbers of 64 bits that wrap.
+    state = seed.to(device) + torch.arange(1, (size + 7) // 8 + 1, device=device) * _signed(0x9E3779B97F4A7C15)
+    state = (state ^ _shifted(state, 30)) * _signed(0xBF58476D1CE4E5B9)
+    state = (state ^ _shifted(state, 27)) * _signed(0x94D049BB133111EB)
+    state = state ^ _shifted(state, 31)
+    numbers = (state.unsqueeze(-1) >> torch.arange(0, 64, 8, device=device)) & 255
+    return (numbers.flatten()[:size] >= dropped).view(shape)
+
+
+def _signed(number: int) -> int:
+    return number - (number >> 63 << 64)
+
+
+def _shifted(number: Tensor, by: int) -> Tensor:
+    """Shift to the right as numbers without a sign are shifted."""
+    return (number >> by) & ((1 << 64 - by) - 1)
+
+
+def _run(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+    x, residual = x.contiguous(), None if residual is None else residual.contiguous()
+    out = torch.empty_like(x, dtype=dtype)
+    small = (part is not None and part.dtype == torch.bfloat16 for part in (x, residual, out))
+    scale, threads = CHANCES / (CHANCES - dropped), torch.get_num_threads()
+    places = map(address, (x, residual, out))
+    function = KERNEL.library.locant_dropout
+    require_done(function(*places, *small, x.numel(), seed.item(), dropped, scale, threads))
+    return out
+
+
+def _plain(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+    wide = torch.promote_types(dtype, torch.float32)
+    kept = torch.where(keeps(seed, x.shape, dropped, x.device), x.to(wide) * (CHANCES / (CHANCES - dropped)), 0.0)
+    return (kept if residual is None else residual.to(wide) + kept).to(dtype).contiguous()
+
+
+def _empty(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
+    del residual, seed, dropped
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+def _reads(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> bool:
+    del seed, dropped
+    same = residual is None or (residual.dtype in DTYPES and residual.shape == x.shape)
+    return same and x.is_cpu and x.dtype in DTYPES and dtype in DTYPES and KERNEL.usable()
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    x, residual, seed, ctx.dropped, _ = inputs
+    ctx.dtypes = x.dtype, None if residual is None else residual.dtype
+    ctx.save_for_backward(seed)
+
+
+def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+    of_x, of_residual = ctx.dtypes
+    own = (
+        DROPOUT.following(ctx)(outer, None, *ctx.saved_tensors, ctx.dropped, of_x) if ctx.needs_input_grad[0] else None
+    )
+    return own, outer.to(of_residual) if ctx.needs_input_grad[1] else None, None, None, None
+
+
+DROPOUT = Operator(
+    "dropout(Tensor x, Tensor? residual, Tensor seed, int dropped, ScalarType dtype) -> Tensor",
+    kernel=_run,
+    plain=_plain,
+    reads=_reads,
+    fake=_empty,
+    gradient=Gradient(_keep, _gradients),
+)

@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from locant.kernels.dropout import CHANCES, new_seed
+from locant.kernels.dropout import CHANCES, keeps, random_words
 from locant.kernels.library import Kernel
+from locant.kernels.operator import Gradient, Operator, once
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import DTYPES, address, suits_kernels
+from locant.kernels.tensors import DTYPES, address, is_usable, suits_kernels
 
 _BLOCK = 64  # Features that share a block of random numbers.
+# Of what is normalised, and of the output.
+_PRECISIONS = ((torch.float32,) * 2, (torch.bfloat16,) * 2, (torch.float32, torch.bfloat16))
 
 
 class _Work(ctypes.Structure):
@@ -47,12 +49,18 @@ def serves(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tens
     return (
         torch.is_grad_enabled()  # else there is nothing to save
         and suits_kernels(x)
-        and x.dim() > 0
+        and _fits(x, residual, weight, bias)
+        and is_usable(KERNEL)
+    )
+
+
+def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
+    return (
+        x.dim() > 0
         and x.shape[-1] % _BLOCK == 0
         and _scales(weight, x.shape[-1])
         and _scales(bias, x.shape[-1])
         and (residual is None or (residual.dtype == x.dtype and residual.shape == x.shape and residual.is_cpu))
-        and KERNEL.usable()
     )
 
 
@@ -76,7 +84,8 @@ def layer_norm(
     Returns:
         ``[..., E]``, under autocast in the lower precision.
     """
-    return _LayerNorm.apply(x, residual, weight, bias, epsilon, dropped, _out_dtype(x))  # type: ignore[no-untyped-call]
+    seed = random_words() if dropped else None
+    return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, _out_dtype(x))[0]
 
 
 def _out_dtype(x: Tensor) -> torch.dtype:
@@ -86,47 +95,213 @@ def _out_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-class _LayerNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        residual: Tensor | None,
-        weight: Tensor,
-        bias: Tensor,
-        epsilon: float,
-        dropped: int,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        x, residual = x.contiguous(), None if residual is None else residual.contiguous()
-        weight, bias = weight.contiguous(), bias.contiguous()
-        out, normalised = (torch.empty(x.shape, dtype=dtype) for _ in range(2))
-        inverse = torch.empty(x.shape[:-1])
-        ctx.work = _work(x, new_seed() if dropped else 0, dropped)
-        ctx.scale, ctx.x_dtype, ctx.adds = CHANCES / (CHANCES - dropped), x.dtype, residual is not None
-        places = map(address, (x, residual, weight, bias, out, normalised, inverse))
-        small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-        require_done(KERNEL.library.locant_layer_norm(ctx.work, *places, ctx.scale, epsilon, *small))
-        ctx.save_for_backward(normalised, inverse, weight)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        normalised, inverse, weight = ctx.saved_tensors
-        outer = gradients[0].contiguous()
-        of_x = torch.empty(outer.shape, dtype=ctx.x_dtype)
-        # Without dropout both have the same gradient.
-        of_residual = torch.empty_like(of_x) if ctx.adds and ctx.work.dropped else None
-        sums = torch.zeros(ctx.work.threads, 2, outer.shape[-1])
-        places = map(address, (outer, normalised, inverse, weight, of_x, of_residual, sums))
-        small = of_x.dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-        require_done(KERNEL.library.locant_layer_norm_backward(ctx.work, *places, ctx.scale, *small))
-        of_weight, of_bias = sums.sum(0)
-        if ctx.adds and of_residual is None:
-            of_residual = of_x
-        return of_x, of_residual, of_weight, of_bias, None, None, None
+def _forward(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    epsilon: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    found = _empty(x, residual, weight, bias, seed, dropped, epsilon, dtype)
+    x, residual = x.contiguous(), None if residual is None else residual.contiguous()
+    places = map(address, (x, residual, weight.contiguous(), bias.contiguous(), *found))
+    small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
+    scale, work = CHANCES / (CHANCES - dropped), _work(x, seed, dropped)
+    require_done(KERNEL.library.locant_layer_norm(work, *places, scale, epsilon, *small))
+    return found
 
 
-def _work(x: Tensor, seed: int, dropped: int) -> _Work:
-    return _Work(x.numel() // x.shape[-1], x.shape[-1], seed, dropped, torch.get_num_threads())
+def _plain(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    epsilon: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    total = _wide(x)
+    if seed is not None and dropped:
+        total = torch.where(keeps(seed, x.shape, dropped, x.device), total * (CHANCES / (CHANCES - dropped)), 0.0)
+    total = total if residual is None else _wide(residual) + total
+    variance, mean = torch.var_mean(total, -1, correction=0, keepdim=True)
+    inverse = (variance + epsilon).rsqrt()
+    normalised = (total - mean) * inverse
+    out = (normalised * weight + bias).to(dtype).contiguous()
+    return out, normalised.to(dtype).contiguous(), inverse.squeeze(-1).contiguous()
+
+
+def _empty(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    epsilon: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    del residual, weight, bias, seed, dropped, epsilon
+    out, normalised = (torch.empty(x.shape, dtype=dtype, device=x.device) for _ in range(2))
+    return out, normalised, torch.empty(x.shape[:-1], dtype=_wide_dtype(x), device=x.device)
+
+
+def _reads(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    epsilon: float,
+    dtype: torch.dtype,
+) -> bool:
+    del seed, dropped, epsilon
+    precisions = x.dtype, dtype
+    return x.is_cpu and precisions in _PRECISIONS and _fits(x, residual, weight, bias) and KERNEL.usable()
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, residual, weight, _, seed, ctx.dropped, *_ = inputs
+    ctx.dtypes = x.dtype, weight.dtype
+    ctx.adds = residual is not None
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[1:], weight, seed)
+
+
+def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 8
+    separate = ctx.adds and ctx.dropped > 0  # without dropout both have the same gradient
+    x_dtype, dtype = ctx.dtypes
+    of_x, of_residual, sums = LAYER_NORM_BACKWARD.following(ctx)(
+        outer, *ctx.saved_tensors, ctx.dropped, separate, x_dtype
+    )
+    if not separate:
+        of_residual = of_x if ctx.adds else None
+    of_weight, of_bias = sums.to(dtype).unbind()
+    return of_x, of_residual, of_weight, of_bias, None, None, None, None
+
+
+def _backward(
+    outer: Tensor,
+    normalised: Tensor,
+    inverse: Tensor,
+    weight: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    separate: bool,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    outer = outer.contiguous()
+    of_x = torch.empty(outer.shape, dtype=dtype)
+    of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype)
+    work = _work(outer, seed, dropped)
+    sums = torch.zeros(work.threads, 2, outer.shape[-1])
+    places = map(address, (outer, normalised, inverse, weight.contiguous(), of_x))
+    small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
+    added, scale = of_residual.data_ptr() if separate else None, CHANCES / (CHANCES - dropped)
+    require_done(KERNEL.library.locant_layer_norm_backward(work, *places, added, sums.data_ptr(), scale, *small))
+    return of_x, of_residual, sums.sum(0)
+
+
+def _plain_backward(
+    outer: Tensor,
+    normalised: Tensor,
+    inverse: Tensor,
+    weight: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    separate: bool,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    above, values = _wide(outer), _wide(normalised)
+    gradient = above * weight
+    along = (gradient * values).mean(-1, keepdim=True)
+    total = (gradient - gradient.mean(-1, keepdim=True) - values * along) * inverse.unsqueeze(-1)
+    of_x = total
+    if seed is not None and dropped:
+        of_x = torch.where(
+            keeps(seed, outer.shape, dropped, outer.device), total * (CHANCES / (CHANCES - dropped)), 0.0
+        )
+    rows = tuple(range(outer.dim() - 1))
+    sums = torch.stack(((above * values).sum(rows), above.sum(rows))) if rows else torch.stack((above * values, above))
+    of_residual = total if separate else total.new_empty(0)
+    return of_x.to(dtype).contiguous(), of_residual.to(dtype).contiguous(), sums
+
+
+def _empty_backward(
+    outer: Tensor,
+    normalised: Tensor,
+    inverse: Tensor,
+    weight: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    separate: bool,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    del normalised, inverse, weight, seed, dropped
+    of_x = torch.empty(outer.shape, dtype=dtype, device=outer.device)
+    of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype, device=outer.device)
+    return of_x, of_residual, outer.new_empty(2, outer.shape[-1], dtype=_wide_dtype(outer))
+
+
+def _reads_backward(
+    outer: Tensor,
+    normalised: Tensor,
+    inverse: Tensor,
+    weight: Tensor,
+    seed: Tensor | None,
+    dropped: int,
+    separate: bool,
+    dtype: torch.dtype,
+) -> bool:
+    del seed, dropped, separate
+    kept = normalised.dtype == outer.dtype and normalised.is_contiguous() and inverse.is_contiguous()
+    return (
+        outer.is_cpu
+        and kept
+        and (dtype, outer.dtype) in _PRECISIONS
+        and _fits(outer, None, weight, weight)
+        and KERNEL.usable()
+    )
+
+
+def _work(x: Tensor, seed: Tensor | None, dropped: int) -> _Work:
+    number = 0 if seed is None else seed.item()
+    return _Work(x.numel() // x.shape[-1], x.shape[-1], number, dropped, torch.get_num_threads())
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(_wide_dtype(x))
+
+
+def _wide_dtype(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+LAYER_NORM_BACKWARD = Operator(
+    "layer_norm_backward(Tensor outer, Tensor normalised, Tensor inverse, Tensor weight, Tensor? seed, int dropped, "
+    "bool separate, ScalarType dtype) -> (Tensor, Tensor, Tensor)",
+    kernel=_backward,
+    plain=_plain_backward,
+    reads=_reads_backward,
+    fake=_empty_backward,
+    gradient=once("This layer norm has no second derivatives; LOCANT_KERNELS=0 takes PyTorch's instead."),
+)
+"""Returns the gradients of x, of the residual (empty unless it is to be separate) and of weight and bias ``[2, E]``."""
+LAYER_NORM = Operator(
+    "layer_norm(Tensor x, Tensor? residual, Tensor weight, Tensor bias, Tensor? seed, int dropped, float epsilon, "
+    "ScalarType dtype) -> (Tensor, Tensor, Tensor)",
+    kernel=_forward,
+    plain=_plain,
+    reads=_reads,
+    fake=_empty,
+    gradient=Gradient(_keep, _gradients),
+)
+"""Returns the output, the rows before weight and bias, and the inverse of each one's standard deviation."""

@@ -51,17 +51,18 @@ class Library:
 
     def __init__(self) -> None:
         self._loaded: ctypes.CDLL | None = None
-        self._failed = False
+        self.failed = False
+        """Whether loading it has failed."""
         self._lock = threading.Lock()
 
     def usable(self) -> bool:
         """Return whether the library is loaded, which happens now if need be; a warning says once why it cannot be."""
-        if self._loaded is None and not self._failed:
+        if self._loaded is None and not self.failed:
             try:
                 self.load()
             except ConfigError as error:
                 with self._lock:
-                    said, self._failed = self._failed, True
+                    said, self.failed = self.failed, True
                 if not said:
                     _logger.warning(f"{error} PyTorch's own operations take the place of the C++ kernels.")
         return self._loaded is not None
@@ -99,6 +100,10 @@ class Kernel:
     def usable(self) -> bool:
         """Return whether kernels are switched on and can be used; see :meth:`Library.usable`."""
         return _on and (self._library is not None or self._of.usable())
+
+    def expected(self) -> bool:
+        """Return whether kernels are switched on and loading them has not failed, without loading them now."""
+        return _on and not self._of.failed
 
     def require(self) -> ctypes.CDLL:
         """Return the library, for what cannot do without it.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from locant.kernels.library import Kernel
+from locant.kernels.operator import Gradient, Operator
 from locant.kernels.outcomes import require_done
-from locant.kernels.tensors import suits_kernels
+from locant.kernels.tensors import DTYPES, is_usable, suits_kernels
 
 _ARGUMENTS = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_float, ctypes.c_int)
 _FUNCTIONS = {torch.float32: "locant_rotate_float32", torch.bfloat16: "locant_rotate_bfloat16"}
@@ -26,16 +28,7 @@ def serves(features: Sequence[Tensor], cosine: Tensor, sine: Tensor, *, of_any_s
     Only where the features are of one dtype and those of a head lie next to each other, and the angles are constants.
     Small ones are left to PyTorch, unless they may be ``of_any_size``.
     """
-    if not suits_kernels(*features, of_any_size=of_any_size) or cosine.shape != sine.shape:
-        return False
-    for table in (cosine, sine):
-        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad or not table.is_cpu:
-            return False
-    dtype, shape = features[0].dtype, cosine.shape
-    for x in features:
-        if x.dtype != dtype or not _fits(x, shape):
-            return False
-    return KERNEL.usable()
+    return suits_kernels(*features, of_any_size=of_any_size) and _fit(features, cosine, sine) and is_usable(KERNEL)
 
 
 def rotate(
@@ -51,9 +44,16 @@ def rotate(
         backwards: Whether to rotate by the opposite angles.
 
     Returns:
-        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied.
+        The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied. With
+        gradients.
     """
-    rotated = tuple([torch.empty_like(x) for x in features])
+    differentiates = torch.is_grad_enabled() and any(x.requires_grad for x in features)
+    function = ROTATION.seen if differentiates else ROTATION
+    return tuple(function(list(features), cosine, sine, interleaved, backwards))
+
+
+def _run(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
+    rotated = [torch.empty_like(x) for x in features]
     tables = *_batch_and_row_stride(cosine), *_batch_and_row_stride(sine)
     addresses, pairs = (cosine.data_ptr(), sine.data_ptr()), cosine.shape[-1]
     numbers: list[int] = []
@@ -65,6 +65,66 @@ def rotate(
     direction, threads = -1.0 if backwards else 1.0, torch.get_num_threads()
     require_done(function(works.buffer_info()[0], len(features), interleaved, direction, threads))
     return rotated
+
+
+def _plain(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
+    sine = -sine if backwards else sine
+    return [torch.ops.aten.copy(torch.empty_like(x), _rotated(x, cosine, sine, interleaved)) for x in features]
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> Tensor:
+    wide, pairs = torch.promote_types(x.dtype, torch.float32), cosine.shape[-1]
+    turned, rest = x[..., : 2 * pairs].to(wide), x[..., 2 * pairs :]
+    a, b = (turned[..., 0::2], turned[..., 1::2]) if interleaved else (turned[..., :pairs], turned[..., pairs:])
+    parts = a * cosine - b * sine, a * sine + b * cosine
+    found = torch.stack(parts, dim=-1).flatten(-2) if interleaved else torch.cat(parts, dim=-1)
+    return torch.cat((found.to(x.dtype), rest), dim=-1)
+
+
+def _empty(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
+    del cosine, sine, interleaved, backwards
+    return [torch.empty_like(x) for x in features]
+
+
+def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> bool:
+    del interleaved, backwards
+    dtype = features[0].dtype if features else None
+    return dtype in DTYPES and features[0].is_cpu and _fit(features, cosine, sine) and KERNEL.usable()
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    _, cosine, sine, ctx.interleaved, ctx.backwards = inputs
+    ctx.save_for_backward(cosine, sine)
+
+
+def _gradients(ctx: Any, outer: list[Tensor]) -> tuple[Any, ...]:
+    found = ROTATION.following(ctx)(outer, *ctx.saved_tensors, ctx.interleaved, not ctx.backwards)
+    return found, None, None, None, None
+
+
+ROTATION = Operator(
+    "rotate(Tensor[] features, Tensor cosine, Tensor sine, bool interleaved, bool backwards) -> Tensor[]",
+    kernel=_run,
+    plain=_plain,
+    reads=_reads,
+    fake=_empty,
+    gradient=Gradient(_keep, _gradients),
+)
+"""Its gradient is the rotation backwards; the angles are constants."""
+
+
+def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
+    if cosine.shape != sine.shape:
+        return False
+    for table in (cosine, sine):
+        if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad or not table.is_cpu:
+            return False
+    dtype, shape = features[0].dtype, cosine.shape
+    fit = True
+    for x in features:
+        fit = fit and x.dtype == dtype and _fits(x, shape)
+    return fit
 
 
 def _fits(x: Tensor, table: torch.Size) -> bool:

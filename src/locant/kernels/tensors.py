@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from locant.kernels.library import Kernel
+
 DTYPES = (torch.float32, torch.bfloat16)
 """What kernels read and write; their arithmetic is float32."""
 
@@ -17,21 +19,61 @@ sizes alone, so that the same computation takes the same way each time."""
 def suits_kernels(*tensors: Tensor, of_any_size: bool = False) -> bool:
     """Return whether tensors are such as kernels read: of :data:`DTYPES`, on the CPU, in plain memory.
 
-    The first one has at least :data:`SMALLEST` elements, unless they may be ``of_any_size``. Never under
-    ``torch.compile``, export, tracing, the transforms of ``torch.func`` or forward-mode differentiation, which see only
-    PyTorch's own operations.
+    The first one has at least :data:`SMALLEST` elements, unless they may be ``of_any_size``; one of a free size that is
+    exported is taken for large. Never while ``torch.jit`` traces, for forward-mode differentiation, or under transforms
+    of ``torch.func`` other than one ``grad`` or ``vjp``: these see PyTorch's own operations.
     """
-    if torch.compiler.is_compiling() or torch._C._is_tracing() or not (of_any_size or tensors[0].numel() >= SMALLEST):
+    if torch.compiler.is_compiling():
+        return _suit_where_traced(tensors, of_any_size)
+    if not (of_any_size or tensors[0].numel() >= SMALLEST) or torch._C._is_tracing():
         return False
     for x in tensors:  # a loop, because a generator costs as much as the checks of one token's tensors
         if not x.is_cpu or x.dtype not in DTYPES or type(x) not in _PLAIN:
             return False
-    return not torch._C._are_functorch_transforms_active() and forward_ad._current_level < 0
+    if forward_ad._current_level >= 0:
+        return False
+    return not torch._C._are_functorch_transforms_active() or _is_one_gradient()
+
+
+def is_usable(kernel: Kernel) -> bool:
+    """Return whether a kernel can be used.
+
+    Compilers and exporters, which cannot trace loading, take it for usable until loading has failed: their operators
+    load it, or do without.
+    """
+    return kernel.expected() if torch.compiler.is_compiling() else kernel.usable()
+
+
+def always(condition: bool | torch.SymBool) -> bool:
+    """Return whether a condition on sizes holds; where free sizes are exported, for all that they may be."""
+    if isinstance(condition, torch.SymBool) and torch.compiler.is_exporting():
+        from torch.fx.experimental.symbolic_shapes import statically_known_true  # takes long to import
+
+        return statically_known_true(condition)
+    return bool(condition)
 
 
 def address(x: Tensor | None) -> int | None:
     """Return where a tensor's elements begin in memory, for a pointer of C; ``None`` is its null."""
     return None if x is None else x.data_ptr()
+
+
+def _suit_where_traced(tensors: tuple[Tensor, ...], of_any_size: bool) -> bool:
+    if torch.onnx.is_in_onnx_export():  # ONNX knows no operators of Locant
+        return False
+    if not torch.compiler.is_exporting() and torch._C._are_functorch_transforms_active():
+        return False
+    plain = torch.compiler.is_dynamo_compiling()  # else tensors are of classes of the exporter's
+    for x in tensors:
+        if not x.is_cpu or x.dtype not in DTYPES or (plain and type(x) not in _PLAIN):
+            return False
+    return of_any_size or not always(tensors[0].numel() < SMALLEST)
+
+
+def _is_one_gradient() -> bool:
+    """Whether all that is transformed is one function whose gradients are taken."""
+    stack = torch._C._functorch.get_interpreter_stack()
+    return stack is not None and [level.key() for level in stack] == [torch._C._functorch.TransformType.Grad]
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from locant.kernels import dropout as kernel
-from locant.kernels.dropout import CHANCES
+from locant.kernels.dropout import CHANCES, random_words
+from locant.kernels.operator import is_transformed
 
 
 class Dropout(nn.Module):
@@ -37,6 +38,9 @@ class Dropout(nn.Module):
                 x = nn.functional.dropout(x, self.p)
             elif kernel.serves(x, residual):
                 return kernel.dropout(x, residual, self.dropped)
+            elif is_transformed():
+                keep, scale = _mask(x, self.dropped)
+                x = torch.where(keep, x * scale, 0.0)
             else:
                 x = _ByteMaskDropout.apply(x.contiguous(), self.dropped)  # type: ignore[no-untyped-call]
         return x if residual is None else residual + x
@@ -51,15 +55,19 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
+def _mask(x: Tensor, dropped: int) -> tuple[Tensor, float]:
+    """Return which elements of ``x`` are kept, and by what these are multiplied."""
+    words = random_words((x.numel() + 7) // 8)
+    return (words.view(torch.uint8)[: x.numel()] >= dropped).view(x.shape), CHANCES / (CHANCES - dropped)
+
+
 class _ByteMaskDropout(torch.autograd.Function):
     """Without the kernel: a mask of bytes, at an eighth of the random numbers of ``torch.nn.Dropout``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dropped: int) -> Tensor:
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        keep = (words.view(torch.uint8)[: x.numel()] >= dropped).view(x.shape)
+        keep, ctx.scale = _mask(x, dropped)
         ctx.save_for_backward(keep)
-        ctx.scale = CHANCES / (CHANCES - dropped)
         return torch.ops.aten.native_dropout_backward(x, keep, ctx.scale)
 
     @staticmethod

@@ -150,6 +150,6 @@ def _signed(steps: int) -> int:
 
 def _is_long_run(positions: Tensor) -> bool:
     """Whether positions on the CPU are consecutive, and so many that turning blocks is worth it."""
-    if positions.device.type != "cpu" or positions.dim() != 1 or len(positions) <= 4 * _BLOCK:
+    if torch.compiler.is_compiling() or positions.device.type != "cpu" or positions.dim() != 1:
         return False
-    return not torch.compiler.is_compiling() and bool((positions[1:] - positions[:-1] == 1).all())
+    return len(positions) > 4 * _BLOCK and bool((positions[1:] - positions[:-1] == 1).all())

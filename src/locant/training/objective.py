@@ -8,55 +8,101 @@ import torch
 from torch import Tensor
 
 from locant.kernels import cross_entropy as kernel
+from locant.kernels.operator import Gradient, Operator
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
 CHUNK_BYTES = 32 << 20
 
 
-class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Computes the loss and, chunk by chunk while the logits are at hand, its gradients."""
+def _in_chunks(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, ignore: int, of_hidden: bool, of_weight: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss with the likelihood ``[2]`` and, computed while the logits are at hand, the loss's gradients.
 
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, trains: bool
-    ) -> tuple[Tensor, Tensor]:
-        vocabulary = weight.shape[0]
-        need_hidden, need_weight = (trains and needed for needed in ctx.needs_input_grad[:2])
-        with torch.autocast(hidden.device.type, enabled=False):
-            matrix = weight.to(hidden.dtype)
-            sums = hidden.new_zeros(2, dtype=torch.float64)
-            grad_hidden = torch.empty_like(hidden) if need_hidden else None
-            grad_weight = torch.zeros_like(weight) if need_weight else None
-            size = max(1, CHUNK_BYTES // (hidden.element_size() * vocabulary))
-            for start in range(0, len(labels), size):
-                rows = slice(start, start + size)
-                h = hidden[rows]
-                logits = h @ matrix.T
-                losses, gradient = _cross_entropy(logits, labels[rows], smoothing, trains)
-                sums += losses
-                if gradient is None:
-                    continue
-                if grad_hidden is not None:
-                    torch.mm(gradient, matrix, out=grad_hidden[rows])
-                if grad_weight is not None:
-                    _add_product(grad_weight, gradient.T, h)
-        loss, likelihood = sums.float()
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.mark_non_differentiable(likelihood)
-        return loss, likelihood
+    The gradients of ``hidden`` and ``weight`` are empty where they are not wanted.
+    """
+    trains = of_hidden or of_weight
+    rows = (labels.flatten() != ignore).nonzero().squeeze(1)
+    seen, labels = hidden.flatten(0, 1).index_select(0, rows), labels.flatten().index_select(0, rows)
+    with torch.autocast(hidden.device.type, enabled=False):
+        matrix = weight.to(hidden.dtype)
+        sums = hidden.new_zeros(2, dtype=torch.float64)
+        grad_seen = torch.empty_like(seen) if of_hidden else None
+        grad_weight = torch.zeros_like(weight) if of_weight else weight.new_empty(0)
+        size = max(1, CHUNK_BYTES // (hidden.element_size() * weight.shape[0]))
+        for start in range(0, len(labels), size):
+            part = slice(start, start + size)
+            h = seen[part]
+            losses, gradient = _cross_entropy(h @ matrix.T, labels[part], smoothing, trains)
+            sums += losses
+            if gradient is None:
+                continue
+            if grad_seen is not None:
+                torch.mm(gradient, matrix, out=grad_seen[part])
+            if of_weight:
+                _add_product(grad_weight, gradient.T, h)
+    if grad_seen is None:
+        return sums.float(), hidden.new_empty(0), grad_weight
+    grad_hidden = torch.zeros(hidden.shape, dtype=hidden.dtype, device=hidden.device)
+    grad_hidden.view(-1, hidden.shape[-1]).index_copy_(0, rows, grad_seen)
+    return sums.float(), grad_hidden, grad_weight
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        scale = outer[0]
-        return (
-            None if grad_hidden is None else grad_hidden * scale.to(grad_hidden.dtype),
-            None if grad_weight is None else grad_weight * scale.to(grad_weight.dtype),
-            None,
-            None,
-            None,
-        )
+
+def _at_once(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, ignore: int, of_hidden: bool, of_weight: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the same without looking which rows are padding."""
+    matrix, real = weight.to(hidden.dtype), (labels != ignore).unsqueeze(-1)
+    y = torch.where(real, labels.unsqueeze(-1), 0)
+    logs = torch.log_softmax((hidden @ matrix.T).float(), dim=-1)
+    nll = -torch.where(real, logs.gather(-1, y), 0.0).sum(dtype=torch.float64)
+    even = smoothing / weight.shape[0]
+    loss = (1 - smoothing) * nll - even * torch.where(real, logs, 0.0).sum(dtype=torch.float64)
+    right = torch.arange(weight.shape[0], device=hidden.device) == y
+    gradient = torch.where(real, logs.exp() - even - torch.where(right, 1 - smoothing, 0.0), 0.0).to(hidden.dtype)
+    grad_hidden = gradient @ matrix if of_hidden else hidden.new_empty(0)
+    grad_weight = gradient.flatten(0, 1).T @ hidden.flatten(0, 1) if of_weight else weight.new_empty(0)
+    return torch.stack((loss, nll)).float(), grad_hidden, grad_weight.to(weight.dtype)
+
+
+def _empty(
+    hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, ignore: int, of_hidden: bool, of_weight: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    del labels, smoothing, ignore
+    grad_hidden = torch.empty(hidden.shape if of_hidden else 0, dtype=hidden.dtype, device=hidden.device)
+    grad_weight = torch.empty_like(weight) if of_weight else weight.new_empty(0)
+    return hidden.new_empty(2, dtype=torch.float32), grad_hidden, grad_weight
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.of_hidden, ctx.of_weight = inputs[5:]
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[1:])
+
+
+def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if outer is None:
+        return (None,) * 7
+    grad_hidden, grad_weight = ctx.saved_tensors
+    scale = outer[0]  # the likelihood has no gradient
+    return (
+        grad_hidden * scale.to(grad_hidden.dtype) if ctx.of_hidden else None,
+        grad_weight * scale.to(grad_weight.dtype) if ctx.of_weight else None,
+        *(None,) * 5,
+    )
+
+
+_LOSS = Operator(
+    "projected_cross_entropy(Tensor hidden, Tensor weight, Tensor labels, float smoothing, int ignore, bool of_hidden, "
+    "bool of_weight) -> (Tensor, Tensor, Tensor)",
+    kernel=_in_chunks,
+    plain=_at_once,
+    reads=lambda *_: True,
+    fake=_empty,
+    gradient=Gradient(_keep, _gradients),
+)
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
@@ -79,18 +125,7 @@ def _cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, trains: boo
     if kernel.serves(logits):
         sums = kernel.cross_entropy(logits, labels, smoothing=smoothing, gradient=trains)
         return sums, logits if trains else None
-    dtype, logits = logits.dtype, logits.float()
-    y, vocabulary = labels.unsqueeze(1), logits.shape[1]
-    log_probabilities = torch.log_softmax(logits, dim=-1)
-    nll = -log_probabilities.gather(1, y).sum(dtype=torch.float64)
-    loss = (1 - smoothing) * nll
-    if smoothing:
-        loss -= smoothing / vocabulary * log_probabilities.sum(dtype=torch.float64)
-    if not trains:
-        return torch.stack((loss, nll)), None
-    gradient = log_probabilities.exp_().sub_(smoothing / vocabulary)
-    gradient.scatter_add_(1, y, gradient.new_full((1, 1), smoothing - 1).expand_as(y))
-    return torch.stack((loss, nll)), gradient.to(dtype)
+    return kernel.plain_cross_entropy(logits, labels, smoothing=smoothing, gradient=trains)
 
 
 def projected_cross_entropy(
@@ -115,7 +150,6 @@ def projected_cross_entropy(
         Two float32 scalars in nats, summed over the tokens: the smoothed loss, with gradients, and the negative
         log-likelihood, without.
     """
-    rows = (labels.flatten() != ignore).nonzero().squeeze(1)
-    hidden, labels = hidden.flatten(0, 1).index_select(0, rows), labels.flatten().index_select(0, rows)
-    trains = torch.is_grad_enabled()
-    return _ProjectedCrossEntropy.apply(hidden, weight, labels, smoothing, trains)  # type: ignore[no-untyped-call]
+    of_hidden, of_weight = (torch.is_grad_enabled() and x.requires_grad for x in (hidden, weight))
+    sums, *_ = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
+    return sums[0], sums[1].detach()

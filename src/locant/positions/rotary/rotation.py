@@ -12,6 +12,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.kernels import rotation as kernel
+from locant.kernels.operator import is_transformed
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
 
@@ -64,7 +65,7 @@ def apply_rotation(
     Returns:
         The rotated features in their shapes and dtypes; the arithmetic is float32 (float64 for float64).
     """
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and any(x.requires_grad for x in features):
+    if torch.is_grad_enabled() and any(x.requires_grad for x in features) and not is_transformed():
         return _Rotation.apply(angles, backwards, of_any_size, *features)  # type: ignore[no-untyped-call]
     return _rotate(features, angles, backwards, of_any_size)
 
@@ -124,7 +125,7 @@ def _rotate_one(x: Tensor, cosine: Tensor, sine: Tensor, interleaved: bool) -> T
     if interleaved:
         numbers = torch.view_as_complex(x.to(cosine.dtype).reshape(*x.shape[:-1], pairs, 2))
         return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2).to(x.dtype)
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return _fused(x, cosine, sine)
     if _fuses and x.device.type != "cpu":
         return _compiled_fused()(x, cosine, sine)

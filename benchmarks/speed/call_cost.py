@@ -1,0 +1,104 @@
+"""What a call of each kernel costs where there is next to nothing to compute: microseconds of processor time.
+
+    python benchmarks/speed/call_cost.py [--repeat 5]
+
+Forward alone without gradients, and forward with backward; where kernels are operators, also through PyTorch's
+dispatcher, as a compiled or exported model calls them. The least of some repetitions of some thousand calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotation
+from locant.positions import Rotary
+from measure import machine
+
+CALLS = 2000
+
+
+def microseconds(function: Callable[[], object], repeat: int) -> float:
+    """Return the processor time of a call."""
+    for _ in range(CALLS // 10):
+        function()
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.process_time()
+        for _ in range(CALLS):
+            function()
+        best = min(best, time.process_time() - start)
+    return best / CALLS * 1e6
+
+
+def calls() -> Iterator[tuple[str, Callable[[], Tensor], list[Tensor]]]:
+    """Yield each kernel's smallest call, and what it may be differentiated by."""
+    q, k, v = (torch.randn(1, 1, 2, 16) for _ in range(3))
+    yield "attention", lambda: attention.attend(q, k, v, key_mask=None, causal=True), [q, k, v]
+    x, residual, weight, bias = torch.randn(1, 64), torch.randn(1, 64), torch.ones(64), torch.zeros(64)
+    yield "layer norm", lambda: layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5), [x, residual, weight]
+    yield (
+        "layer norm with dropout",
+        lambda: layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26),
+        [x, residual, weight],
+    )
+    yield "dropout", lambda: dropout.dropout(x, residual, 26), [x, residual]
+    table = torch.randn(2, 8)
+    yield "rotation (kernel)", lambda: rotation.rotate((q, k), table, table, interleaved=False)[0], []
+    rope, positions = Rotary(16), torch.arange(2)
+    yield "rotation (Rotary)", lambda: rope.rotate(q, k, positions, positions)[0], [q, k]
+    logits, labels = torch.randn(1, 64), torch.zeros(1, dtype=torch.long)
+    yield "cross-entropy", lambda: cross_entropy.cross_entropy(logits, labels, smoothing=0.1, gradient=True), []
+    total, product = torch.zeros(64), torch.ones(64).bfloat16()
+    yield "accumulate", lambda: cross_entropy.accumulate(total, product) or total, []
+
+
+def dispatched() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the same calls through the dispatcher."""
+    if not hasattr(attention, "ATTENTION"):
+        return
+    q, table = torch.randn(1, 1, 2, 16), torch.randn(2, 8)
+    x, weight = torch.randn(1, 64), torch.ones(64)
+    seed, float32 = dropout.random_words(), torch.float32
+    yield "attention", lambda: torch.ops.locant.attention(q, q, q, None, True)
+    yield "layer norm", lambda: torch.ops.locant.layer_norm(x, x, weight, weight, None, 0, 1e-5, float32)
+    yield "dropout", lambda: torch.ops.locant.dropout(x, x, seed, 26, float32)
+    yield "rotation (kernel)", lambda: torch.ops.locant.rotate([q, q], table, table, False, False)
+
+
+def main() -> None:
+    """Print one line for each kernel."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    repeat = parser.parse_args().repeat
+    torch.set_num_threads(1)
+    # Of any size, as these functions are called once their tensors are seen to suit.
+    rotation.suits_kernels.__globals__["SMALLEST"] = 0
+    print(machine())
+    print(f"{'':26} {'forward':>9} {'with backward':>14}   microseconds")
+    for name, call, leaves in calls():
+        with torch.no_grad():
+            alone = microseconds(call, repeat)
+        both = ""
+        if leaves:
+            for leaf in leaves:
+                leaf.requires_grad_()
+            outer = torch.ones_like(call())
+            both = f"{microseconds(lambda: torch.autograd.grad(call(), leaves, outer), repeat):14.1f}"  # noqa: B023
+            for leaf in leaves:
+                leaf.requires_grad_(False)
+        print(f"{name:26} {alone:9.1f} {both}")
+    with torch.no_grad():
+        for name, function in dispatched():
+            print(f"{name + ', dispatched':26} {microseconds(function, repeat):9.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""A kernel as an operator of PyTorch, and the short way past PyTorch's dispatcher where nothing watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+NAMESPACE = "locant"
+"""The operators are ``torch.ops.locant.NAME``."""
+
+OPERATORS: dict[str, Operator] = {}
+"""The operators that are registered, by name; importing :mod:`locant.kernels.operators` registers all of them."""
+
+_LIBRARY: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
+# Compilers hand over inputs as they lay in memory when the strides of the results were found.
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+
+
+def is_transformed() -> bool:
+    """Return whether a compiler, an exporter or a transform of ``torch.func`` runs the code that asks."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def is_watched() -> bool:
+    """Return whether more than autograd looks at operators: what :func:`is_transformed` says, or a dispatch mode."""
+    return is_transformed() or torch._C._len_torch_dispatch_stack() != 0
+
+
+class Gradient(NamedTuple):
+    """How an operator is differentiated.
+
+    Attributes:
+        keep: Keeps what the backward pass needs: ``keep(ctx, inputs, output)``.
+        backward: Takes the context and the gradient of each output, and returns that of each input, by PyTorch's
+            operations and by operators alone.
+    """
+
+    keep: Callable[[Any, tuple[Any, ...], Any], None]
+    backward: Callable[..., Any]
+
+
+class Operator:
+    """A kernel that is called as a function and is registered as an operator.
+
+    Where nothing watches, a call goes straight to the kernel, because the way through PyTorch's dispatcher and back
+    into Python costs as much as small kernels themselves. Where something does, it sees one operator.
+
+    Args:
+        schema: Name, arguments without defaults, and results, in PyTorch's language of schemas.
+        kernel: Computes the results.
+        plain: Computes the same by PyTorch's operations, on any device and of any shape and dtype: for what the kernel
+            does not read, and where operators are decomposed.
+        reads: Whether the kernel reads these arguments and can be used now.
+        fake: Returns empty results of the right shapes, dtypes and strides.
+        gradient: How it is differentiated; ``None`` where it is not.
+        autocast: Returns what the arguments become under autocast on the CPU; ``None`` where they stay as they are.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        *,
+        kernel: Callable[..., Any],
+        plain: Callable[..., Any],
+        reads: Callable[..., bool],
+        fake: Callable[..., Any],
+        gradient: Gradient | None = None,
+        autocast: Callable[..., tuple[Any, ...]] | None = None,
+    ) -> None:
+        self.name = schema.partition("(")[0]
+        self.plain = plain
+        self._kernel, self._reads, self._autocast = kernel, reads, autocast
+        self._takes_list = "[]" in schema
+        _LIBRARY.define(schema, tags=_TAGS)
+        self.overload = getattr(getattr(torch.ops, NAMESPACE), self.name).default
+        qualified = f"{NAMESPACE}::{self.name}"
+        _LIBRARY.impl(self.name, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+        self._function: type[torch.autograd.Function] | None = None
+        self._transformed: type[torch.autograd.Function] | None = None
+        if gradient is not None:
+            keep, backward = gradient
+            torch.library.register_autograd(qualified, backward, setup_context=keep, lib=_LIBRARY)
+            self._transformed = self._for_transforms(gradient)
+            if not self._takes_list:  # autograd sees no tensors in lists
+                self._function = _for_autograd(self.name, kernel, gradient)
+        if "!" not in schema:
+            torch.library.register_vmap(qualified, partial(_each, self.overload), lib=_LIBRARY)
+        if autocast is not None:
+            _LIBRARY.impl(self.name, self._under_autocast, "AutocastCPU")
+        OPERATORS[self.name] = self
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Compute the results for arguments that the kernel reads, with gradients but for tensors in lists."""
+        if is_watched():
+            return self.seen(*inputs)
+        if self._function is not None and torch.is_grad_enabled():
+            return self._function.apply(*inputs)  # type: ignore[no-untyped-call]
+        return self._kernel(*inputs)
+
+    def seen(self, *inputs: Any) -> Any:
+        """Compute the results for any arguments, with gradients, through the dispatcher."""
+        if (
+            self._transformed is None
+            or torch.compiler.is_compiling()
+            or not torch._C._are_functorch_transforms_active()
+        ):
+            return self.overload(*inputs)
+        # PyTorch's transforms ask more of what is differentiated than its own way to register a gradient gives them.
+        found = self._transformed.apply(*self._flat(inputs))  # type: ignore[no-untyped-call]
+        return list(found) if self._takes_list else found
+
+    def following(self, ctx: Any) -> Callable[..., Any]:
+        """Return what a backward pass calls: what came through the dispatcher may be what no kernel reads."""
+        return self if getattr(ctx, "is_direct", False) else self.seen
+
+    def _run(self, *inputs: Any) -> Any:
+        return self._kernel(*inputs) if self._reads(*inputs) else self.plain(*inputs)
+
+    def _under_autocast(self, *inputs: Any) -> Any:
+        assert self._autocast is not None
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+            return self.overload(*self._autocast(*inputs))
+
+    def _flat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arguments with the tensors of a list, which is the first one, behind the others."""
+        return (*inputs[1:], *inputs[0]) if self._takes_list else tuple(inputs)
+
+    def _unflat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        others = len(self.overload._schema.arguments) - 1
+        return (list(inputs[others:]), *inputs[:others]) if self._takes_list else tuple(inputs)
+
+    def _for_transforms(self, gradient: Gradient) -> type[torch.autograd.Function]:
+        """Return what the transforms of ``torch.func`` differentiate."""
+
+        def forward(*inputs: Any) -> Any:
+            found = self.overload(*self._unflat(inputs))
+            return tuple(found) if self._takes_list else found
+
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            gradient.keep(ctx, self._unflat(inputs), output)
+
+        def backward(ctx: Any, *outer: Any) -> Any:
+            return (
+                self._flat(gradient.backward(ctx, list(outer))) if self._takes_list else gradient.backward(ctx, *outer)
+            )
+
+        def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+            return _each(made.apply, info, in_dims, *inputs)
+
+        functions = (forward, setup_context, backward, vmap)
+        members = {given.__name__: staticmethod(given) for given in functions}
+        made: Any = type(f"{NAMESPACE}_{self.name}", (torch.autograd.Function,), members)
+        return made
+
+
+def once(sentence: str) -> Gradient:
+    """Return the gradient of what cannot be differentiated, which is an error when it is asked for.
+
+    Args:
+        sentence: What the error says.
+    """
+
+    def backward(ctx: Any, *outer: Any) -> Any:
+        raise RuntimeError(sentence)
+
+    return Gradient(lambda ctx, inputs, output: None, backward)
+
+
+def _for_autograd(name: str, kernel: Callable[..., Any], gradient: Gradient) -> type[torch.autograd.Function]:
+    """Return what records a kernel for the backward pass without the dispatcher."""
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = kernel(*inputs)
+        ctx.is_direct = True
+        gradient.keep(ctx, inputs, output)
+        return output
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(gradient.backward)}
+    return type(f"{NAMESPACE}_{name}", (torch.autograd.Function,), members)
+
+
+def _each(function: Callable[..., Any], info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+    """Call a function for each element of a batch, as ``torch.vmap`` asks for what it knows no rule of."""
+    values, structure = pytree.tree_flatten(inputs)
+    places = pytree.tree_leaves(in_dims)
+    found = []
+    for row in range(info.batch_size):
+        one = [x if at is None else x.select(at, row) for x, at in zip(values, places, strict=True)]
+        found.append(function(*pytree.tree_unflatten(one, structure)))
+    stacked = pytree.tree_map(lambda *rows: torch.stack(rows), *found)
+    return stacked, pytree.tree_map(lambda _: 0, stacked)

@@ -1,0 +1,21 @@
+"""Every operator of the kernels: importing this module registers all of them, for exported programs that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from locant.kernels.operator import OPERATORS
+
+for _name in ("attention", "cross_entropy", "dropout", "layer_norm", "rotation"):
+    import_module(f"locant.kernels.{_name}")
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return what each operator is in PyTorch's operations, for ``ExportedProgram.run_decompositions``.
+
+    An exported program then needs nothing of Locant, and can be given to a converter that knows PyTorch's operations
+    alone, such as ``torch.onnx.export``.
+    """
+    return {operator.overload: operator.plain for operator in OPERATORS.values()}

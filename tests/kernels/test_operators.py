@@ -1,0 +1,415 @@
+"""The kernels as operators: PyTorch's own check of each, and what compilers, exporters, transforms and modes see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._inductor import config as inductor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+from with_kernels import kernels, needs_compiler
+
+from locant.kernels.library import LIBRARY
+from locant.kernels.operator import OPERATORS
+from locant.kernels.operators import decompositions
+from locant.models.dropout import Dropout
+from locant.models.layer_norm import add_and_norm
+from locant.positions import Mask, Rotary, attend
+from locant.training import projected_cross_entropy
+
+pytestmark = needs_compiler
+FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def _of_any_size() -> Iterator[None]:
+    with kernels(True):
+        yield
+    torch.compiler.reset()
+
+
+def _random(*shape: int, dtype: torch.dtype = FLOAT32, grad: bool = True) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype).requires_grad_(grad)
+
+
+def _heads(batch: int, heads: int, length: int, features: int, dtype: torch.dtype) -> Tensor:
+    """Return heads [B, H, L, D] as a projection lays them out."""
+    return _random(batch, length, heads, features, dtype=dtype).detach().transpose(1, 2).requires_grad_()
+
+
+def _attention(dtype: torch.dtype, queries: int, keys: int, features: int, causal: bool, masked: bool) -> Any:
+    q, k, v = (_heads(2, 3, length, features, dtype) for length in (queries, keys, keys))
+    mask = (torch.arange(keys) < torch.tensor([[keys], [1]]))[:, None, None] if masked else None
+    return q, k, v, mask, causal
+
+
+def _norm(dtype: torch.dtype, out: torch.dtype, width: int, adds: bool, dropped: int) -> Any:
+    x, residual = (_random(2, 5, width, dtype=dtype) for _ in range(2))
+    seed = torch.tensor(-123456789123456789) if dropped else None
+    weight, bias = _random(width).detach().abs().requires_grad_(), _random(width)
+    return x, residual if adds else None, weight, bias, seed, dropped, 1e-5, out
+
+
+def _norm_backward(dtype: torch.dtype, width: int, dropped: int) -> Any:
+    outer, normalised = (_random(2, 5, width, dtype=dtype, grad=False) for _ in range(2))
+    seed = torch.tensor(987654321) if dropped else None
+    inverse, weight = _random(2, 5, grad=False).abs(), _random(width, grad=False)
+    return outer, normalised, inverse, weight, seed, dropped, dropped > 0, FLOAT32 if dropped else dtype
+
+
+def _attention_backward(dtype: torch.dtype) -> Any:
+    q, k, v = (_heads(2, 3, length, 32, dtype).detach() for length in (5, 7, 7))
+    _, probabilities = torch.ops.locant.attention(q, k, v, None, False)
+    return _heads(2, 3, 5, 32, dtype).detach(), q, k, v, probabilities
+
+
+def _rotation(dtype: torch.dtype, table: tuple[int, ...], interleaved: bool, backwards: bool) -> Any:
+    angles = _random(*table, grad=False)
+    return [_heads(2, 3, 6, 20, dtype), _heads(2, 1, 6, 20, dtype)], angles.cos(), angles.sin(), interleaved, backwards
+
+
+def _dropout(dtype: torch.dtype, other: torch.dtype | None, out: torch.dtype, shape: tuple[int, ...]) -> Any:
+    residual = None if other is None else _random(*shape, dtype=other)
+    return _random(*shape, dtype=dtype), residual, torch.tensor(-5), 77, out
+
+
+def _loss(dtype: torch.dtype, of_hidden: bool, of_weight: bool) -> Any:
+    labels = torch.tensor([[3, 0, 8], [1, 2, 0]])
+    hidden, weight = _random(2, 3, 16, dtype=dtype, grad=of_hidden), _random(9, 16, grad=of_weight)
+    return hidden, weight, labels, 0.1, 0, of_hidden, of_weight
+
+
+# Inputs that the kernels read, by operator.
+CASES: list[tuple[str, Callable[[], Any]]] = [
+    ("attention", lambda: _attention(FLOAT32, 5, 7, 16, False, True)),
+    ("attention", lambda: _attention(BFLOAT16, 17, 17, 32, True, False)),
+    ("attention", lambda: _attention(FLOAT32, 4, 4, 48, True, True)),
+    ("attention_backward", lambda: _attention_backward(FLOAT32)),
+    ("attention_backward", lambda: _attention_backward(BFLOAT16)),
+    ("layer_norm", lambda: _norm(FLOAT32, FLOAT32, 64, True, 0)),
+    ("layer_norm", lambda: _norm(FLOAT32, BFLOAT16, 128, False, 0)),
+    ("layer_norm", lambda: _norm(BFLOAT16, BFLOAT16, 64, True, 77)),
+    ("layer_norm", lambda: _norm(FLOAT32, FLOAT32, 128, True, 26)),
+    ("layer_norm_backward", lambda: _norm_backward(FLOAT32, 64, 0)),
+    ("layer_norm_backward", lambda: _norm_backward(BFLOAT16, 128, 77)),
+    ("dropout", lambda: _dropout(FLOAT32, None, FLOAT32, (3, 37))),
+    ("dropout", lambda: _dropout(BFLOAT16, FLOAT32, FLOAT32, (2, 3, 64))),
+    ("dropout", lambda: _dropout(FLOAT32, BFLOAT16, BFLOAT16, (130,))),
+    ("rotate", lambda: _rotation(FLOAT32, (6, 10), False, False)),
+    ("rotate", lambda: _rotation(BFLOAT16, (2, 1, 6, 4), True, True)),
+    ("cross_entropy_", lambda: (_random(5, 9, grad=False), torch.tensor([0, 8, 3, 1, 1]), 0.1, True)),
+    ("cross_entropy_", lambda: (_random(3, 40, dtype=BFLOAT16, grad=False), torch.tensor([39, 2, 0]), 0.0, True)),
+    ("accumulate_", lambda: (_random(5, 9, grad=False), _random(5, 9, dtype=BFLOAT16, grad=False))),
+    ("projected_cross_entropy", lambda: _loss(FLOAT32, True, True)),
+    ("projected_cross_entropy", lambda: _loss(BFLOAT16, True, True)),
+    ("projected_cross_entropy", lambda: _loss(FLOAT32, False, True)),
+]
+# Inputs that they do not read, so that PyTorch's operations serve.
+OTHERS: list[tuple[str, Callable[[], Any]]] = [
+    ("attention", lambda: _attention(torch.float64, 5, 7, 12, True, True)),
+    ("layer_norm", lambda: _norm(torch.float64, torch.float64, 12, True, 77)),
+    ("dropout", lambda: _dropout(torch.float64, None, torch.float64, (3, 5))),
+    ("rotate", lambda: _rotation(torch.float64, (1, 10), False, True)),
+]
+
+
+def _named(cases: list[tuple[str, Callable[[], Any]]]) -> Any:
+    return [pytest.param(*case, id=f"{case[0]}-{index}") for index, case in enumerate(cases)]
+
+
+def test_every_operator_has_a_case() -> None:
+    assert {name for name, _ in CASES} == set(OPERATORS)
+
+
+@pytest.mark.parametrize(("name", "inputs"), _named(CASES + OTHERS))
+def test_pytorch_accepts_the_operator(name: str, inputs: Callable[[], Any]) -> None:
+    torch.library.opcheck(OPERATORS[name].overload, inputs())
+
+
+def _results(function: Callable[..., Any], inputs: Any) -> list[Tensor]:
+    """Return what a function returns and what it writes."""
+    with torch.no_grad():
+        inputs = [x.clone() if isinstance(x, Tensor) else x for x in inputs]
+        found = function(*inputs)
+    found = [found] if isinstance(found, Tensor) else list(found or ())
+    return [*found, *(x for x in inputs if isinstance(x, Tensor))]
+
+
+@pytest.mark.parametrize(("name", "inputs"), _named(CASES))
+def test_pytorchs_operations_do_the_same(name: str, inputs: Callable[[], Any]) -> None:
+    """Random numbers too: the same elements are dropped."""
+    operator = OPERATORS[name]
+    found, expected = _results(operator.overload, inputs()), _results(operator.plain, inputs())
+    if name == "attention":  # beyond the queries the probabilities mean nothing
+        found[1], expected[1] = (x[..., : found[0].shape[2]] for x in (found[1], expected[1]))
+    for one, right in zip(found, expected, strict=True):
+        close = {"atol": 2e-2, "rtol": 2e-2} if one.dtype == BFLOAT16 else {"atol": 2e-5, "rtol": 2e-5}
+        torch.testing.assert_close(one, right, **close)
+        assert one.stride() == right.stride()
+
+
+class Block(nn.Module):
+    """Everything that has a kernel, one after the other."""
+
+    def __init__(self, p: float = 0.25) -> None:
+        super().__init__()
+        self.rope, self.dropout, self.norm = Rotary(16), Dropout(p), nn.LayerNorm(64)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        heads = x.unflatten(-1, (4, 16)).transpose(1, 2)
+        q, k = self.rope.rotate(heads, heads, positions, positions)
+        attended = attend(q, k, heads, Mask(causal=True)).transpose(1, 2).flatten(2)
+        return add_and_norm(self.dropout(attended), x, self.dropout, self.norm)
+
+
+IN_A_BLOCK = {"attention", "layer_norm", "dropout", "rotate"}
+
+
+def _block() -> tuple[Block, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return Block(), _random(2, 5, 64), torch.arange(5)
+
+
+def _with_gradients(run: Callable[..., Tensor], block: Block, x: Tensor, positions: Tensor) -> list[Tensor]:
+    torch.manual_seed(1)
+    out = run(x, positions)
+    return [out.detach(), *torch.autograd.grad(out.square().sum(), (x, block.norm.weight, block.norm.bias))]
+
+
+class Seen(TorchDispatchMode):
+    """The operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.namespace == "locant":
+            self.names.append(function.name().removeprefix("locant::"))
+        return function(*args, **(kwargs or {}))
+
+
+def _names(graph: torch.fx.Graph) -> set[str]:
+    return {str(node.target).split(".")[1] for node in graph.nodes if str(node.target).startswith("locant.")}
+
+
+def test_modes_see_the_operators() -> None:
+    block, x, positions = _block()
+    expected = _with_gradients(block, block, x, positions)
+    with Seen() as seen:
+        found = _with_gradients(block, block, x, positions)
+    assert all(map(torch.equal, found, expected))
+    assert IN_A_BLOCK | {"attention_backward", "layer_norm_backward"} == set(seen.names)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
+    block, x, positions = _block()
+    expected = _with_gradients(block, block, x, positions)
+    graphs: list[set[str]] = []
+
+    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    compiled = torch.compile(block, fullgraph=True, backend=keeping)
+    with inductor.patch(fallback_random=True):  # else Inductor draws other random numbers
+        found = _with_gradients(compiled, block, x, positions)
+    assert graphs == [IN_A_BLOCK]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(found[1] == 0, expected[1] == 0), "the same elements are dropped"
+
+
+def test_the_switch_is_seen_by_what_is_compiled() -> None:
+    block, x, positions = _block()
+    graphs: list[set[str]] = []
+
+    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return graph
+
+    compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping)
+    expected = compiled(x, positions)
+    with kernels(False):
+        torch.testing.assert_close(compiled(x, positions), expected, atol=1e-5, rtol=1e-5)
+    assert graphs == [IN_A_BLOCK - {"dropout"}, set()]
+
+
+def test_sizes_decide_in_a_graph_as_without() -> None:
+    block, x, positions = _block()
+    graphs: list[set[str]] = []
+
+    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return graph
+
+    compiled = torch.compile(block.eval(), fullgraph=True, backend=keeping, dynamic=True)
+    for length in (5, 9, 64, 65, 90):
+        x, positions = _random(2, length, 64), torch.arange(length)
+        torch.testing.assert_close(compiled(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
+    norm_and_rotation = {"layer_norm", "rotate"}
+    assert graphs == [norm_and_rotation | {"attention"}, norm_and_rotation]
+
+
+def test_the_loss_is_compiled_in_one_graph() -> None:
+    hidden, weight, labels = _random(2, 3, 16), _random(9, 16), torch.tensor([[3, 0, 8], [1, 2, 0]])
+
+    def loss(hidden: Tensor, weight: Tensor) -> Tensor:
+        return projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)[0]
+
+    logits = hidden @ weight.T
+    expected = nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1, ignore_index=0, reduction="sum"
+    )
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")(hidden, weight)
+    torch.testing.assert_close(compiled, expected)
+    found, right = (torch.autograd.grad(of, (hidden, weight)) for of in (compiled, expected))
+    torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_model_holds_the_operators(strict: bool, tmp_path: Path) -> None:
+    block, x, positions = _block()
+    block.eval()
+    program = torch.export.export(block, (x.detach(), positions), strict=strict)
+    assert _names(program.graph) == IN_A_BLOCK - {"dropout"}
+    torch.export.save(program, tmp_path / "block.pt2")
+    loaded = torch.export.load(tmp_path / "block.pt2").module()
+    torch.testing.assert_close(loaded(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
+    plain = program.run_decompositions({**torch.export.default_decompositions(), **decompositions()})
+    assert _names(plain.graph) == set()
+    torch.testing.assert_close(plain.module()(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
+
+
+def test_free_sizes_are_exported() -> None:
+    """Attention is by the kernel only where every length is short enough."""
+    block, x, positions = _block()
+    block.eval()
+    for most, more in ((64, {"attention"}), (4096, set())):
+        length = torch.export.Dim("length", min=2, max=most)
+        program = torch.export.export(block, (x.detach(), positions), dynamic_shapes=({1: length}, {0: length}))
+        assert _names(program.graph) == {"layer_norm", "rotate"} | more
+        x, positions = _random(2, 33, 64), torch.arange(33)
+        torch.testing.assert_close(program.module()(x, positions), block(x, positions), atol=1e-5, rtol=1e-5)
+
+
+def test_exported_programs_run_where_kernels_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, x, positions = _block()
+    program = torch.export.export(block.eval(), (x.detach(), positions)).module()
+    expected = program(x, positions)
+    with kernels(False):
+        torch.testing.assert_close(program(x, positions), expected, atol=1e-5, rtol=1e-5)
+    monkeypatch.setattr(LIBRARY, "failed", True)
+    assert not _names(torch.export.export(block, (x.detach(), positions)).graph)
+
+
+def test_onnx_knows_nothing_of_locant(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    block, x, positions = _block()
+    path = tmp_path / "block.onnx"
+    torch.onnx.export(block.eval(), (x.detach(), positions), path, dynamo=True, verbose=False)
+    assert {domain.domain for domain in onnx.load(path).opset_import} <= {"", "pkg.onnxscript.torch_lib.common"}
+
+
+def test_functional_gradients_are_those_of_autograd() -> None:
+    block, x, positions = _block()
+    names = dict(block.named_parameters())
+    x = x.detach()
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
+
+    expected = torch.autograd.grad(loss(names, x), list(names.values()))
+    with Seen() as seen:
+        found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
+    torch.testing.assert_close(tuple(found.values()), expected)
+    assert set(seen.names) >= IN_A_BLOCK
+
+
+def test_gradients_of_each_example() -> None:
+    """``vmap`` of ``grad``, which PyTorch's own operations serve."""
+    block, x, positions = _block()
+    block.eval()
+    parameters = {name: value.detach() for name, value in block.named_parameters()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(block, parameters, (x.unsqueeze(0), positions)).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x.detach())
+    for row in range(len(x)):
+        one = torch.func.grad(loss)(parameters, x[row].detach())
+        for name, value in one.items():
+            torch.testing.assert_close(found[name][row], value, atol=1e-4, rtol=1e-4)
+
+
+def test_operators_under_vmap() -> None:
+    for name, inputs in CASES:
+        if name in ("attention", "layer_norm", "dropout", "attention_backward"):
+            first, *others = (x.detach() if isinstance(x, Tensor) else x for x in inputs())
+            overload = OPERATORS[name].overload
+            several = torch.stack((first, first + 1))
+            found = torch.func.vmap(lambda x: overload(x, *others))(several)  # noqa: B023
+            found = found if isinstance(found, Tensor) else found[0]
+            for one, row in zip(found, several, strict=True):
+                right = overload(row, *others)
+                right = right if isinstance(right, Tensor) else right[0]
+                torch.testing.assert_close(one, right, atol=2e-2, rtol=2e-2)
+
+
+def test_jacobians() -> None:
+    q, k, v = (_random(1, 2, 3, 16, grad=False) for _ in range(3))
+
+    def attended(q: Tensor) -> Tensor:
+        return attend(q, k, v, Mask(causal=True)).sum(-1)
+
+    with kernels(False):
+        expected = torch.func.jacrev(attended)(q)
+    torch.testing.assert_close(torch.func.jacrev(attended)(q), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_autocast_lowers_what_it_lowers_of_pytorch() -> None:
+    q, k, v = (_random(2, 3, 5, 16, grad=False) for _ in range(3))
+    with torch.autocast("cpu", BFLOAT16):
+        found, probabilities = torch.ops.locant.attention(q, k, v, None, False)
+        assert torch.ops.locant.rotate([q], torch.ones(5, 8), torch.zeros(5, 8), False, False)[0].dtype == FLOAT32
+    assert (found.dtype, probabilities.dtype) == (BFLOAT16, FLOAT32)
+    expected = nn.functional.scaled_dot_product_attention(*(x.bfloat16() for x in (q, k, v)))
+    torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+
+
+def test_autocast_in_one_graph() -> None:
+    block, x, positions = _block()
+    x = x.detach().bfloat16().requires_grad_()
+    with torch.autocast("cpu", BFLOAT16):
+        expected = _with_gradients(block, block, x, positions)
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        found = _with_gradients(compiled, block, x, positions)
+    assert found[0].dtype == expected[0].dtype == BFLOAT16
+    torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+def test_checkpoints_drop_the_same_elements_again(backend: str | None) -> None:
+    block, x, positions = _block()
+    expected = _with_gradients(block, block, x, positions)
+
+    def again(x: Tensor, positions: Tensor) -> Tensor:
+        return checkpoint(block, x, positions, use_reentrant=False)  # type: ignore[no-any-return]
+
+    run = again if backend is None else torch.compile(again, backend=backend)
+    torch.testing.assert_close(_with_gradients(run, block, x, positions), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["attention", "layer_norm"])
+def test_there_are_no_second_derivatives_and_an_error_says_so(name: str) -> None:
+    x, *others = next(inputs for case, inputs in CASES if case == name)()
+    (first,) = torch.autograd.grad(OPERATORS[name](x, *others)[0].square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives; LOCANT_KERNELS=0"):
+        first.sum().backward()
