@@ -51,6 +51,16 @@ def test_export_to_ctranslate2(run, tmp_path, capsys):
     assert ctranslate2.Translator(str(tmp_path / "ct2")).translate_batch([pieces("one two")])[0].hypotheses[0]
 
 
+def test_export_to_argos(run, tmp_path, capsys):
+    package = tmp_path / "en-de.argosmodel"
+    arguments = ["export", str(run), "--to", "argos", "-o", str(package), "--source-language", "en"]
+    assert main(arguments) == 2
+    assert "Name its ISO 639 code with --target-language" in capsys.readouterr().err
+    assert main([*arguments, "--target-language", "de"]) == 0
+    assert "beam 4" in capsys.readouterr().out
+    assert package.is_file()
+
+
 def test_import(tmp_path, capsys):
     folder = tmp_path / "marian"
     model = io.BytesIO()
@@ -80,6 +90,8 @@ def test_import(tmp_path, capsys):
     [
         (["export", "x", "--to", "huggingface", "-o", "y", "--quantization", "int8"], 2, "goes with --to ctranslate2"),
         (["export", "x", "--to", "ctranslate2", "-o", "y", "--quantization", "int9"], 2, "Did you mean 'int8'"),
+        (["export", "x", "--to", "onnx", "-o", "y", "--source-language", "en"], 2, "goes with --to argos only"),
+        (["export", "x", "--to", "argos", "-o", "y"], 2, "name it y.argosmodel"),
         (["export", "x", "--to", "huggingface", "-o", "y"], 1, "There is no model folder x"),
         (["import", "x", "-o", "y"], 1, "There is no folder x"),
     ],

@@ -10,6 +10,7 @@ from locant.errors import UsageError
 _EPILOG = """examples:
   locant export runs/en-de --to huggingface --output en-de-marian
   locant export runs/en-de --to ctranslate2 --output en-de-ct2 --quantization int8
+  locant export runs/en-de --to argos --output en-de.argosmodel
   locant export runs/en-de --to onnx --output en-de-onnx"""
 
 
@@ -18,23 +19,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
-    targets = ("huggingface", "ctranslate2", "onnx")
-    parser.add_argument("--to", required=True, choices=targets, help="what shall load it")
-    parser.add_argument("--output", "-o", type=Path, required=True, metavar="FOLDER", help="new folder to write")
-    parser.add_argument("--quantization", metavar="TYPE", help="ctranslate2 only: int8, int16, float16, ...")
+    targets = ("huggingface", "ctranslate2", "argos", "onnx")
+    text = "what shall load it; argos is Argos Translate and LibreTranslate"
+    parser.add_argument("--to", required=True, choices=targets, help=text)
+    text = "new folder to write; with --to argos a new file, NAME.argosmodel"
+    parser.add_argument("--output", "-o", type=Path, required=True, metavar="PATH", help=text)
+    text = "ctranslate2 and argos only: int8, int16, float16, ..."
+    parser.add_argument("--quantization", metavar="TYPE", help=text)
+    for side in ("source", "target"):
+        text = f"argos only: the {side} language's ISO 639 code, where it is not the model's own"
+        parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
+    text = "argos only: what cuts text into sentences, a folder of Stanza or an .onnx of MiniSBD; else it is fetched"
+    parser.add_argument("--sentences", type=Path, metavar="PATH", help=text)
 
 
 def run(options: argparse.Namespace) -> int:
     """Export a model."""
-    if options.quantization and options.to != "ctranslate2":
-        raise UsageError("--quantization goes with --to ctranslate2 only.")
+    if options.quantization and options.to not in ("ctranslate2", "argos"):
+        raise UsageError("--quantization goes with --to ctranslate2 and --to argos only.")
+    of_argos = {name: getattr(options, name) for name in ("source_language", "target_language", "sentences")}
+    given = [f"--{name.replace('_', '-')}" for name, value in of_argos.items() if value is not None]
+    if given and options.to != "argos":
+        raise UsageError(f"{given[0]} goes with --to argos only.")
 
-    from locant.interop import export_ctranslate2, export_huggingface, export_onnx
+    from locant.interop import export_argos, export_ctranslate2, export_huggingface, export_onnx
 
     if options.to == "huggingface":
         notes = export_huggingface(options.model, options.output)
     elif options.to == "onnx":
         notes = export_onnx(options.model, options.output)
+    elif options.to == "argos":
+        notes = export_argos(options.model, options.output, quantization=options.quantization, **of_argos)
     else:
         notes = export_ctranslate2(options.model, options.output, quantization=options.quantization)
     print(f"{options.output} is written.", *notes, sep="\n")

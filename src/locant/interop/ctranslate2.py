@@ -38,15 +38,7 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: The package ``ctranslate2`` is not installed.
     """
-    try:
-        import ctranslate2  # noqa: F401 - the export needs it
-    except ImportError:
-        raise MissingExtraError("Exporting to CTranslate2", "ctranslate2", "ctranslate2") from None
-    if quantization is not None and quantization not in QUANTIZATIONS:
-        raise ConfigError(
-            f"Unknown quantization '{quantization}'.{nearest(quantization, QUANTIZATIONS)} "
-            f"Known: {', '.join(QUANTIZATIONS)}."
-        )
+    require_ctranslate2("Exporting to CTranslate2", "ctranslate2", quantization)
     run, folder = Path(run), Path(folder)
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
@@ -69,3 +61,26 @@ def export_ctranslate2(run: Path | str, folder: Path | str, *, quantization: str
     if quantization not in (None, "float32"):
         notes.append(f"Weights are {quantization}: translations may differ from those of float32.")
     return notes
+
+
+def require_ctranslate2(feature: str, extra: str, quantization: str | None = None) -> None:
+    """Raise unless CTranslate2 is there and stores weights of the type that is asked for.
+
+    Args:
+        feature: What needs it, for the message.
+        extra: The extra of Locant that installs it.
+        quantization: One of :data:`QUANTIZATIONS`; ``None`` asks for nothing.
+
+    Raises:
+        MissingExtraError: The package ``ctranslate2`` is not installed.
+        ConfigError: The quantization is unknown.
+    """
+    try:
+        import ctranslate2  # noqa: F401 - the export needs it
+    except ImportError:
+        raise MissingExtraError(feature, "ctranslate2", extra) from None
+    if quantization is not None and quantization not in QUANTIZATIONS:
+        raise ConfigError(
+            f"Unknown quantization '{quantization}'.{nearest(quantization, QUANTIZATIONS)} "
+            f"Known: {', '.join(QUANTIZATIONS)}."
+        )

@@ -223,13 +223,14 @@ def _threads(compute_type: str) -> dict[str, int]:
     return {"inter_threads": workers, "intra_threads": 1}
 
 
-def write_model(found: ModelFolder, folder: Path, quantization: str | None = None) -> None:
+def write_model(found: ModelFolder, folder: Path, quantization: str | None = None, *, least_positions: int = 0) -> None:
     """Write a model in CTranslate2's format into an empty folder.
 
     Args:
         found: The model, with its weights, and its tokenizers.
         folder: Where to write.
         quantization: One of :data:`QUANTIZATIONS`; ``None`` keeps float32.
+        least_positions: Positions that the tables have at least; else as many as the search settings of the model need.
 
     Raises:
         ConfigError: CTranslate2 cannot express the model.
@@ -238,7 +239,8 @@ def write_model(found: ModelFolder, folder: Path, quantization: str | None = Non
 
     model = require_transformer(found.model, "Export to CTranslate2")
     languages, target = found.tokenizers.languages, found.tokenizers.target
-    spec = transformer_spec(model, found.decoding.longest_sequence(languages), specs)
+    positions = max(found.decoding.longest_sequence(languages), least_positions)
+    spec = transformer_spec(model, positions, specs)
     spec.register_source_vocabulary(_tokens(found.tokenizers.source))
     spec.register_target_vocabulary(_tokens(target))
     names = {index: target.token(index) for index in (UNK, BOS, EOS)}
