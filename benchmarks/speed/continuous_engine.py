@@ -81,6 +81,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=640)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.sentences < 4 * arguments.clients:
+        parser.error("the clients need four sentences each, or nothing is left to be measured")
     shape = SHAPES[arguments.shape]
     keep_freed_memory()
     torch.manual_seed(0)
@@ -88,7 +90,7 @@ def main() -> None:
     with torch.no_grad():
         model.target_embedding.weight[EOS] = 0
     engine = CompiledEngine(model, arguments.precision)
-    settings = DecodingSettings(beam=arguments.beam, batch_tokens=1 << 30)
+    settings = DecodingSettings(beam=arguments.beam, batch_tokens=10_000_000)
     draw = random.Random(1)
     sources = [
         [draw.randrange(4, shape.vocabulary) for _ in range(draw.randint(SHORTEST, LONGEST))]
