@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from served import serving, tiny_models
 
 from locant.errors import ConfigError
 from locant.server import LimitSettings, ServerSettings
+from locant.server.files import FileStore, NoRoomError
 from locant.server.rates import Rates
 from locant.server.settings import read_keys
 
@@ -240,6 +242,31 @@ def test_the_log_says_what_happened_and_no_texts(client, caplog):
     assert [(record["route"], record["status"]) for record in records] == [("/translate", 200), ("other", 404)]
     assert records[0]["characters"] == 16
     assert "secretword" not in json.dumps(records, default=str)
+
+
+def test_files_are_kept_for_some_time_and_not_too_many(tmp_path):
+    now = [0.0]
+    store = FileStore(60, 2, tmp_path, clock=lambda: now[0])
+    now[0] = tmp_path.stat().st_mtime
+    first, second = store.keep(b"a", "a.txt"), store.keep(b"b", "b.txt")
+    with pytest.raises(NoRoomError, match="as many translated files"):
+        store.keep(b"c", "c.txt")
+    path, name = store.find(first)
+    assert (path.read_bytes(), name) == (b"a", "a.txt")
+    assert path.stat().st_mode & 0o077 == 0
+    now[0] += 120
+    assert store.find(second) is None
+    store.keep(b"c", "c.txt")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_is_no_failure_of_the_server(monkeypatch, client):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    answer = client.post("/translate_file", data=FIELDS, files={"file": ("a.txt", b"alpha")})
+    assert "no room" in error(answer, 503)
 
 
 def test_rates_are_those_of_the_last_minute():

@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
@@ -39,16 +41,23 @@ def where_it_failed(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "trace": places[-12:]}
 
 
-def start_logging(stream: TextIO | None = None) -> None:
-    """Write what Locant's server and uvicorn log as JSON.
+@contextmanager
+def json_log(stream: TextIO | None = None) -> Iterator[None]:
+    """Within the block, write what Locant and uvicorn log as JSON.
 
     Args:
         stream: By default standard error.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
-    for name in ("locant.server", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers = [handler]
-        logger.propagate = False
-        logger.setLevel(logging.INFO if name == "locant.server" else logging.WARNING)
+    loggers = {logging.getLogger("locant"): logging.INFO, logging.getLogger("uvicorn.error"): logging.WARNING}
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    try:
+        for logger, level in loggers.items():
+            logger.handlers, logger.propagate = [handler], False
+            logger.setLevel(level)
+        yield
+    finally:
+        for logger, handlers, propagate, level in before:
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)

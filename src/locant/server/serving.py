@@ -11,7 +11,7 @@ from typing import Any
 
 from locant.errors import UsageError
 from locant.runtime import listen
-from locant.server.logs import start_logging
+from locant.server.logs import json_log
 from locant.server.models import ModelPlace, load_models
 from locant.server.settings import ServerSettings
 from locant.server.supervisor import RunFolder, Supervisor, require_fork, require_packages
@@ -64,7 +64,7 @@ def serve(
     threads = torch.get_num_threads()
     load = partial(load_models, engine=engine, device=device, compute_type=compute_type)
     found = [ModelPlace.parse(place) for place in places]
-    with listen(chosen.host, chosen.port) as listener, RunFolder() as folder:
+    with json_log(), listen(chosen.host, chosen.port) as listener, RunFolder() as folder:
         from locant.server.rates import Rates
 
         rates = Rates()
@@ -93,7 +93,6 @@ def serve(
             _LOG.info("worker begins", extra={"models": dict(zip(models.names, engines, strict=True))})
             Worker(app, app.state.locant, lifeline=lifeline, ready=ready_end).run(sockets=[listener])
 
-        start_logging()
         address = address_of(listener, chosen.host)
 
         def announce() -> None:

@@ -1,0 +1,219 @@
+"""`locant serve` as processes: begin, answer, reload, replace a worker, drain and end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import httpx
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from processes import start_locant
+from served import tiny_translator
+
+from locant.cli import main
+
+FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
+PATIENCE = 120  # seconds that anything here may take on a busy machine
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, process, log):
+        self.process, self.log = process, log
+
+    @property
+    def entries(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+    def wait_for(self, condition):
+        latest = time.monotonic() + PATIENCE
+        while not (found := condition()):
+            assert time.monotonic() < latest, self.log.read_text()
+            time.sleep(0.02)
+        return found
+
+    @property
+    def address(self):
+        found = self.wait_for(lambda: re.search(r"The server is at (http\S+) ", self.log.read_text()))
+        return found[1].rstrip("/")
+
+    def events(self, name):
+        return [entry for entry in self.entries if entry["event"] == name]
+
+    def workers(self):
+        return [entry["process"] for entry in self.events("worker begins")]
+
+    def signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def ask(self, **fields):
+        return httpx.post(f"{self.address}/translate", json={**FIELDS, **fields}, timeout=PATIENCE)
+
+
+@contextmanager
+def running(folder, log, *options):
+    arguments = ["serve", folder, "--port", 0, "--engine", "pytorch", "--device", "cpu", *options]
+    log.touch()
+    process = start_locant(arguments, log)
+    server = Server(process, log)
+    try:
+        yield server
+    finally:
+        if process.is_alive():
+            server.signal(signal.SIGTERM)
+            process.join(PATIENCE)
+        process.kill()
+        process.join(PATIENCE)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny_translator().save_pretrained(tmp_path / "de-en")
+    return tmp_path / "de-en"
+
+
+def is_alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tmp_path):
+    with running(folder, tmp_path / "log", "--workers", 2, "--rows", 2) as server:
+        before = tiny_translator().translate("alpha beta")
+        assert server.ask().json() == {"translatedText": before}
+        first = server.workers()
+        assert len(first) == 2
+
+        # A client that was written for LibreTranslate.
+        client = LibreTranslateAPI(server.address)
+        assert client.translate("alpha beta", "de", "en") == before
+        assert client.languages()[0]["code"] == "de"
+        assert client.detect("Ein Mann reitet auf einem Pferd.")[0]["language"] == "de"
+
+        # A worker that is killed is replaced.
+        os.kill(first[0], signal.SIGKILL)
+        server.wait_for(lambda: len(server.workers()) == 3)
+        assert server.ask().json() == {"translatedText": before}
+
+        # A model that cannot be read leaves everything as it is.
+        config = (folder / "config.json").read_text()
+        (folder / "config.json").write_text("{")
+        server.signal(signal.SIGHUP)
+        server.wait_for(lambda: server.events("not reloaded"))
+        assert server.ask().json() == {"translatedText": before}
+
+        # Another model takes over, and no request fails meanwhile.
+        (folder / "config.json").write_text(config)
+        tiny_translator(seed=1).save_pretrained(folder)
+        after = tiny_translator(seed=1).translate("alpha beta")
+        assert after != before
+        answers, failures, stop = [], [], threading.Event()
+
+        def ask_again():
+            with httpx.Client(timeout=PATIENCE) as client:
+                while not stop.is_set():
+                    try:
+                        answer = client.post(f"{server.address}/translate", json=FIELDS)
+                        answers.append((answer.status_code, answer.json().get("translatedText")))
+                    except httpx.HTTPError as error:
+                        failures.append(repr(error))
+                    time.sleep(0.02)
+
+        asking = threading.Thread(target=ask_again)
+        asking.start()
+        server.signal(signal.SIGHUP)
+        server.wait_for(lambda: server.events("reloaded"))
+        server.wait_for(lambda: server.ask().json() == {"translatedText": after})
+        server.wait_for(lambda: not any(map(is_alive, first)))
+        stop.set()
+        asking.join(PATIENCE)
+        assert not failures
+        assert {status for status, _ in answers} == {200}
+        assert {text for _, text in answers} <= {before, after}
+
+        # The numbers of all workers are told by any.
+        page = httpx.get(f"{server.address}/metrics", timeout=PATIENCE).text
+        counted = sum(map(float, re.findall(r'locant_requests_total\{route="/translate",status="200"\} (\S+)', page)))
+        assert counted >= len(answers)
+
+        # On SIGTERM what is there is finished, and what is new refused.
+        answers.clear()
+        long = threading.Thread(target=lambda: answers.append(server.ask(q="alpha beta gamma.\n" * 100)))
+        long.start()
+        address = server.address
+        server.wait_for(lambda: working(address))
+        server.signal(signal.SIGTERM)
+        long.join(PATIENCE)
+        assert answers[0].status_code == 200
+        server.process.join(PATIENCE)
+        assert server.process.exitcode == 0
+    assert "alpha" not in (tmp_path / "log").read_text()
+
+
+def working(address):
+    """Whether a sentence is being translated or waits."""
+    page = httpx.get(f"{address}/metrics", timeout=PATIENCE).text
+    return sum(map(float, re.findall(r"locant_waiting_sentences\{\S+\} (\S+)", page))) > 0
+
+
+def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder, tmp_path):
+    options = ("--rows", 2, "--head-seconds", 1, "--body-seconds", 1)
+    with running(folder, tmp_path / "log", *options) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with closing(socket.create_connection((host, int(port)))) as silent:
+            silent.settimeout(PATIENCE)
+            silent.sendall(b"GET /langu")
+            assert silent.recv(100) == b""
+        with closing(socket.create_connection((host, int(port)))) as slow:
+            slow.settimeout(PATIENCE)
+            slow.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
+            )
+            assert slow.recv(100).startswith(b"HTTP/1.1 408")
+        with closing(socket.create_connection((host, int(port)))) as large:
+            large.settimeout(PATIENCE)
+            large.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000)
+            assert large.recv(100).startswith(b"HTTP/1.1 400")
+        with closing(socket.create_connection((host, int(port)))) as busy:
+            body = json.dumps({**FIELDS, "q": "alpha beta gamma.\n" * 2_000}).encode()
+            busy.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            busy.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            server.wait_for(lambda: working(server.address))
+            server.signal(signal.SIGTERM)
+            server.wait_for(lambda: server.events("draining"))
+            assert server.ask().status_code == 503
+            server.signal(signal.SIGTERM)
+            server.process.join(PATIENCE)
+            assert not server.process.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{model}", "{model}"], "Both"),
+        (["{model}/none"], "There is no model folder"),
+        (["{model}", "--port", "70000"], "port"),
+        (["{model}", "--characters", "0"], "characters"),
+        (["{model}", "--keys", "{model}/config.json"], "16 or more"),
+        (["{model}", "--port", "{port}"], "is in use"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_served(folder, arguments, words, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        names = {"model": folder, "port": taken.getsockname()[1]}
+        given = [argument.format(**names) for argument in arguments]
+        assert main(["serve", *given, "--engine", "pytorch"]) in (1, 2)
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert "Traceback" not in printed
