@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-positions adaptation zoo zoo-layouts nanogpt clean
+.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts nanogpt clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -142,5 +142,9 @@ bench: .venv-bench/bin/locant
 bench-contention: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
 
+# Preparation of 1, 4 and 16 million pairs; takes an hour and 10 GB of disk. Without MULTI30K=folder the text is from Bibles.
+bench-scale: $(BIN)/locant
+	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --output docs/results/scale.json
+
 clean:
-	rm -rf demo lab-smoke build/site dist $(VENV) .venv-bench .venv-wheel
+	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel

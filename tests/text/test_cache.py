@@ -1,7 +1,10 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 
 from locant.errors import CheckpointError, DataError
-from locant.text import SampledEpochs, TokenCache, write_cache
+from locant.text import NoiseSettings, SampledEpochs, TextPart, TokenCache, write_cache, write_parts
 from locant.text import cache as cache_module
 
 
@@ -114,3 +117,26 @@ def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["2"]
     del run
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_processes_of_a_training_share_the_sampling_of_an_epoch(pairs, tokenizers, tmp_path, small_chunks):
+    parts = [TextPart(pairs[:300]), TextPart([]), TextPart(pairs[300:])]
+    cache = write_parts(parts, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    drawn = cache.select(np.repeat(np.arange(0, 600, 2), 2))
+    settings = {"alpha": 0.1, "seed": 1, "noise": [NoiseSettings(typos=0.5), None, None]}
+    alone = SampledEpochs(cache, tokenizers, **settings)
+    together = [SampledEpochs(cache, tokenizers, **settings, shared_by=(2, rank, 3)) for rank in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        for epoch in range(4):
+            expected = alone(epoch, drawn if epoch % 2 else None)
+            for found in threads.map(lambda one, epoch=epoch: one(epoch, drawn if epoch % 2 else None), together):
+                assert ids(found.source) == ids(expected.source)
+                assert ids(found.target) == ids(expected.target)
+                assert found.parts == expected.parts
+    assert sorted(path.name for path in (tmp_path / "sampled-2").iterdir()) == ["2", "3"]
+
+
+def test_processes_sample_as_one(pairs, tokenizers, tmp_path, small_chunks):
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    one, two = (SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, processes=count)(0) for count in (1, 2))
+    assert ids(one.source) == ids(two.source)

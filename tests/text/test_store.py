@@ -1,15 +1,19 @@
 """Large texts, read once and kept while they are prepared."""
 
+import errno
 import gzip
 import json
+import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import numpy as np
 import pytest
+import sentencepiece
 
-from locant.errors import DataError
+from locant.errors import CheckpointError, DataError
 from locant.settings import Settings
 from locant.text import (
     CleaningSettings,
@@ -80,8 +84,9 @@ def same_columns(one, other):
     for side in ("source", "target"):
         ours, theirs = getattr(one, side), getattr(other, side)
         assert ours.tokens.tolist() == theirs.tokens.tolist()
-        assert ours.offsets.tolist() == theirs.offsets.tolist()
-        assert ours.lengths.tolist() == theirs.lengths.tolist() == np.diff([*ours.offsets, len(ours.tokens)]).tolist()
+        assert ours.all_offsets.tolist() == theirs.all_offsets.tolist()
+        assert ours.lengths.tolist() == theirs.lengths.tolist()
+        assert ours.lengths.tolist() == np.diff([*ours.all_offsets, len(ours.tokens)]).tolist()
 
 
 @pytest.mark.parametrize("kind", ["files", "tsv", "jsonl"])
@@ -259,11 +264,25 @@ def test_texts_in_a_mixture_and_in_both_directions(odd_pairs, pairs, tmp_path, m
     same_columns(stored.train, plain.train)
 
 
-def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "limits",
+    [{"_TRAINING_SENTENCES": 250}, {"_TRAINING_CHARACTERS": 15_000, "_MANY": 1000, "_MEASURED": 100}],
+    ids=["sentences", "characters"],
+)
+def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypatch, limits):
     """A vocabulary is learned of some of a large text, whatever way they are read."""
     small_blocks(monkeypatch)
-    monkeypatch.setattr("locant.text.tokenizer._TRAINING_SENTENCES", 250)
+    for name, value in limits.items():
+        monkeypatch.setattr(f"locant.text.tokenizer.{name}", value)
     settings = write(tmp_path / "text", odd_pairs)
+    learned = []
+    train = sentencepiece.SentencePieceTrainer.train
+
+    def trained(sentence_iterator, **more):
+        learned.append(list(sentence_iterator))
+        train(sentence_iterator=iter(learned[-1]), **more)
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", trained)
     digests = set()
     for name, store in (("plain", None), ("stored", TextStore(tmp_path / "store", 1, 0))):
         corpus = opened(tmp_path / "text", settings, store)
@@ -271,6 +290,9 @@ def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypa
         found = prepare(corpus, CleaningSettings(), tokenizer, max_tokens=60, folder=tmp_path / name)
         digests.add(found.tokenizers.digest)
     assert len(digests) == 1
+    assert learned[0] == learned[1]
+    assert 0 < len(learned[0]) <= limits.get("_TRAINING_SENTENCES", 600)
+    assert sum(map(len, learned[0])) <= 1.1 * limits.get("_TRAINING_CHARACTERS", 10**9)
 
 
 def test_repeated_hashes_are_found_share_by_share(monkeypatch):
@@ -316,3 +338,47 @@ def test_processes_give_results_in_order_and_end_with_the_caller(tmp_path):
         with pytest.raises(BrokenError):
             next(results)
     shutil.rmtree(tmp_path)
+
+
+def test_a_full_disk_is_said_and_what_is_finished_is_kept(pairs, tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    monkeypatch.setattr("locant.text.growing._SECONDS", 0.0)
+    settings = write(tmp_path / "text", pairs)
+    whole = prepare(opened(tmp_path / "text", settings), CleaningSettings(), TOKENIZER, max_tokens=40, folder=tmp_path)
+    synced, flush, room = [], os.fsync, 40
+
+    def full(descriptor):
+        synced.append(descriptor)
+        if len(synced) > room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(descriptor)
+
+    def run():
+        corpus = opened(tmp_path / "text", settings, TextStore(folder / "cache" / "text", 1, 0))
+        return prepare(corpus, CleaningSettings(), TOKENIZER, max_tokens=40, folder=folder)
+
+    def what_is_said():
+        synced.clear()
+        try:
+            run()
+        except CheckpointError as error:
+            return f"{error} {[path.name for path in (folder / 'cache').iterdir()]}"
+        return ""
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("locant.text.growing.os.fsync", full)
+        said = list(iter(what_is_said, ""))
+    assert len(said) > 3, "it was full in different places"
+    assert all("The disk is full" in one and "prepared.json" not in one and "'train'" not in one for one in said)
+    prepared = run()
+    same_columns(prepared.train, whole.train)
+    assert prepared.report == whole.report
+
+
+def test_two_processes_do_not_read_into_one_folder(pairs, tmp_path):
+    settings = write(tmp_path / "text", pairs)
+    store = TextStore(tmp_path / "store", 1, 0)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: opened(tmp_path / "text", settings, store).digest, range(4)))
+    assert set(found) == {opened(tmp_path / "text", settings).digest}

@@ -341,6 +341,6 @@ def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
     padded = np.full((len(indices), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    padded[rows, columns] = column.tokens[np.repeat(column.offsets[indices], lengths) + columns]
+    padded[rows, columns] = column.tokens[np.repeat(column.offsets(indices), lengths) + columns]
     padded[np.arange(len(indices)), lengths] = EOS
     return padded, lengths + 1

@@ -13,7 +13,8 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from locant.errors import CheckpointError, DataError
 from locant.files import publish, read_json, readable_errors, write_json
 from locant.text.cleaning import CleanText
-from locant.text.encoding import Encoded, Encoder, Task, Tokens, id_types
+from locant.text.encoding import Encoded, Encoder, Lengths, Task, Tokens, id_types
 from locant.text.growing import GrowingColumns
 from locant.text.pairs import Pair, ParallelText, Rows, memory_blocks
 from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
@@ -65,17 +66,23 @@ class CachePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """One side of a cache: sentence ``i`` is ``tokens[offsets[i] : offsets[i] + lengths[i]]``.
+    """One side of a cache, or of some of its rows.
 
     Attributes:
         tokens: All ids, [N] uint16 or uint32, mapped from disk.
-        offsets: Where each sentence begins; [pairs] int64.
+        all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
+        rows: Which sentences of the cache these are; None for all.
     """
 
     tokens: Tokens
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int32]
+    all_offsets: npt.NDArray[np.int64]
+    lengths: Lengths
+    rows: npt.NDArray[np.integer[Any]] | None = None
+
+    def offsets(self, indices: npt.NDArray[np.integer[Any]] | slice | int) -> npt.NDArray[np.int64]:
+        """Return where some sentences begin."""
+        return self.all_offsets[indices if self.rows is None else self.rows[indices]]
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: str, count: int) -> Column:
@@ -88,11 +95,17 @@ class Column:
         return cls(tokens, offsets[:-1], lengths)
 
     def __getitem__(self, index: int) -> Tokens:
-        return self.tokens[self.offsets[index] : self.offsets[index] + self.lengths[index]]
+        start = int(self.offsets(index))
+        return self.tokens[start : start + self.lengths[index]]
 
-    def select(self, rows: Rows) -> Column:
+    def between(self, start: int, end: int) -> tuple[Tokens, Lengths]:
+        """Return the ids and the lengths of sentences that follow one another; not of a selection."""
+        ends = np.array([self.offsets(row) if row < len(self.lengths) else len(self.tokens) for row in (start, end)])
+        return self.tokens[ends[0] : ends[1]], self.lengths[start:end]
+
+    def select(self, rows: npt.NDArray[np.integer[Any]]) -> Column:
         """Return some of the sentences, each as often as it is named."""
-        return Column(self.tokens, self.offsets[rows], self.lengths[rows])
+        return replace(self, lengths=self.lengths[rows], rows=rows if self.rows is None else self.rows[rows])
 
 
 class TokenCache:
@@ -123,7 +136,7 @@ class TokenCache:
         )
         self.source = Column.open(folder, "source", about["source_dtype"], self._count)
         self.target = Column.open(folder, "target", about["target_dtype"], self._count)
-        self._rows: Rows | None = None
+        self._rows: npt.NDArray[np.integer[Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -134,6 +147,8 @@ class TokenCache:
         Args:
             rows: Indices of pairs in ascending order, so that parts stay together; [M] int64.
         """
+        if len(self.source.all_offsets) < 1 << 32:
+            rows = rows.astype(np.uint32)  # half the memory
         selected = copy(self)
         selected.source, selected.target = self.source.select(rows), self.target.select(rows)
         bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]))
@@ -153,15 +168,30 @@ class TokenCache:
         """The id that the decoder reads first."""
         return self.parts[0].prefixes.target[0]
 
+    def rows(self, start: int, end: int) -> Rows:
+        """Return which rows of the whole cache some of these are."""
+        return np.arange(start, end) if self._rows is None else self._rows[start:end].astype(np.int64)
+
     def pairs(self) -> Iterator[Pair]:
         """Yield the text of the pairs; only of a cache written with ``keep_text``."""
+        for start, end in chunk_bounds(len(self)):
+            yield from self.texts(self.rows(start, end))
+
+    def texts(self, rows: Rows) -> list[Pair]:
+        """Return the text of some rows of the whole cache; only of one written with ``keep_text``."""
+        found = []
+        for offsets, text in self._texts:
+            begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
+            found.append([bytes(text[begin:end]).decode("utf-8") for begin, end in zip(begins, ends, strict=True)])
+        return list(zip(*found, strict=True))
+
+    @cached_property
+    def _texts(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
         columns = []
-        for side in ("source", "target"):
+        for side in _SIDES:
             offsets = _map(self.folder / f"{side}.text.offsets.bin", np.dtype(np.int64), self._count + 1)
             columns.append((offsets, _map(self.folder / f"{side}.text.bin", np.dtype(np.uint8), int(offsets[-1]))))
-        for number in range(self._count) if self._rows is None else self._rows.tolist():
-            source, target = (bytes(text[offsets[number] : offsets[number + 1]]) for offsets, text in columns)
-            yield source.decode("utf-8"), target.decode("utf-8")
+        return columns
 
 
 def write_cache(
@@ -292,13 +322,24 @@ class CacheWriter:
         self._columns.append(offsets, end + np.cumsum(lengths, dtype=np.int64))
         self._columns.append(name, values)
 
-    def finish(self) -> None:
+    def append_cache(self, cache: TokenCache) -> None:
+        """Write all rows of another cache, each behind those of its part."""
+        first = 0
+        for number, part in enumerate(cache.parts):
+            source, target = (side.between(first, first + part.pairs) for side in (cache.source, cache.target))
+            self.append(Encoded(number, part.dropped, (source[0], target[0]), (source[1], target[1])))
+            first += part.pairs
+
+    def finish(self, *, may_be_empty: bool = False) -> None:
         """Give the cache its name.
+
+        Args:
+            may_be_empty: Whether it may be without pairs.
 
         Raises:
             DataError: No pair is left.
         """
-        if not sum(self._counts):
+        if not sum(self._counts) and not may_be_empty:
             raise DataError(
                 f"All {sum(self._dropped)} pairs have {self._encoder.max_tokens} tokens or more on a side, so nothing "
                 "is left. Allow more tokens, or use a larger vocabulary."
@@ -324,11 +365,10 @@ class CacheWriter:
             shutil.rmtree(self._partial, ignore_errors=True)
 
 
-def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Yield pairs by the thousands, which are sampled together."""
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
+def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
+    """Yield where the chunks of so many pairs begin and end, which are sampled together."""
+    for start in range(0, pairs, _CHUNK):
+        yield start, min(pairs, start + _CHUNK)
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

@@ -1,21 +1,15 @@
-"""Epochs of training text: rows drawn from the parts of a corpus by weight, and tokenised anew where that is wanted."""
+"""Epochs of training text: rows drawn from the parts of a corpus by weight."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import compress, islice
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from locant.text.cache import CacheWriter, TokenCache, chunks
-from locant.text.encoding import Encoded, Encoder
-from locant.text.noise import NoiseSettings, add_noise
+from locant.text.cache import TokenCache
 from locant.text.pairs import Rows
-from locant.text.tokenizer import TokenizerPair
+from locant.text.sampled_epochs import SampledEpochs
 
 
 def sampling_shares(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
@@ -129,106 +123,3 @@ class TrainingEpochs:
         """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
         drawn = self.drawn(epoch, stage)
         return drawn if self._sampled is None else self._sampled(epoch, drawn)
-
-
-class SampledEpochs:
-    """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
-
-    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones. A sentence
-    that would then exceed the cache's ``max_tokens`` keeps its usual tokens.
-
-    Args:
-        cache: The usual segmentations, written with ``keep_text``.
-        tokenizers: The tokenizers with which it was written.
-        alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
-        seed: Any non-negative integer.
-        noise: Of the sources of each part, or None; by default none has any.
-    """
-
-    def __init__(
-        self,
-        cache: TokenCache,
-        tokenizers: TokenizerPair,
-        *,
-        alpha: float,
-        seed: int,
-        noise: Sequence[NoiseSettings | None] = (),
-    ) -> None:
-        self._cache = cache
-        self._tokenizers = tokenizers
-        self._alpha = alpha
-        self._seed = seed
-        self._noise = noise or [None] * len(cache.parts)
-        # One folder a process; it vanishes with the object.
-        self._folder = tempfile.TemporaryDirectory(prefix="sampled-", dir=cache.folder.parent)
-
-    def __call__(self, epoch: int, drawn: TokenCache | None = None) -> TokenCache:
-        """Return the tokens of an epoch; those of the epoch asked for before are removed.
-
-        Args:
-            epoch: Counted from 0.
-            drawn: The rows of the cache that the epoch has; by default all.
-        """
-        cache = self._cache if drawn is None else drawn
-        root = Path(self._folder.name)
-        earlier = list(root.iterdir())
-        folder = root / str(epoch)
-        with CacheWriter(folder, self._encoder(cache)) as writer:
-            for encoded in self._sampled(epoch, cache):
-                writer.append(encoded)
-            writer.finish()
-        sampled = TokenCache(folder)
-        for old in earlier:
-            if old != sampled.folder:
-                shutil.rmtree(old, ignore_errors=True)
-        return sampled
-
-    def _encoder(self, cache: TokenCache) -> Encoder:
-        return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
-
-    def _sampled(self, epoch: int, cache: TokenCache) -> Iterator[Encoded]:
-        encoder = self._encoder(cache)
-        pairs, number, first = cache.pairs(), 0, 0
-        for part, (rows, noise) in enumerate(zip(cache.parts, self._noise, strict=True)):
-            for chunk in chunks(islice(pairs, rows.pairs)):
-                sources, targets = [source for source, _ in chunk], [target for _, target in chunk]
-                # Of the chunk's seeds, 0 and 1 sample the sides.
-                noisy = add_noise(sources, noise, [self._seed, epoch, number, 2]) if noise else sources
-                changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
-                columns = []
-                for side, (texts, before) in enumerate(
-                    ((noisy, rows.prefixes.source), (targets, rows.prefixes.target[1:]))
-                ):
-                    usual = (cache.source, cache.target)[side]
-                    own = self._segmented(texts, epoch, number, changed if side == 0 else None, side=side)
-                    columns.append(
-                        [
-                            before + ids
-                            if ids is not None and len(before) + len(ids) < cache.max_tokens
-                            else usual[index].tolist()
-                            for index, ids in enumerate(own, start=first)
-                        ]
-                    )
-                yield encoder.packed(part, chunk, *columns)
-                number, first = number + 1, first + len(chunk)
-
-    def _segmented(
-        self, texts: list[str], epoch: int, number: int, changed: list[bool] | None, *, side: int
-    ) -> Sequence[list[int] | None]:
-        """Return the tokens of one side of chunk ``number``; None where they are the usual ones.
-
-        Args:
-            texts: The sentences.
-            epoch: Counted from 0.
-            number: Of the chunk.
-            changed: Which sentences are not those of the cache; None for none.
-            side: 0 for the source, 1 for the target.
-        """
-        tokenizer = (self._tokenizers.source, self._tokenizers.target)[side]
-        if self._alpha:
-            seed = int(np.random.SeedSequence([self._seed, epoch, number, side]).generate_state(1)[0])
-            return tokenizer.encode_sampled(texts, alpha=self._alpha, seed=seed)
-        if changed is None:
-            return [None] * len(texts)
-        encoded = iter(tokenizer.encode(list(compress(texts, changed))))
-        return [next(encoded) if one else None for one in changed]

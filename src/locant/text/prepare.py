@@ -18,9 +18,10 @@ from locant.files import read_json, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
-from locant.text.epochs import RowSampler, SampledEpochs, TrainingEpochs
+from locant.text.epochs import RowSampler, TrainingEpochs
 from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, Rows
+from locant.text.sampled_epochs import SampledEpochs
 from locant.text.store import Progress, no_progress
 from locant.text.tokenizer import Pairs, TokenizerPair, TokenizerSettings, train_tokenizers
 from locant.text.workers import usable_processes
@@ -83,12 +84,26 @@ class PreparedData:
         """The training pairs of each part."""
         return [part.pairs for part in self.train.parts]
 
-    def epochs(self, seed: int) -> TrainingEpochs:
-        """Return what gives the training tokens of each epoch, drawn by weight, with sampling and noise if so set."""
+    def epochs(self, seed: int, node: int = 0, rank: int = 0, processes: int = 1) -> TrainingEpochs:
+        """Return what gives the training tokens of each epoch, drawn by weight, with sampling and noise if so set.
+
+        Args:
+            seed: Any non-negative integer.
+            node: The number of this machine in the training, from 0.
+            rank: The number of this process on it, from 0.
+            processes: How many it has, which share the work of sampling.
+        """
         samplers = [RowSampler(self.sizes, weights, self.temperature, seed=seed) for weights in self.weights]
         if not self.sampling and not any(self.noise):
             return TrainingEpochs(self.train, samplers)
-        sampled = SampledEpochs(self.train, self.tokenizers, alpha=self.sampling, seed=seed, noise=self.noise)
+        sampled = SampledEpochs(
+            self.train,
+            self.tokenizers,
+            alpha=self.sampling,
+            seed=seed,
+            noise=self.noise,
+            shared_by=(node, rank, processes),
+        )
         return TrainingEpochs(self.train, samplers, sampled)
 
 

@@ -13,6 +13,7 @@ import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -24,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import read_json, write_json
+from locant.files import read_json, readable_errors, write_json
+from locant.locks import FileLock
 from locant.text.cleaning import among, facts_of, hashes64, utf8
 from locant.text.growing import GrowingColumns
 from locant.text.line_blocks import LineBlock, LineFormat, Place, TextFiles
@@ -86,16 +88,39 @@ class TextStore:
         names = [[path for path, *_ in paths] for paths in made_from["files"]]
         key = hashlib.sha256(json.dumps([names, made_from["format"]]).encode()).hexdigest()
         folder = self.folder / key[:16]
-        try:
-            about = read_json(folder / "text.json")
-            known = about["made_from"] == made_from
-        except (CheckpointError, KeyError, TypeError):
-            known = False
-        if not known and not self.reads:
+        about = _known(folder, made_from)
+        if about is None and not self.reads:
             return None
-        if not known:
-            about = _read(files, folder, made_from, self.processes or usable_processes(), self.progress)
+        if about is None:
+            with _alone(folder):
+                about = _known(folder, made_from) or _read(
+                    files, folder, made_from, self.processes or usable_processes(), self.progress
+                )
         return StoredText(folder, files, about["count"], about["digest"])
+
+
+def _known(folder: Path, made_from: Any) -> dict[str, Any] | None:
+    """Return what is known of a text that has been read; None where there is none, or its files have changed."""
+    try:
+        about: dict[str, Any] = read_json(folder / "text.json")
+        return about if about["made_from"] == made_from else None
+    except (CheckpointError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from reading into a folder; where the file system has no locks nothing is kept."""
+    lock = FileLock(folder.with_suffix(".lock"))
+    with readable_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        lock.acquire("reading text", wait=True)
+    try:
+        yield
+    finally:
+        lock.path.unlink(missing_ok=True)
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -210,17 +235,20 @@ class _StoredBlock:
         if self.rows is not None:
             rows = self.rows if rows is None else self.rows[rows]
         ends = np.cumsum(self._whole("lengths").astype(np.int64).ravel() + 1)
-        with (self.folder / "text.bin").open("rb") as file:
-            file.seek(self.offset)
-            data = file.read(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1])).reshape(-1, 2)
         places = np.concatenate((starts, ends.reshape(-1, 2) - 1), axis=1)
         if rows is not None:
             places = places[rows]
+        if not len(places):
+            return []
+        first, last = int(places[0, 0]), int(places[-1, 3])
+        with (self.folder / "text.bin").open("rb") as file:
+            file.seek(self.offset + first)
+            data = file.read(last - first)
         decode = partial(str, encoding="utf-8", errors="surrogatepass")
         pairs = [
             (decode(data[source:source_end]), decode(data[target:target_end]))
-            for source, target, source_end, target_end in places.tolist()
+            for source, target, source_end, target_end in (places - first).tolist()
         ]
         return [(target, source) for source, target in pairs] if self.is_turned else pairs
 

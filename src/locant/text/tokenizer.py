@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,10 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 _TRAINING_SENTENCES = 1_000_000
 """More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
+_TRAINING_CHARACTERS = 50_000_000
+"""Likewise; SentencePiece takes some 20 bytes of memory for each."""
+_MANY, _MEASURED = 100_000, 10_000
+"""Of so many sentences, the characters are estimated from so many of them."""
 _TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
 
 
@@ -451,9 +456,18 @@ def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, rese
 
 
 def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
-    """Yield the sentences of some sides, or of a large text some of them, evenly spaced."""
-    # An odd step, so that a joint vocabulary sees source and target sentences in turn.
-    step = len(sides) * len(pairs) // _TRAINING_SENTENCES | 1
+    """Yield the sentences of some sides, or of a large text some of them."""
+    count = len(sides) * len(pairs)
+    step = count // _TRAINING_SENTENCES
+    if count >= _MANY:
+        lengths = list(map(len, _spaced(pairs, sides, count // _MEASURED)))
+        step = max(step, math.ceil(count * sum(lengths) / len(lengths) / _TRAINING_CHARACTERS))
+    return _spaced(pairs, sides, step)
+
+
+def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
+    """Yield every so-manieth sentence, with an odd step, so that source and target sentences come in turn."""
+    step |= 1
     if step == 1 or not isinstance(pairs, PairsByRow):
         sentences = (pair[side] for pair in pairs for side in sides)
         yield from islice(sentences, 0, None, step)

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -45,6 +45,30 @@ def rank() -> int:
 def world_size() -> int:
     """Return the number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+class NodePlace(NamedTuple):
+    """Where a process stands among those of its machine.
+
+    Attributes:
+        node: Number of the machine, from 0.
+        rank: Number of the process on it, from 0.
+        size: How many processes it has.
+    """
+
+    node: int = 0
+    rank: int = 0
+    size: int = 1
+
+
+def node_place() -> NodePlace:
+    """Return this process's place on its machine, as torchrun tells it; alone where nothing is told."""
+    if not dist.is_initialized():
+        return NodePlace()
+    told = [os.environ.get(name) for name in ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+    if None in told:
+        return NodePlace(node=rank())
+    return NodePlace(*(int(number or 0) for number in told))
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

@@ -234,7 +234,7 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
         kept = finetuning.prepare_model(model, begins=not checkpoints) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
-            data.epochs(recipe.seed),
+            data.epochs(recipe.seed, *parallel.node_place()),
             recipe.batches,
             seed=recipe.seed,
             rank=parallel.rank(),

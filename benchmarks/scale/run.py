@@ -1,0 +1,174 @@
+"""Preparation of large texts: seconds and processor seconds by phase, memory by process, bytes on disk.
+
+    python run.py --folder FOLDER_OF_MULTI30K --output scale.json      # 1, 4 and 16 million pairs
+    python run.py --pairs 200000 --processes 1,2 --output scale.json
+
+Every measurement is a process of its own on text of make_text.py. The fewest pairs are prepared with one process too,
+which says what a core does; growth of memory is the slope between the sizes. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from measure import machine, warn_when_busy
+
+HERE = Path(__file__).parent
+_BETWEEN = 0.2  # seconds
+
+
+class Phases:
+    """Seconds, processor seconds and peak memory of what is done one after the other."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, float]] = {}
+        self._what, self._begun = "", self._now()
+        self._peaks = (0, 0)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def begin(self, what: str, share: float = 0.0) -> None:
+        """End what was done, and begin something else, if it is something else."""
+        if what == self._what:
+            return
+        now = self._now()
+        if self._what:
+            self.found[self._what] = {
+                "seconds": round(now[0] - self._begun[0], 2),
+                "processor_seconds": round(now[1] - self._begun[1], 2),
+                "own_memory_mb": self._peaks[0] >> 20,
+                "largest_other_memory_mb": self._peaks[1] >> 20,
+            }
+        self._what, self._begun, self._peaks = what, now, (0, 0)
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return time.perf_counter(), sum(one.ru_utime + one.ru_stime for one in used)
+
+    def _watch(self) -> None:
+        while True:
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            others = [anonymous_memory(child) for child in children]
+            own, other = self._peaks
+            self._peaks = max(own, anonymous_memory("self")), max([other, *others])
+            time.sleep(_BETWEEN)
+
+
+def anonymous_memory(process: str) -> int:
+    """Return the bytes that a process has in memory besides files that are mapped; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon")), 0)
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def measure(text: Path, run: Path, processes: int) -> dict[str, Any]:
+    """Prepare a text in this process, and begin to train on it."""
+    from locant.text import (
+        BatchSettings,
+        BatchStream,
+        CleaningSettings,
+        FilesCorpus,
+        TextStore,
+        TokenizerSettings,
+        load_corpus,
+        prepare,
+    )
+
+    phases = Phases()
+    files = {"source": "train.en", "target": "train.de"}
+    settings = FilesCorpus.parse({"kind": "files", "folder": text, "train": files})
+    store = TextStore(run / "cache" / "text", processes, 0, phases.begin)
+    corpus = load_corpus(settings, store)
+    stored = size_of(run)
+    options: dict[str, Any] = {"max_tokens": 128, "folder": run, "processes": processes}
+    tokenizer = TokenizerSettings(vocab_size=8000)
+    data = prepare(corpus, CleaningSettings(), tokenizer, **options, progress=phases.begin)
+    phases.begin("opening again")
+    data = prepare(load_corpus(settings, store), CleaningSettings(), tokenizer, **options, resume=True)
+    phases.begin("first batch")
+    next(BatchStream(data.epochs(1), BatchSettings(), seed=1).start())
+    phases.begin("end")
+    return {
+        "pairs": data.report.total,
+        "kept": len(data.train),
+        "processes": processes,
+        "text_bytes": size_of(text),
+        "stored_bytes": stored,
+        "cache_bytes": size_of(run / "cache"),
+        "phases": phases.found,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", default="1000000,4000000,16000000", help="how many, with commas")
+    parser.add_argument("--processes", help="how many, with commas; by default 1 and as many as there are cores")
+    parser.add_argument("--folder", type=Path, help="with train.en.gz and train.de.gz of Multi30k; else Bibles")
+    parser.add_argument("--work", type=Path, default=Path("build/scale"), help="folder for text and caches; emptied")
+    parser.add_argument("--output", type=Path, default=Path("scale.json"))
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        text, run, processes = options.measure
+        print(json.dumps(measure(Path(text), Path(run), int(processes))))
+        return
+    warn_when_busy()
+    sizes = sorted(map(int, options.pairs.split(",")))
+    processes = list(map(int, (options.processes or f"1,{os.cpu_count()}").split(",")))
+    found = []
+    for size in sizes:
+        shutil.rmtree(options.work, ignore_errors=True)
+        text = options.work / "text"
+        source = ["--folder", str(options.folder)] if options.folder else []
+        subprocess.run(
+            [sys.executable, str(HERE / "make_text.py"), str(size), "--output", str(text), *source], check=True
+        )
+        for count in processes if size == sizes[0] else processes[-1:]:
+            run = options.work / "run"
+            shutil.rmtree(run, ignore_errors=True)
+            command = [sys.executable, __file__, "--measure", str(text), str(run), str(count)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found.append(json.loads(done.stdout.splitlines()[-1]))
+            print(table(found[-1]), flush=True)
+            record = {"machine": machine(), "text": "Multi30k" if options.folder else "Bibles", "measured": found}
+            options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(options.work)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return a measurement as a Markdown table."""
+    lines = [
+        f"\n{found['pairs']:,} pairs, {found['processes']} processes; text {found['text_bytes'] / 1e6:,.0f} MB, "
+        f"stored {found['stored_bytes'] / 1e6:,.0f} MB, cache {found['cache_bytes'] / 1e6:,.0f} MB\n",
+        "| phase | seconds | processor seconds | own memory, MB | largest other process, MB |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(f'{one:,}' for one in phase.values())} |" for name, phase in found["phases"].items()
+    ]
+    work = sum(found["phases"][name]["processor_seconds"] for name in ("reading", "cleaning", "tokenising"))
+    return "\n".join(
+        [*lines, f"\n{found['pairs'] / work:,.0f} pairs a second and core (reading, cleaning, tokenising)"]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Epochs that are tokenised anew: random segmentations (subword regularisation), noise in sources."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from locant.errors import TrainingError
+from locant.text.cache import CacheWriter, TokenCache, chunk_bounds
+from locant.text.encoding import Encoded, Encoder
+from locant.text.noise import NoiseSettings, add_noise
+from locant.text.pairs import Pair, Rows
+from locant.text.tokenizer import TokenizerPair
+from locant.text.workers import in_order, usable_processes
+
+_SEVERAL_PROCESSES = 100_000
+"""Pairs of an epoch from which other processes are started."""
+_PATIENCE = 4 * 3600.0
+"""Seconds after which a process of a training that shows no sign of its share of an epoch is given up."""
+
+
+class _Chunk(NamedTuple):
+    """Pairs that are sampled with one seed.
+
+    Attributes:
+        number: In the epoch, from 0.
+        part: Of the corpus.
+        rows: In the whole cache.
+    """
+
+    number: int
+    part: int
+    rows: Rows
+
+
+class SampledEpochs:
+    """Tokenises the training text anew for each epoch: random segmentations (subword regularisation), noise in sources.
+
+    The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
+    number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. The
+    processes of a training on one machine each tokenise their share of an epoch, beside the cache that they read.
+
+    Args:
+        cache: The usual segmentations, written with ``keep_text``.
+        tokenizers: The tokenizers with which it was written.
+        alpha: ``TokenizerSettings.sampling``; 0 segments as usual.
+        seed: Any non-negative integer.
+        noise: Of the sources of each part, or None; by default none has any.
+        shared_by: The number of a machine in the training, of this process on the machine, and how many processes it
+            has, which ask for the same epochs in the same order.
+        processes: How many others this one lets tokenise at once; by default as many as there are cores for it.
+    """
+
+    def __init__(
+        self,
+        cache: TokenCache,
+        tokenizers: TokenizerPair,
+        *,
+        alpha: float,
+        seed: int,
+        noise: Sequence[NoiseSettings | None] = (),
+        shared_by: tuple[int, int, int] = (0, 0, 1),
+        processes: int | None = None,
+    ) -> None:
+        self._cache = cache
+        self._tokenizers = tokenizers
+        self._noise = list(noise) or [None] * len(cache.parts)
+        self._alpha, self._seed = alpha, seed
+        node, self._rank, self._world_size = shared_by
+        self._processes = processes
+        parent = cache.folder.parent
+        if self._world_size == 1:
+            # One folder a process; it vanishes with the object.
+            self._own = tempfile.TemporaryDirectory(prefix="sampled-", dir=parent)
+            self._folder = Path(self._own.name)
+        else:
+            self._folder = parent / f"sampled-{node}"
+            self._folder.mkdir(exist_ok=True)
+
+    def __call__(self, epoch: int, drawn: TokenCache | None = None) -> TokenCache:
+        """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
+
+        Args:
+            epoch: Counted from 0.
+            drawn: The rows of the cache that the epoch has; by default all.
+
+        Raises:
+            TrainingError: Another process of the training has not done its share.
+        """
+        cache = self._cache if drawn is None else drawn
+        earlier = list(self._folder.iterdir())
+        folder = self._folder / str(epoch)
+        if self._world_size == 1:
+            self._write(folder, cache, epoch)
+        else:
+            shares = [self._folder / f"{epoch}-{number}-of-{self._world_size}" for number in range(self._world_size)]
+            if not folder.exists():
+                self._write(shares[self._rank], cache, epoch)
+            if self._rank == 0 and not folder.exists():
+                self._join(folder, cache, shares)
+            _wait_for(folder)
+        sampled = TokenCache(folder)
+        for old in earlier if self._rank == 0 else ():
+            # Another process may open the epoch before this one only now.
+            if old.name not in (str(epoch), str(epoch - 1)) or (self._world_size == 1 and old != folder):
+                shutil.rmtree(old, ignore_errors=True)
+        return sampled
+
+    def _encoder(self, cache: TokenCache) -> Encoder:
+        return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
+
+    def _write(self, folder: Path, cache: TokenCache, epoch: int) -> None:
+        """Tokenise the share of this process."""
+        count = sum(1 for part in cache.parts for _ in chunk_bounds(part.pairs))
+        begin, end = (count * number // self._world_size for number in (self._rank, self._rank + 1))
+        encoder = self._encoder(cache)
+        work = _Sampling(self._cache.folder, encoder, self._noise, self._alpha, self._seed, epoch)
+        processes = self._processes
+        if processes is None:
+            large = len(cache) // self._world_size >= _SEVERAL_PROCESSES
+            processes = max(1, usable_processes() // self._world_size) if large else 1
+        with CacheWriter(folder, encoder) as writer:
+            for encoded in in_order(work, islice(_chunks(cache), begin, end), processes):
+                writer.append(encoded)
+            writer.finish(may_be_empty=True)
+
+    def _join(self, folder: Path, cache: TokenCache, shares: Sequence[Path]) -> None:
+        """Write the shares of all processes into one cache."""
+        with CacheWriter(folder, self._encoder(cache)) as writer:
+            for share in shares:
+                _wait_for(share)
+                writer.append_cache(TokenCache(share))
+            writer.finish()
+        for share in shares:
+            shutil.rmtree(share, ignore_errors=True)
+
+
+def _chunks(cache: TokenCache) -> Iterator[_Chunk]:
+    number, first = 0, 0
+    for part, about in enumerate(cache.parts):
+        for start, end in chunk_bounds(about.pairs):
+            yield _Chunk(number, part, cache.rows(first + start, first + end))
+            number += 1
+        first += about.pairs
+
+
+def _wait_for(folder: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while not folder.exists():
+        if time.monotonic() > until:
+            raise TrainingError(
+                f"Another process of the training has not tokenised its share of an epoch: {folder} is missing. All "
+                "processes of a machine must see the folder of the run."
+            )
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class _Sampling:
+    """What is done with a chunk.
+
+    Attributes:
+        folder: Of the cache.
+        encoder: Holds tokenizers, prefixes and limits.
+        noise: Of the sources of each part, or None.
+        alpha: How random segmentations are.
+        seed: Of the run.
+        epoch: From 0.
+    """
+
+    folder: Path
+    encoder: Encoder
+    noise: Sequence[NoiseSettings | None]
+    alpha: float
+    seed: int
+    epoch: int
+
+    @cached_property
+    def _cache(self) -> TokenCache:
+        return TokenCache(self.folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_cache"}
+
+    def __call__(self, chunk: _Chunk) -> Encoded:
+        pairs: list[Pair] = self._cache.texts(chunk.rows)
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        noise = self.noise[chunk.part]
+        # Of the chunk's seeds, 0 and 1 sample the sides.
+        noisy = add_noise(sources, noise, [self.seed, self.epoch, chunk.number, 2]) if noise else sources
+        changed = [text != usual for text, usual in zip(noisy, sources, strict=True)]
+        prefixes = self.encoder.prefixes[chunk.part]
+        columns = []
+        for side, (texts, before) in enumerate(((noisy, prefixes.source), (targets, prefixes.target[1:]))):
+            usual = (self._cache.source, self._cache.target)[side]
+            own = self._segmented(texts, chunk.number, changed if side == 0 else None, side=side)
+            columns.append(
+                [
+                    before + ids
+                    if ids is not None and len(before) + len(ids) < self.encoder.max_tokens
+                    else usual[row].tolist()
+                    for row, ids in zip(chunk.rows.tolist(), own, strict=True)
+                ]
+            )
+        return self.encoder.packed(chunk.part, pairs, *columns)
+
+    def _segmented(
+        self, texts: list[str], number: int, changed: list[bool] | None, *, side: int
+    ) -> Sequence[list[int] | None]:
+        """Return the tokens of one side of chunk ``number``; None where they are the usual ones.
+
+        Args:
+            texts: The sentences.
+            number: Of the chunk.
+            changed: Which sentences are not those of the cache; None for none.
+            side: 0 for the source, 1 for the target.
+        """
+        tokenizer = (self.encoder.tokenizers.source, self.encoder.tokenizers.target)[side]
+        if self.alpha:
+            seed = int(np.random.SeedSequence([self.seed, self.epoch, number, side]).generate_state(1)[0])
+            return tokenizer.encode_sampled(texts, alpha=self.alpha, seed=seed)
+        if changed is None:
+            return [None] * len(texts)
+        encoded = iter(tokenizer.encode(list(compress(texts, changed)), threads=1))
+        return [next(encoded) if one else None for one in changed]
