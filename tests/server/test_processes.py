@@ -185,10 +185,15 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
             large.settimeout(PATIENCE)
             large.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000)
             assert large.recv(100).startswith(b"HTTP/1.1 400")
+        body = json.dumps({**FIELDS, "q": "alpha beta gamma.\n" * 2_000}).encode()
+        head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        with closing(socket.create_connection((host, int(port)))) as gone:
+            gone.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            server.wait_for(lambda: working(server.address))
+        # Who goes away leaves the queue.
+        server.wait_for(lambda: not working(server.address))
         with closing(socket.create_connection((host, int(port)))) as busy:
-            body = json.dumps({**FIELDS, "q": "alpha beta gamma.\n" * 2_000}).encode()
-            busy.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-            busy.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            busy.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             server.wait_for(lambda: working(server.address))
             server.signal(signal.SIGTERM)
             server.wait_for(lambda: server.events("draining"))

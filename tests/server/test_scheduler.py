@@ -170,6 +170,16 @@ def test_a_full_queue_counts_sentences_but_takes_one_that_is_alone(make):
         found.submit("b", [6])
 
 
+def test_one_client_does_not_fill_the_queue(make):
+    found = make(room=1, waiting_requests=4)
+    for number in range(3):
+        found.submit("greedy", [number, number + 10])
+        found.wait_until(lambda: found.order)
+    with pytest.raises(QueueFullError):
+        found.submit("greedy", [9])
+    found.submit("other", [8])
+
+
 def test_a_cancelled_request_leaves_its_places(make):
     found = make(room=2)
     ticket = found.submit("a", [1, 2, 3, 4])

@@ -72,6 +72,13 @@ def test_a_language_is_identified_among_those_that_can_be_translated(client):
     assert answer["translatedText"][1] == "The dogs are playing."
 
 
+def test_a_model_may_translate_within_a_language():
+    with serving(tiny_models(("en", "en"))) as client:
+        assert client.get("/languages").json() == [{"code": "en", "name": "English", "targets": ["en"]}]
+        answer = client.post("/translate", json={"q": "alpha beta", "source": "en", "target": "en"})
+        assert answer.json() == {"translatedText": tiny_translator("en", "en").translate("alpha beta")}
+
+
 def test_detect_knows_other_languages_too(client):
     found = client.post("/detect", json={"q": "Il gatto dorme sul tavolo della cucina."}).json()
     assert found[0]["language"] == "it"

@@ -113,13 +113,13 @@ async def stream(request: Request) -> Response:
     request.state.noted = {"characters": len(asked.q), "texts": 1}
     start: dict[str, Any] = {"detectedLanguage": _identified(source)} if asked.source == _AUTO else {}
     if route is None:
-        return StreamingResponse(_same(start, asked.q), media_type="text/event-stream")
+        return _EventStream(_same(start, asked.q))
     pieces = state.service.stream(asked.q, route, client)
     deadline = asyncio.get_running_loop().time() + state.settings.limits.request_seconds
     # With the first piece it is known that the text was taken: a refusal still has its own status.
     start["sentences"] = await anext(pieces)
     first = await _unless_gone(request, _in_time(state, _first(pieces)))
-    return StreamingResponse(_events(state, start, first, pieces, deadline), media_type="text/event-stream")
+    return _EventStream(_events(state, start, first, pieces, deadline))
 
 
 async def detect(request: Request) -> Response:
@@ -285,10 +285,10 @@ async def _sources(state: State, texts: Sequence[str], source: str, target: str)
 
 
 def _route(state: State, source: str, target: str) -> Route | None:
-    """Return the model for two languages; ``None`` where they are the same."""
-    if source == target:
-        return None
+    """Return the model for two languages; ``None`` where they are the same and no model translates within them."""
     route = state.service.models.routes.get(Direction(source, target))
+    if route is None and source == target:
+        return None
     if route is None:
         raise RequestError(
             400,
@@ -350,6 +350,13 @@ def _identified(language: Identified) -> dict[str, Any]:
 async def _first(pieces: AsyncIterator[str | int]) -> str | None:
     found = await anext(pieces, None)
     return None if found is None else str(found)
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events, which a proxy is asked not to gather."""
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:

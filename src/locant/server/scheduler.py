@@ -24,6 +24,7 @@ from locant.translation.continuous import ContinuousSearch, Outcome
 _LOG = logging.getLogger("locant.server")
 
 _LONGEST_WAIT = 60  # seconds that a refused client is told to wait at most
+_SHARE = 0.75  # of the queue that one client may fill
 _KEPT = 0.99  # of what is known of the speed, at each step
 
 Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
@@ -96,8 +97,8 @@ class Scheduler:
     Args:
         make_search: Returns a search of the engine; called in the thread, again after a failure.
         observer: Is told what happens, from the thread.
-        waiting_requests: Most requests with sentences that wait.
-        waiting_sentences: Most sentences that wait.
+        waiting_requests: Most requests with sentences that wait; three quarters of them may be one client's.
+        waiting_sentences: Most sentences that wait, likewise.
         name: Of the thread.
     """
 
@@ -133,16 +134,21 @@ class Scheduler:
             deliver: Called in the scheduler's thread with numbers of sentences and what has become of them.
 
         Raises:
-            QueueFullError: Too much waits.
+            QueueFullError: Too much waits, of all clients or of this one.
             SchedulerClosedError: No requests are taken any more.
         """
         with self._changed:
             if self._closed:
                 raise SchedulerClosedError
-            room = self._sentences + len(sentences) <= self._most_sentences
-            # A request that is larger than the queue is taken when nothing else waits.
-            if self._requests and not (room and self._requests < self._most_requests):
-                raise QueueFullError(self._seconds_to_drain())
+            own = self._clients.get(client, ())
+            own_sentences = sum(len(ticket.sentences) - ticket.taken for ticket in own)
+            for there, of_client, more, most in (
+                (self._requests, len(own), 1, self._most_requests),
+                (self._sentences, own_sentences, len(sentences), self._most_sentences),
+            ):
+                # A request that is larger than the queue is taken when nothing else waits.
+                if there and (there + more > most or (of_client and of_client + more > _SHARE * most)):
+                    raise QueueFullError(self._seconds_to_drain())
             ticket = Ticket(client, sentences, deliver)
             self._clients.setdefault(client, deque()).append(ticket)
             self._requests += 1

@@ -31,8 +31,8 @@ class LimitSettings(Settings):
         connections: Most connections of a process at a time.
         requests_per_minute: Most requests of a key or address in a minute; ``None`` for any number.
         failures_per_minute: Most wrong keys of an address in a minute.
-        waiting_requests: Most requests that wait for a model.
-        waiting_sentences: Most sentences that wait for a model.
+        waiting_requests: Most requests that wait for a model, three quarters of them of one client.
+        waiting_sentences: Most sentences that wait for a model, likewise.
         request_seconds: Longest time for a translation, waiting included.
         sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
     """
