@@ -1,9 +1,9 @@
 """What a call of each kernel costs where there is next to nothing to compute: microseconds of processor time.
 
-    python benchmarks/speed/call_cost.py [--repeat 5]
+    python benchmarks/speed/call_cost.py [--repeat 400]
 
 Forward alone without gradients, and forward with backward; where kernels are operators, also through PyTorch's
-dispatcher, as a compiled or exported model calls them. The least of some repetitions of some thousand calls.
+dispatcher, as a compiled or exported model calls them. The least of many short runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from locant.kernels import attention, cross_entropy, dropout, layer_norm, rotati
 from locant.positions import Rotary
 from measure import machine
 
-CALLS = 2000
+CALLS = 50
 
 
 def microseconds(function: Callable[[], object], repeat: int) -> float:
     """Return the processor time of a call."""
-    for _ in range(CALLS // 10):
-        function()
     best = float("inf")
     for _ in range(repeat):
         start = time.process_time()
@@ -76,7 +74,7 @@ def dispatched() -> Iterator[tuple[str, Callable[[], object]]]:
 def main() -> None:
     """Print one line for each kernel."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=400)
     repeat = parser.parse_args().repeat
     torch.set_num_threads(1)
     # Of any size, as these functions are called once their tensors are seen to suit.

@@ -28,11 +28,22 @@ def test_it_prints_what_a_bug_report_needs(
     assert f"XDG_CACHE_HOME={tmp_path}" in out
 
 
+def test_it_says_what_runs_the_operators(capsys: pytest.CaptureFixture[str]) -> None:
+    before = locant.kernels.enabled()
+    try:
+        locant.kernels.enabled(False)
+        assert main(["info"]) == 0
+    finally:
+        locant.kernels.enabled(before)
+    assert "operators, which run by PyTorch's own operations: accumulate_, attention, " in capsys.readouterr().out
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["devices"][0] == {"device": "cpu"}
     assert found["kernels"]["enabled"] is locant.kernels.enabled()
+    assert {"attention", "rotate"} <= set(found["kernels"]["operators"])
     assert found["threads"] == torch.get_num_threads()
     assert "matplotlib" in found["packages"]
     assert "command" not in found

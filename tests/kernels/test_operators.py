@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 from torch._inductor import config as inductor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
@@ -331,6 +335,51 @@ def test_functional_gradients_are_those_of_autograd() -> None:
         found = torch.func.grad(loss)({name: value.detach() for name, value in names.items()}, x)
     torch.testing.assert_close(tuple(found.values()), expected)
     assert set(seen.names) >= IN_A_BLOCK
+
+
+def test_compiled_functional_gradients_are_one_graph() -> None:
+    block, x, positions = _block()
+    block.eval()
+    parameters = {name: value.detach() for name, value in block.named_parameters()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(block, parameters, (x, positions)).square().sum()
+
+    gradient = torch.func.grad(loss)
+    compiled = torch.compile(gradient, fullgraph=True, backend="aot_eager")
+    expected = gradient(parameters, x.detach())
+    torch.testing.assert_close(compiled(parameters, x.detach()), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sharded_block_keeps_the_operators(compiled: bool, tmp_path: Path) -> None:
+    block, x, positions = _block()
+    torch.manual_seed(1)
+    expected = block(x, positions)
+    (right,) = torch.autograd.grad(expected.square().sum(), block.norm.weight)
+    graphs: list[set[str]] = []
+
+    def keeping(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(_names(graph.graph))
+        return graph
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        fully_shard(block, mesh=init_device_mesh("cpu", (1,)))
+        if compiled:
+            block.forward = torch.compile(block.forward, fullgraph=True, backend=keeping)  # type: ignore[method-assign]
+        torch.manual_seed(1)
+        with nullcontext() if compiled else Seen() as seen:
+            out = block(x, positions)
+            out.square().sum().backward()
+    finally:
+        dist.destroy_process_group()
+    if seen is None:
+        assert graphs == [IN_A_BLOCK]
+    else:
+        assert set(seen.names) == IN_A_BLOCK | {"attention_backward", "layer_norm_backward"}
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(block.norm.weight.grad.to_local(), right, atol=1e-5, rtol=1e-5)  # type: ignore[union-attr]
 
 
 def test_gradients_of_each_example() -> None:

@@ -97,7 +97,8 @@ def _kernels() -> dict[str, Any]:
     from locant.kernels.variants import choose
 
     compiler = find_compiler()
-    found: dict[str, Any] = {"enabled": kernels.enabled(), "compiler": compiler, "compiler_version": _version(compiler)}
+    found: dict[str, Any] = {"enabled": kernels.enabled(), "operators": _operators()}
+    found |= {"compiler": compiler, "compiler_version": _version(compiler)}
     try:
         choice = choose()
         if choice is not None:
@@ -106,6 +107,15 @@ def _kernels() -> dict[str, Any]:
         return found | {"built": str(path) if path.exists() else None}
     except (LocantError, OSError) as error:
         return found | {"error": str(error)}
+
+
+def _operators() -> list[str]:
+    """Return the operators of training and positions, by name; none where torch cannot be used."""
+    try:
+        from locant.kernels.operators import OPERATORS
+    except Exception:  # a broken installation is what this command is for
+        return []
+    return sorted(OPERATORS)
 
 
 def _version(compiler: str | None) -> str | None:
@@ -168,6 +178,10 @@ def _kernel_lines(kernels: dict[str, Any]) -> Iterator[str]:
     yield f"C++ kernels: {'on' if kernels['enabled'] else 'switched off'}"
     version = f" ({kernels['compiler_version']})" if kernels["compiler"] else ""
     yield f"  compiler: {kernels['compiler'] or 'none found'}{version}"
+    if kernels["operators"]:
+        able = kernels["enabled"] and any(kernels.get(key) for key in ("variant", "built", "compiler"))
+        by = "these kernels" if able else "PyTorch's own operations"
+        yield f"  operators, which run by {by}: {', '.join(kernels['operators'])}"
     if "error" in kernels:
         yield f"  {kernels['error']}"
         return

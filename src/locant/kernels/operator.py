@@ -20,14 +20,12 @@ _LIBRARY: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 
 
+_transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+
+
 def is_transformed() -> bool:
     """Return whether a compiler, an exporter or a transform of ``torch.func`` runs the code that asks."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def is_watched() -> bool:
-    """Return whether more than autograd looks at operators: what :func:`is_transformed` says, or a dispatch mode."""
-    return is_transformed() or torch._C._len_torch_dispatch_stack() != 0
+    return torch.compiler.is_compiling() or _transforms()
 
 
 class Gradient(NamedTuple):
@@ -46,8 +44,9 @@ class Gradient(NamedTuple):
 class Operator:
     """A kernel that is called as a function and is registered as an operator.
 
-    Where nothing watches, a call goes straight to the kernel, because the way through PyTorch's dispatcher and back
-    into Python costs as much as small kernels themselves. Where something does, it sees one operator.
+    A call goes straight to the kernel, because the way through PyTorch's dispatcher and back into Python costs as much
+    as small kernels themselves; unless a compiler, an exporter, a dispatch mode or a transform looks, which sees one
+    operator.
 
     Args:
         schema: Name, arguments without defaults, and results, in PyTorch's language of schemas.
@@ -96,7 +95,7 @@ class Operator:
 
     def __call__(self, *inputs: Any) -> Any:
         """Compute the results for arguments that the kernel reads, with gradients but for tensors in lists."""
-        if is_watched():
+        if torch.compiler.is_compiling() or _modes() or _transforms():
             return self.seen(*inputs)
         if self._function is not None and torch.is_grad_enabled():
             return self._function.apply(*inputs)  # type: ignore[no-untyped-call]

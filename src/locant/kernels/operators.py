@@ -8,6 +8,8 @@ from typing import Any
 
 from locant.kernels.operator import OPERATORS
 
+__all__ = ["OPERATORS", "decompositions"]
+
 for _name in ("attention", "cross_entropy", "dropout", "layer_norm", "rotation"):
     import_module(f"locant.kernels.{_name}")
 
