@@ -39,11 +39,11 @@ ROOMS = [
     "kernels",
 ]
 SHELVES = {"recipes"}
-GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams"}
+GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", "streams", "parsing"}
 # Rooms that others can take alone: all that they may import.
 APART = {
     "positions": {"errors", "lazy", "kernels"},
-    "rotary_configs": {"errors", "lazy", "positions"},
+    "rotary_configs": {"errors", "lazy", "parsing", "positions"},
     "kernels": {"errors", "files", "locks"},
 }
 

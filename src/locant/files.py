@@ -23,8 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.locks import LOCK_FILE, FileLock
+from locant.parsing import read_json_file
 from locant.streams import copy_to_stream, is_stream, open_stream
 
 if TYPE_CHECKING:
@@ -269,14 +270,33 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
+@contextmanager
+def explaining_damage(path: Path) -> Iterator[None]:
+    """Within the block, say that a record is damaged where what was read from it is not what it should be.
+
+    Args:
+        path: The file, or the folder of the files, for the message.
+
+    Raises:
+        CheckpointError: A key is missing, or a value is of another kind.
+    """
+    try:
+        yield
+    except LocantError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"{path} is damaged, or was not written by Locant: {what}.") from error
+
+
 def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        CheckpointError: The file is missing or not JSON.
+        CheckpointError: The file is missing or not JSON, or larger or deeper than any that there is use for.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"The file {path} is missing.") from None
     except (OSError, ValueError) as error:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locant.errors import CheckpointError
+from locant.parsing import read_json_file
 
 LOCK_FILE = ".lock"
 """The name of the file by which a folder is held."""
@@ -116,7 +117,7 @@ class FileLock:
     def holder(self) -> dict[str, str]:
         """Return what the holder, or the last one, wrote down: process, host, since and work; empty where unknown."""
         try:
-            note = json.loads(self.path.read_text(encoding="utf-8"))
+            note = read_json_file(self.path)
         except (OSError, ValueError):
             return {}
         return {str(key): str(value) for key, value in note.items()} if isinstance(note, dict) else {}

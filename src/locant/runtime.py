@@ -9,8 +9,8 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -318,3 +318,27 @@ def _processor_line(key: str) -> str:
     except OSError:
         pass
     return ""
+
+
+@contextmanager
+def explaining_gpu_memory(advice: str) -> Iterator[None]:
+    """Within the block, turn the error that a GPU has too little memory into one that says what to lower.
+
+    Args:
+        advice: That, in sentences.
+
+    Raises:
+        LocantError: The memory did not suffice.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_gpu_memory_error(error):
+            raise
+        raise LocantError(f"The memory of the GPU does not suffice. {advice}") from error
+
+
+def is_gpu_memory_error(error: BaseException) -> bool:
+    """Return whether an error says that a GPU has too little memory."""
+    torch = sys.modules.get("torch")  # whose import takes a second; without it there is no such error
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)

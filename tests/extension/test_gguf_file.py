@@ -131,6 +131,7 @@ def _head(body: bytes, version: int = 3, tensors: int = 0, keys: int = 1) -> byt
 _KEY = struct.pack("<Q", 1) + b"k"
 _LOST = struct.pack("<Q", 1) + b"k" + struct.pack("<I", 8) + struct.pack("<Q", 1) + b"v"
 _TENSOR = struct.pack("<Q", 17) + b"rope_freqs.weight"
+_WIDE = struct.pack("<Q", 1) + b"t" + struct.pack("<IQQIQ", 2, 2**31, 2**31, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,7 @@ _TENSOR = struct.pack("<Q", 17) + b"rope_freqs.weight"
         (_head(_TENSOR + struct.pack("<IQIQ", 1, 64, 2, 0), tensors=1, keys=0), "should be a short list of float32"),
         (_head(_TENSOR + struct.pack("<IQIQ", 1, 2**40, 0, 0), tensors=1, keys=0), "should be a short list"),
         (_head(_TENSOR + struct.pack("<IQIQ", 1, 64, 0, 2**63), tensors=1, keys=0), "cut off or damaged"),
+        (_head(_WIDE + bytes(99), tensors=1, keys=0), "tensors should have 4611686018427387904 numbers"),
         (_head(_TENSOR + struct.pack("<IQIQ", 1, 64, 0, 0) + bytes(99), tensors=1, keys=0), "cut off or damaged"),
     ],
 )

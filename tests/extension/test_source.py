@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from extend_models import save_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_models import MODELS
 
-from locant.errors import LocantError, UsageError
+from locant.errors import CheckpointError, LocantError, UsageError
 from locant.extension import ENGINES, inspect_model, to_engine_config
+from locant.extension.load import load_model
 from locant.extension.source import load_source
 
 
@@ -120,3 +122,12 @@ def test_any_json_object_is_read_or_diagnosed(
     for engine in ENGINES:
         with suppress(LocantError):
             json.dumps(to_engine_config(inspection, engine), allow_nan=False)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size", "intermediate_size"])
+def test_sizes_of_config_json_are_compared_with_the_weights_before_a_model_is_built(key: str, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: 10**9}))
+    with pytest.raises(CheckpointError, match=f"By config.json the {key} of .* is {10**9}, but the weights have"):
+        load_model(folder)

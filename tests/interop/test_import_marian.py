@@ -5,12 +5,14 @@ import json
 import pickle
 import random
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import sentencepiece
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from locant.cli import main
@@ -18,6 +20,7 @@ from locant.errors import CheckpointError, ConfigError
 from locant.interop import export_huggingface, import_marian
 from locant.interop.marian_import import Special, read_sides
 from locant.interop.marian_weights import fold_bias
+from locant.models import load_model_folder
 from locant.text import BOS, EOS
 from locant.translation import Translator, load_translator
 
@@ -340,3 +343,54 @@ def test_weights_that_do_not_fit_are_refused(tokenizer_files, tmp_path):
     torch.save({name: value for name, value in state.items() if not name.endswith("layers.0.fc2.bias")}, path)
     with pytest.raises(CheckpointError, match=r"lack the tensor 'model\.encoder\.layers\.0\.fc2\.bias'"):
         import_marian(tmp_path / "marian", tmp_path / "run")
+
+
+@pytest.mark.parametrize("key", ["vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim"])
+def test_sizes_of_config_json_are_compared_with_the_weights(key: str, tmp_path, tokenizer_files):
+    folder = tmp_path / "marian"
+    marian_folder(folder, tokenizer_files)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    if key == "encoder_ffn_dim":
+        config["decoder_ffn_dim"] = 10**11
+    path.write_text(json.dumps(config | {key: 10**11}))
+    with pytest.raises(CheckpointError, match=f"{key} {10**11}|each of the {10**11} rows"):
+        import_marian(folder, tmp_path / "run")
+
+
+def test_numbers_that_a_pickle_does_not_hold_are_refused(tmp_path, tokenizer_files):
+    folder = tmp_path / "marian"
+    marian_folder(folder, tokenizer_files)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    name = "model.encoder.layers.0.fc1.bias"
+    for wrong in (torch.zeros(1).expand(10**11), torch.zeros(10**4).as_strided((10**4, 10**4), (0, 1))):
+        torch.save(weights | {name: wrong}, path)
+        with pytest.raises(CheckpointError, match="which the file does not hold"):
+            import_marian(folder, tmp_path / "run")
+    shared = torch.zeros(10**4)
+    torch.save(weights | {f"tensor{number}": shared for number in range(9000)}, path)
+    with pytest.raises(CheckpointError, match="which the file does not hold"):
+        import_marian(folder, tmp_path / "run")
+    torch.save(weights | {name: torch.eye(4).to_sparse()}, path)
+    with pytest.raises(CheckpointError, match=r"not tensors by name|damaged"):
+        import_marian(folder, tmp_path / "run")
+    torch.save(weights, path)
+    with ZipFile(path) as archive, ZipFile(tmp_path / "packed", "w", ZIP_DEFLATED) as packed:
+        for part in archive.infolist():
+            packed.writestr(part.filename, archive.read(part))
+    path.write_bytes((tmp_path / "packed").read_bytes())
+    with pytest.raises(CheckpointError, match="are compressed"):
+        import_marian(folder, tmp_path / "run")
+
+
+def test_search_settings_of_a_model_have_limits(tmp_path, tokenizer_files):
+    folder = tmp_path / "marian"
+    marian_folder(folder, tokenizer_files)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 10**12}))
+    (folder / "generation_config.json").write_text('{"num_beams": 1000000000}')
+    import_marian(folder, tmp_path / "run")
+    decoding = load_model_folder(tmp_path / "run", device="cpu").decoding
+    assert (decoding.beam, decoding.max_source_length) == (1000, 100_000)

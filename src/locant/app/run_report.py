@@ -23,7 +23,7 @@ from locant.app.report import (
 )
 from locant.errors import CheckpointError
 from locant.figures import svg, training_curves
-from locant.files import read_json
+from locant.files import explaining_damage, read_json
 from locant.models.architectures import ModelConfig
 from locant.models.rnn import RNNConfig
 from locant.training import (
@@ -51,6 +51,11 @@ def run_report(run: Path, evaluation: Evaluation, *, examples: int = 8) -> Repor
         MissingExtraError: matplotlib is not installed.
     """
     recipe = load_run_recipe(run)
+    with explaining_damage(run):
+        return _report(run, recipe, evaluation, examples)
+
+
+def _report(run: Path, recipe: Recipe, evaluation: Evaluation, examples: int) -> Report:
     data, environment = read_json(run / "data.json"), read_json(run / "environment.json")
     rows = read_metrics(run)
     training = [row for row in rows if row["kind"] == "training"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from locant.cli.messages import messages_on_stderr
+from locant.cli.messages import messages_on_stderr, printable
 from locant.errors import LocantError, UsageError, nearest
-from locant.runtime import prepare_threads
+from locant.runtime import is_gpu_memory_error, prepare_threads
 from locant.version import __version__
 
 COMMANDS = {
@@ -35,11 +36,15 @@ COMMANDS = {
     "info": "print versions, processor, devices, kernels and cache folder, as a bug report needs them",
 }
 
+_LESS_MEMORY = "Take smaller batches, shorter texts or a smaller model, or another device (--device cpu)."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 failed, 2 wrong usage."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    _write_anything()
     try:
+        _require_text(arguments)
         name = arguments[0] if arguments else ""
         if name in COMMANDS:
             prepare_threads()
@@ -52,10 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _all_commands().print_help()
         return 2
     except LocantError as error:
-        print(f"locant: error: {error}", file=sys.stderr)
+        print(printable(f"locant: error: {error}"), file=sys.stderr)
         return error.exit_code
     except MemoryError as error:
         print(f"locant: error: {str(error) or 'There is not enough memory.'}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not is_gpu_memory_error(error):
+            raise
+        print(f"locant: error: The memory of the GPU does not suffice. {_LESS_MEMORY}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nlocant: interrupted.", file=sys.stderr)
@@ -64,6 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _write_anything() -> None:
+    """Let output be written in any encoding: characters that it lacks are written as their numbers."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Raise UsageError for an argument that is no text, which Python hands on with halves of characters in it."""
+    for number, argument in enumerate(arguments, start=1):
+        try:
+            argument.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"Argument {number} is not valid UTF-8: {argument!a}. Write text in UTF-8, and rename a file whose "
+                "name is not."
+            ) from None
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

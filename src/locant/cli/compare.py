@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from locant.cli.console import PlainConsole
     from locant.lab import ComparisonResult
 
 _EPILOG = """examples:
@@ -108,12 +107,12 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _list_tasks() -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from locant.cli.console import PlainConsole
     from locant.lab import COMPARISON_TASKS, TASK_GROUPS
 
-    console = Console(highlight=False)
+    console = PlainConsole()
     table = Table("task", "what", "a length counts", "compared by default", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name, task in COMPARISON_TASKS.items():
         table.add_row(name, task.title, task.length_means, ", ".join(task.default_variants()))
@@ -123,12 +122,11 @@ def _list_tasks() -> None:
 
 
 def _show(result: ComparisonResult) -> None:
-    from rich.console import Console
-
+    from locant.cli.console import PlainConsole
     from locant.lab.rendering import definitions, quality_and_cost, rank_rows, rank_sentences, tables_by_length
     from locant.lab.tables import mean_ranks
 
-    console = Console(highlight=False, markup=False)
+    console = PlainConsole()
     for table in result.tables:
         console.print(f"\n{table.task.title} ({table.task.name})", style="bold")
         for lines in quality_and_cost(table):
@@ -144,7 +142,7 @@ def _show(result: ComparisonResult) -> None:
             console.print(sentence, style="dim")
 
 
-def print_grid(console: Console, lines: list[list[str]], title: str = "") -> None:
+def print_grid(console: PlainConsole, lines: list[list[str]], title: str = "") -> None:
     """Print a table with a header, in several parts where it is wider than the terminal."""
     from rich import box
     from rich.table import Table
@@ -173,9 +171,9 @@ def _parts(widths: list[int], names: int, room: int) -> list[list[int]]:
 
 
 def _show_fairness(result: ComparisonResult) -> None:
-    from rich.console import Console
+    from locant.cli.console import PlainConsole
 
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = PlainConsole(stderr=True, soft_wrap=True)
     for check in result.checks:
         if not check.holds:
             console.print(f"Not a fair comparison: {check.task}, seed {check.seed}, {check.what}: {check.common}.")

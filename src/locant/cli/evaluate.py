@@ -47,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
     if several and options.part:
         raise UsageError("--part names the text already; leave --source-language and --target-language out.")
 
-    from rich.console import Console
     from rich.table import Table
 
+    from locant.cli.console import PlainConsole
     from locant.files import write_text
     from locant.training import evaluate
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     for name, part in result.parts.items():
         shown = f"this model, {name}{', zero-shot' if part.zero_shot else ''}"
         table.add_row(shown, f"{part.scores.bleu:.1f}", f"{part.scores.chrf:.1f}")
-    console = Console(highlight=False)
+    console = PlainConsole()
     what = f"{result.name}: {len(result.hypotheses):,} sentences in {result.seconds:.1f} s"
     console.print(f"{what}, beam {result.beam}, {result.engine}", soft_wrap=True)
     console.print(table)

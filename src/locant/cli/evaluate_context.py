@@ -10,8 +10,7 @@ from locant.cli.arguments import length_of, parse_lengths, parse_names
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from locant.cli.console import PlainConsole
     from locant.extension.evaluate.evaluation import EvaluationSettings
 
 _EPILOG = """examples:
@@ -135,19 +134,19 @@ def _write_pages(results: dict[str, Any], folder: Path, *, quiet: bool) -> None:
 
 def _show_results(results: dict[str, Any]) -> None:
     """Print the tables."""
-    from rich.console import Console
+    from locant.cli.console import PlainConsole
 
-    console = Console(highlight=False)
+    console = PlainConsole()
     lengths = results["settings"]["lengths"]
     for metric in dict.fromkeys(row["metric"] for row in results["perplexity"]):
         rows = [row for row in results["perplexity"] if row["metric"] == metric]
-        console.print(f"\n[bold]Perplexity, {metric}[/bold]")
+        console.print(f"\nPerplexity, {metric}", style="bold")
         console.print(results["definitions"]["perplexity"][metric])
         _show_table(console, lengths, {(row["method"], row["length"]): _number(row["perplexity"]) for row in rows})
     for test in dict.fromkeys(row["test"] for row in results["retrieval"]):
         for method in results["settings"]["methods"]:
             rows = [row for row in results["retrieval"] if row["test"] == test and row["method"] == method]
-            console.print(f"\n[bold]{test}[/bold], {method}: found")
+            console.print(f"\n{test}, {method}: found", style="bold")
             cells = {(_depth(row["depth"]), row["length"]): f"{row['score']:.0%}" for row in rows}
             _show_table(console, lengths, cells, first="depth")
     for row in results["ruler"]:
@@ -166,7 +165,7 @@ def _depth(depth: float | None) -> str:
 
 
 def _show_table(
-    console: Console, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
+    console: PlainConsole, lengths: list[int], cells: dict[tuple[str, int], str], *, first: str = "method"
 ) -> None:
     from rich import box
     from rich.table import Table

@@ -99,9 +99,9 @@ def _left_out(name: str, reason: LocantError) -> None:
 
 def _list() -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from locant.cli.console import PlainConsole
     from locant.figures import FIGURES
 
     table = Table("figure", "shows", "options", box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -110,4 +110,4 @@ def _list() -> None:
             name, figure.caption.title, " ".join("--" + option.replace("_", "-") for option in figure.options)
         )
     table.add_row(ERRATA, "Errors that tutorials repeat, with the values that refute them: a page", "")
-    Console(highlight=False).print(table)
+    PlainConsole().print(table)

@@ -109,8 +109,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(result: GeneratedText) -> None:
     """Show what was made, what was left out, and what can be done with it."""
-    from rich.console import Console
     from rich.table import Table
+
+    from locant.cli.console import PlainConsole
 
     report = result.report
     table = Table("generated corpus", "count", box=None, padding=(0, 2))
@@ -119,7 +120,7 @@ def _show(result: GeneratedText) -> None:
     for label, count in (*rows, *report.removed.items(), ("kept", report.kept)):
         if count or label in ("lines", "translations", "kept"):
             table.add_row(label, f"{count:,}")
-    console = Console(highlight=False)
+    console = PlainConsole()
     console.print(table)
     console.print(
         f"mean log-probability per token {report.score:.3f}, {report.seconds:.0f} s\n{result.path}", soft_wrap=True

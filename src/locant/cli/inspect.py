@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from locant.cli.messages import printable
 
+if TYPE_CHECKING:
+    from locant.cli.console import PlainConsole
     from locant.extension import Finding, Inspection
     from locant.positions.rotary.config import RotaryConfig
 
@@ -99,31 +100,31 @@ def _print_equivalent(inspection: Inspection, setting: Any, refused: str) -> Non
 
     for finding in inspection.findings:
         if finding.severity != "note":
-            print(_printable(f"locant: {finding.severity}: {finding.message}"), file=sys.stderr)
+            print(printable(f"locant: {finding.severity}: {finding.message}"), file=sys.stderr)
     if refused:
-        print(_printable(f"locant: error: {refused}"), file=sys.stderr)
+        print(printable(f"locant: error: {refused}"), file=sys.stderr)
     else:
         print(setting if isinstance(setting, str) else json.dumps(setting, indent=2))
 
 
 def _print_all(inspection: Inspection) -> None:
-    from rich.console import Console
+    from locant.cli.console import PlainConsole
 
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = PlainConsole(soft_wrap=True)
     format = "GGUF" if inspection.kind == "gguf" else "config.json"
     run_by = f", as {inspection.engine} runs it with the options given" if inspection.engine else ""
     model_type = inspection.model_type or "not stated"
-    console.print(_printable(f"{inspection.path}: {format}, model type {model_type}{run_by}"))
+    console.print(printable(f"{inspection.path}: {format}, model type {model_type}{run_by}"))
     parsed = inspection.parsed
     for layer, config in ({} if parsed is None else parsed.configs).items():
         _print_layer(console, layer, config, inspection)
     for sentence in () if parsed is None else parsed.layers_without():
         console.print(f"\n{sentence}")
     for layer, axes in ({} if parsed is None else parsed.multimodal).items():
-        console.print(f"\n{_printable(layer)} layers have several axes, of {axes['sections']} pairs")
+        console.print(f"\n{printable(layer)} layers have several axes, of {axes['sections']} pairs")
     if inspection.vision is not None:
         console.print(
-            f"\n{_printable(f'vision tower ({inspection.vision.model_type})')}: {inspection.vision.describe()}"
+            f"\n{printable(f'vision tower ({inspection.vision.model_type})')}: {inspection.vision.describe()}"
         )
     console.print()
     if inspection.checked_against:
@@ -134,7 +135,7 @@ def _print_all(inspection: Inspection) -> None:
         _print_finding(console, finding)
 
 
-def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
+def _print_layer(console: PlainConsole, layer: str, config: RotaryConfig, inspection: Inspection) -> None:
     from dataclasses import replace
 
     from rich.text import Text
@@ -149,11 +150,11 @@ def _print_layer(console: Console, layer: str, config: RotaryConfig, inspection:
     declared = inspection.declared_length
     which = "" if inspection.parsed is None else inspection.parsed.layers_with(layer)
     if which and layer == ALL_LAYERS:
-        console.print(f"\n{_printable(which)}", style="bold")
+        console.print(f"\n{printable(which)}", style="bold")
     else:
-        console.print(f"\n{_printable(layer)} layers", style="bold")
+        console.print(f"\n{printable(layer)} layers", style="bold")
         if which:
-            console.print(_printable(which))
+            console.print(printable(which))
     console.print(
         f"head of {config.head_dim} features, {config.rotary_dim} rotated ({config.rotary_dim / config.head_dim:.0%}), "
         f"layout {config.layout}, declared for {f'{declared} tokens' if declared else 'an unknown length'}"
@@ -174,18 +175,13 @@ def _incomplete(pairs: tuple[int, ...], length: int) -> str:
     return f"Pairs {pairs[0]} to {pairs[-1]} never complete a turn within the trained {length} tokens."
 
 
-def _print_finding(console: Console, finding: Finding) -> None:
+def _print_finding(console: PlainConsole, finding: Finding) -> None:
     from textwrap import fill
 
     from rich.text import Text
 
-    text = Text(fill(_printable(f"{finding.severity}: {finding.message}"), console.width))
+    text = Text(fill(printable(f"{finding.severity}: {finding.message}"), console.width))
     text.stylize(_COLOURS[finding.severity], 0, len(finding.severity))
     console.print(text)
-    remedy = fill(_printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
+    remedy = fill(printable(finding.remedy), console.width, initial_indent="  ", subsequent_indent="  ")
     console.print(remedy, style="dim")
-
-
-def _printable(text: str) -> str:
-    """Return text with nothing in it that a terminal would obey."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)

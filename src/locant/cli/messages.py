@@ -12,7 +12,7 @@ class _StandardError(logging.Handler):
     """Writes to what standard error is at the time, which a progress display may have put itself in front of."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"locant: {self.format(record)}", file=sys.stderr)
+        print(printable(f"locant: {self.format(record)}"), file=sys.stderr)
 
 
 @contextmanager
@@ -27,3 +27,13 @@ def messages_on_stderr() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def printable(text: str) -> str:
+    r"""Return text with nothing in it that a terminal would obey, and no half of a character.
+
+    Example:
+        >>> printable("a\x1b[2Jb")
+        'a\\x1b[2Jb'
+    """
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)

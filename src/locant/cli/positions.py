@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from locant.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from locant.analysis.properties import Property
     from locant.figures.errata import NumberFinding
 
@@ -158,10 +160,11 @@ def _plain(default: Any) -> Any:
 
 def _print_all(described: dict[str, dict[str, Any]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from locant.cli.console import PlainConsole
+
+    console = PlainConsole()
     properties = Table("scheme", "acts on", *_HEADINGS, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name, description in described.items():
         places = "\n".join(description["places"]) or "nothing"
@@ -176,12 +179,13 @@ def _print_all(described: dict[str, dict[str, Any]]) -> None:
 
 
 def _print_one(name: str, description: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    console.print(f"[bold]{name}[/bold], acts on {' and '.join(description['places']) or 'nothing'}\n")
-    console.print(description["documentation"], markup=False, emoji=False)
+    from locant.cli.console import PlainConsole
+
+    console = PlainConsole()
+    console.print(f"{name}, acts on {' and '.join(description['places']) or 'nothing'}\n", style="bold")
+    console.print(description["documentation"])
     if description["options"]:
         options = Table("option", "default", box=None, padding=(0, 2, 0, 0))
         for option, default in description["options"].items():
@@ -199,5 +203,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
-def _verdict(entry: Property) -> str:
-    return f"[{_COLOURS[entry.verdict]}]{entry.verdict}[/]"
+def _verdict(entry: Property) -> Text:
+    from rich.text import Text
+
+    return Text(entry.verdict, style=_COLOURS[entry.verdict])

@@ -6,10 +6,10 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from locant.cli.console import PlainConsole
 from locant.extension.evaluate.meter import EvaluationCallback
 from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
@@ -32,13 +32,13 @@ class WorkBar:
     """
 
     def __init__(self, after: str, before: str = "") -> None:
-        self.console = Console(stderr=True, highlight=False)
-        columns = [TextColumn(before)] if before else []
+        self.console = PlainConsole(stderr=True)
+        columns = [TextColumn(before, markup=False)] if before else []
         self._bar = Progress(
             *columns,
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn(after),
+            TextColumn(after, markup=False),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
@@ -135,7 +135,8 @@ class TrainingProgress(WorkBar, TrainingCallback):
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""
         self._preparing.end()
-        self.console.print(f"[bold]{report.corpus}[/bold]: {report.description}", soft_wrap=True)
+        self.console.print(report.corpus, style="bold", end="")
+        self.console.print(f": {report.description}", soft_wrap=True)
         cleaning = report.cleaning
         # One column for each part of a mixture, and for all of it.
         columns = {"count": cleaning}
@@ -256,9 +257,9 @@ class ComparisonProgress(ComparisonCallback):
     """Progress of ``locant compare``: a bar for every trial that runs."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = PlainConsole(stderr=True)
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
@@ -295,10 +296,10 @@ class ComparisonProgress(ComparisonCallback):
             self._bars.remove_task(self._shown.pop(job))
         self._done += bool(job.variant)
         number = f"{self._done}/{self._all} " if job.variant else ""
-        self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True, markup=False)
+        self._console.print(f"{number}{job}: {f'FAILED: {error}' if error else 'done'}", soft_wrap=True)
 
 
-def show_plan(plan: TrainingPlan, console: Console) -> None:
+def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
     """Show what the recipe left open and a forecast of the training."""
     if plan.choices:
         table = Table("chosen", "value", "because", box=None, padding=(0, 2))

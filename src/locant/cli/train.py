@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from locant.cli.console import PlainConsole
     from locant.training import BeforeAfter, RunSummary
 
 _EPILOG = """examples:
@@ -91,11 +90,10 @@ def run(options: argparse.Namespace) -> int:
     from locant.training import load_recipe, plan_training, resume_training, train
 
     if options.dry_run:
-        from rich.console import Console
-
+        from locant.cli.console import PlainConsole
         from locant.cli.progress import show_plan
 
-        show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), Console(highlight=False))
+        show_plan(plan_training(load_recipe(_recipe_name(recipes), overrides)), PlainConsole())
         return 0
     with TrainingProgress() as progress:
         if options.resume:
@@ -143,9 +141,9 @@ def _overrides(options: argparse.Namespace) -> list[str]:
 
 def _show_summary(summary: RunSummary) -> None:
     """Show how the run ended and what can be done with it."""
-    from rich.console import Console
+    from locant.cli.console import PlainConsole
 
-    console = Console(stderr=True, highlight=False)
+    console = PlainConsole(stderr=True)
     if summary.before_after:
         _show_before_after(console, summary.before_after)
     console.print(
@@ -155,7 +153,7 @@ def _show_summary(summary: RunSummary) -> None:
     )
 
 
-def _show_before_after(console: Console, found: BeforeAfter) -> None:
+def _show_before_after(console: PlainConsole, found: BeforeAfter) -> None:
     """Show the test sets before and after fine-tuning."""
     for test in found.tests:
         scores = test.scores

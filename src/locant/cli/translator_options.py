@@ -17,6 +17,7 @@ def add_translator_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the search and of the engine."""
     parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
     parser.add_argument("--length-penalty", type=float, metavar="ALPHA", help="exponent (Wu et al. 2016, eq. 14)")
+    parser.add_argument("--batch-tokens", type=int, metavar="N", help="source tokens of a batch, times the beam")
     for side in ("source", "target"):
         text = f"{side} language of a model for several, in its own codes"
         parser.add_argument(f"--{side}-language", metavar="CODE", help=text)
@@ -77,7 +78,12 @@ def search_overrides(options: argparse.Namespace, **more: Any) -> dict[str, Any]
     Raises:
         UsageError: Options of sampling are given without it, or a beam is given with it.
     """
-    changes = {"beam": options.beam, "length_penalty": options.length_penalty, **more}
+    changes = {
+        "beam": options.beam,
+        "length_penalty": options.length_penalty,
+        "batch_tokens": options.batch_tokens,
+        **more,
+    }
     given = {key: value for key, value in changes.items() if value is not None}
     keys = ("temperature", "top_k", "seed")
     sampling = {key: getattr(options, key) for key in keys if getattr(options, key, None) is not None}

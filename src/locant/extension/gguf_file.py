@@ -7,6 +7,7 @@ believed before the bytes are there.
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from pathlib import Path
@@ -140,14 +141,14 @@ class _Head:
         """Take the table of tensors, and the numbers of those that hold factors."""
         self._count(tensors)
         found: dict[str, tuple[int, int]] = {}
-        furthest = -1
+        furthest, numbers = -1, 0
         for _ in range(tensors):
             name, dimensions = self.text(), self.take("I")
             if dimensions > _MOST_DIMENSIONS:
                 raise self.damaged(f"the tensor '{name[:80]}' has {dimensions} dimensions")
             shape = [self.take("Q") for _ in range(dimensions)]
             kind, offset = self.take("I"), self.take("Q")
-            furthest = max(furthest, offset)
+            furthest, numbers = max(furthest, offset), numbers + math.prod(shape)
             if name not in _FACTORS:
                 continue
             if kind != _FLOAT32 or len(shape) != 1 or shape[0] > _MOST_FACTORS:
@@ -160,6 +161,9 @@ class _Head:
         if tensors and start + furthest >= len(self.data):
             self.offset = len(self.data)
             self._need(start + furthest + 1 - len(self.data))
+        # No type of numbers has less than a bit for each.
+        if numbers > 8 * (len(self.data) - start) and tensors:
+            raise self.damaged(f"its tensors should have {numbers} numbers, for which it is too short")
         return {name: self._floats(start + offset, length) for name, (offset, length) in found.items()}
 
     def _floats(self, offset: int, length: int) -> tuple[float, ...]:

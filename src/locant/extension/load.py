@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -13,13 +12,16 @@ from locant.errors import CheckpointError, LocantError, MissingExtraError, Usage
 from locant.extension.inspect.engine_configs import to_engine_config
 from locant.extension.inspect.inspection import inspect_model
 from locant.extension.source import EXTRA, Source, load_source
-from locant.rotary_configs.huggingface import LAYOUT_MARK
+from locant.parsing import read_json_file
+from locant.rotary_configs.huggingface import LAYOUT_MARK, text_part
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _INDEX = "model.safetensors.index.json"
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+_SIDES = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")
 # What transformers adds to the metadata of a GGUF file.
 _NOT_THE_MODELS = ("dtype", "torch_dtype", "architectures", "_name_or_path", "_model_name_or_path")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -77,7 +79,7 @@ def load_model(
 
     Raises:
         UsageError: The weights are pickles, the model needs code of its own, or it cannot be read.
-        CheckpointError: Files are damaged, or weights of the model are missing in them.
+        CheckpointError: Files are damaged, weights of the model are missing in them, or it asks for more or wider ones.
         MissingExtraError: transformers, or what it needs for GGUF files, is not installed.
     """
     import torch
@@ -88,6 +90,8 @@ def load_model(
         check_weights(folder)
     transformers = _transformers(gguf=source.kind == "gguf")
     content = dict(load_config(path) if config is None else config)
+    if source.kind == "huggingface":
+        _require_sizes(content, folder)
     if content.get(LAYOUT_MARK):
         raise UsageError(
             f"The weights at {path} were converted to the rotary layout '{content[LAYOUT_MARK]}', which transformers "
@@ -158,8 +162,8 @@ def check_weights(folder: Path) -> None:
     index = folder / _INDEX
     if index.is_file():
         try:
-            files = {str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            files = {str(name) for name in read_json_file(index)["weight_map"].values()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{index} cannot be read as an index of weights: {error!r}. Copy it again.") from error
         strange = sorted(name for name in files if not name.endswith(".safetensors") or Path(name).name != name)
         if strange:
@@ -183,7 +187,26 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / _INDEX
     if not index.is_file():
         return [folder / "model.safetensors"]
-    return [folder / name for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
+    return [folder / name for name in sorted(set(read_json_file(index)["weight_map"].values()))]
+
+
+def _require_sizes(content: Mapping[str, Any], folder: Path) -> None:
+    """Check that a configuration asks for no more layers and no wider ones than the weights have.
+
+    Without this a number in config.json decides how much memory and time is taken before the weights are looked at.
+    """
+    from locant.extension.layouts.stored import stored_tensors
+
+    tensors = stored_tensors(weight_files(folder))
+    longest = max((side for tensor in tensors.values() for side in tensor.shape), default=0)
+    text = text_part(content)
+    for keys, most, of in ((_LAYERS, len(tensors), "tensors"), (_SIDES, longest, "rows or columns in any tensor")):
+        for key in keys:
+            size = text.get(key)
+            if isinstance(size, int) and size > most:
+                raise CheckpointError(
+                    f"By config.json the {key} of {folder} is {size}, but the weights have {most} {of}."
+                )
 
 
 def _transformers(*, gguf: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
+from locant.parsing import parse_json
 
 EXTRA = "extension"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -189,8 +189,8 @@ def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
             f"{path} is larger than {_LARGEST_CONFIG // 1_000_000} MB; no model's configuration is. Give its {_CONFIG}."
         )
     try:
-        content = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=group)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(raw, surrogates=True, object_pairs_hook=group)
+    except ValueError as error:
         raise UsageError(f"{path} cannot be read as JSON: {error}. Copy the file again.") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")

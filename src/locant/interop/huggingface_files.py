@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import torch
 from safetensors import SafetensorError
@@ -14,6 +17,9 @@ from torch import Tensor
 from locant.errors import CheckpointError, ConfigError
 from locant.files import read_json
 from locant.settings import Settings
+
+_MOST_NAMES = 4
+_LAYER = re.compile(r"model\.(?P<stack>encoder|decoder)\.layers\.(?P<number>\d{1,6})\.")
 
 
 class MarianConfig(Settings):
@@ -105,11 +111,12 @@ def read_config(folder: Path, kind: type[Config]) -> Config:
     return config
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path, config: MarianConfig) -> dict[str, Tensor]:
     """Read ``model.safetensors`` or, where there is none, ``pytorch_model.bin``, as float32.
 
     Raises:
-        CheckpointError: Neither is there, or the file is damaged or holds more than tensors.
+        CheckpointError: Neither is there, or the file is damaged or holds more than tensors, or tensors of other
+            vocabularies, layers or widths than those of the configuration.
     """
     path = folder / "model.safetensors"
     try:
@@ -119,13 +126,68 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             path = folder / "pytorch_model.bin"
             if not path.is_file():
                 raise CheckpointError(f"{folder} holds neither model.safetensors nor pytorch_model.bin.")
+            _require_stored(path)
             weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, BadZipFile) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"The weights {path} are damaged, or hold more than tensors: {first}") from None
-    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+    if not isinstance(weights, dict) or not all(map(_is_plain, weights.items())):
         raise CheckpointError(f"The weights {path} are not tensors by name.")
+    numbers = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
+    # Tied matrices stand under up to four names; more is made of nothing, by strides of zero or storages shared.
+    if numbers > _MOST_NAMES * path.stat().st_size or any(map(_is_expanded, weights.values())):
+        raise CheckpointError(
+            f"The weights {path} claim {numbers / 1e6:,.0f} MB of numbers, which the file does not hold. Copy it again."
+        )
+    _require_sizes(weights, config, folder / "config.json")
     return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def _require_sizes(weights: Mapping[str, Tensor], config: MarianConfig, path: Path) -> None:
+    """Check that the weights have the vocabularies, layers and widths of a configuration, before any is used."""
+    stacks = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+    found: dict[str, set[int]] = {name: set() for name in stacks}
+    for name in weights:
+        if layer := _LAYER.match(name):
+            found[layer["stack"]].add(int(layer["number"]))
+    for stack, layers in stacks.items():
+        if layers != len(found[stack]) or layers != max(found[stack], default=-1) + 1:
+            raise CheckpointError(f"{path} says {stack}_layers {layers}, but the weights have {len(found[stack])}.")
+    longest = max((side for tensor in weights.values() for side in tensor.shape), default=0)
+    for key in ("vocab_size", "decoder_vocab_size", "d_model"):
+        if (getattr(config, key) or 0) > longest:
+            raise CheckpointError(
+                f"{path} says {key} {getattr(config, key)}, but no tensor of the weights has more than "
+                f"{longest} rows or columns."
+            )
+    for key, name in (
+        ("encoder_ffn_dim", "model.encoder.layers.0.fc1.weight"),
+        ("decoder_ffn_dim", "model.decoder.layers.0.fc1.weight"),
+    ):
+        size, tensor = getattr(config, key), weights.get(name)
+        if tensor is not None and (tensor.dim() != 2 or len(tensor) != size):
+            raise CheckpointError(f"{path} says {key} {size}, but {name} is {' x '.join(map(str, tensor.shape))}.")
+
+
+def _require_stored(path: Path) -> None:
+    """Check that a pickle of tensors is no archive that unpacks to more than it is, as torch writes none."""
+    if is_zipfile(path):
+        with ZipFile(path) as archive:
+            if any(part.compress_type != ZIP_STORED for part in archive.infolist()):
+                raise CheckpointError(
+                    f"The weights {path} are compressed, as torch.save never writes them. Get them again."
+                )
+
+
+def _is_plain(item: tuple[object, object]) -> bool:
+    name, tensor = item
+    return (
+        isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
+    )
+
+
+def _is_expanded(tensor: Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
 
 
 def read_optional(path: Path, key: str) -> object:

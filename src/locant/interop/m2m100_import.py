@@ -165,8 +165,9 @@ def import_m2m100(folder: Path | str, run: Path | str) -> list[str]:
             f"The decoder starts with id {config.decoder_start_token_id}; M2M-100 and NLLB start with EOS "
             f"({config.eos_token_id})."
         )
+    weights = read_weights(folder, config)
     source, target, languages = read_multilingual(folder, config.pad_token_id, config.eos_token_id, config.vocab_size)
-    model = build_model(folder, read_weights(folder), config, source.rows, target.rows)
+    model = build_model(folder, weights, config, source.rows, target.rows)
     decoding, notes = decoding_settings(folder, config, special_tokens=2)
     with replacing_folder(run) as temporary:
         save_model_folder(temporary, model, TokenizerPair(source.tokenizer, target.tokenizer, languages), decoding)
@@ -198,5 +199,6 @@ def import_m2m100_weights(folder: Path | str) -> Transformer:
     folder = Path(folder)
     config = read_config(folder, M2M100Config)
     require_expressible(config)
+    weights = read_weights(folder, config)
     rows = list(range(config.vocab_size))
-    return build_model(folder, read_weights(folder), config, rows, rows)
+    return build_model(folder, weights, config, rows, rows)

@@ -178,7 +178,7 @@ def import_marian(folder: Path | str, run: Path | str) -> list[str]:
     require_expressible(marian)
     special = Special(marian.pad_token_id, marian.decoder_start_token_id, marian.eos_token_id)
     source, target, languages = read_sides(folder, special, marian.vocab_size, marian.target_size)
-    weights = read_weights(folder)
+    weights = read_weights(folder, marian)
     model = build_model(folder, weights, marian, source.rows, target.rows)
     decoding, notes = decoding_settings(folder, marian, special_tokens=2 if languages else 1)
     with replacing_folder(run) as temporary:

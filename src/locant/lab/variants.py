@@ -14,6 +14,7 @@ from locant.errors import ConfigError, nearest
 from locant.models.config import FeedForwardKind
 from locant.models.language_model import LanguageModel, LanguageModelConfig
 from locant.models.transformer import count_parameters
+from locant.parsing import parse_yaml
 from locant.positions import SCHEMES, AttentionShape, PositionScheme, check_options
 from locant.positions.registry import option_names
 from locant.positions.scaling import SCALINGS
@@ -121,7 +122,7 @@ def split_variant(variant: str) -> tuple[str, dict[str, Any]]:
     for word in words:
         key, equals, value = word.partition("=")
         try:
-            options[key] = yaml.safe_load(value)
+            options[key] = parse_yaml(value)
         except yaml.YAMLError:
             equals = ""
         if not key or not equals:

@@ -23,7 +23,7 @@ def config_class(data: Mapping[str, Any], where: str = "model") -> type[ModelCon
         ConfigError: There is no such architecture.
     """
     architecture = data.get("architecture", "transformer")
-    if architecture not in _CONFIGS:
+    if not isinstance(architecture, str) or architecture not in _CONFIGS:
         raise ConfigError(
             f"{where}: unknown architecture '{architecture}'.{nearest(str(architecture), _CONFIGS)} "
             f"Known: {', '.join(_CONFIGS)}."

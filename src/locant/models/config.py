@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from locant.errors import ConfigError, nearest
-from locant.models.encoder_decoder import EncoderDecoderConfig
+from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, EncoderDecoderConfig
 from locant.positions import AttentionShape, check_options
 
 FeedForwardKind = Literal["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
@@ -58,11 +58,11 @@ class TransformerConfig(EncoderDecoderConfig):
     """
 
     architecture: Literal["transformer"] = "transformer"
-    encoder_layers: int = Field(6, ge=1)
-    decoder_layers: int = Field(6, ge=1)
-    d_model: int = Field(512, ge=1)
-    d_ff: int = Field(2048, ge=1)
-    heads: int = Field(8, ge=1)
+    encoder_layers: int = Field(6, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(6, ge=1, le=MOST_LAYERS)
+    d_model: int = Field(512, ge=1, le=WIDEST)
+    d_ff: int = Field(2048, ge=1, le=WIDEST)
+    heads: int = Field(8, ge=1, le=WIDEST)
     dropout: float = Field(0.1, ge=0, lt=1, description="After every sub-layer and on the embeddings (section 5.4)")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="On attention weights; not in the paper")
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="Inside the feed-forward; not in the paper")
@@ -143,6 +143,6 @@ def preset(name: str, **changes: Any) -> TransformerConfig:
         >>> preset("base", source_vocab_size=37000, target_vocab_size=37000).d_ff
         2048
     """
-    if name not in PRESETS:
-        raise ConfigError(f"Unknown preset '{name}'.{nearest(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(f"Unknown preset '{name}'.{nearest(str(name), PRESETS)} Known: {', '.join(PRESETS)}.")
     return TransformerConfig.parse({**PRESETS[name], **changes}, f"preset {name}")

@@ -13,14 +13,17 @@ from torch import Tensor, nn
 from locant.settings import Settings
 from locant.text.tokenizer import BOS, PAD
 
+MOST_LAYERS, WIDEST, LARGEST_VOCABULARY = 1000, 1_000_000, 100_000_000
+"""Limits of layers, of widths and of vocabularies in a configuration: far above what any model has."""
+
 
 class EncoderDecoderConfig(Settings):
     """The fields that every architecture has."""
 
     architecture: str
-    source_vocab_size: int = Field(gt=0)
-    target_vocab_size: int = Field(gt=0)
-    d_model: int = Field(ge=1)
+    source_vocab_size: int = Field(gt=0, le=LARGEST_VOCABULARY)
+    target_vocab_size: int = Field(gt=0, le=LARGEST_VOCABULARY)
+    d_model: int = Field(ge=1, le=WIDEST)
     dropout: float = Field(ge=0, lt=1)
     share_embeddings: bool
     tie_output: bool

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from locant.models.attention import KeyValueCache
 from locant.models.blocks import SelfAttentionLayer, Stack, draw_initial_weights
 from locant.models.config import BlockSettings, FeedForwardKind, Norm
+from locant.models.encoder_decoder import LARGEST_VOCABULARY, MOST_LAYERS, WIDEST
 from locant.positions import Mask
 from locant.settings import Settings
 
@@ -27,11 +28,11 @@ class LanguageModelConfig(Settings):
     The defaults are a model that a CPU trains in minutes: the layers, width and heads of nanoGPT's small setting.
     """
 
-    vocab_size: int = Field(gt=0)
-    layers: int = Field(4, ge=1)
-    d_model: int = Field(128, ge=1)
-    d_ff: int = Field(512, ge=1)
-    heads: int = Field(4, ge=1)
+    vocab_size: int = Field(gt=0, le=LARGEST_VOCABULARY)
+    layers: int = Field(4, ge=1, le=MOST_LAYERS)
+    d_model: int = Field(128, ge=1, le=WIDEST)
+    d_ff: int = Field(512, ge=1, le=WIDEST)
+    heads: int = Field(4, ge=1, le=WIDEST)
     dropout: float = Field(0.0, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1)

@@ -6,12 +6,13 @@ A published model folder carries them on in ``records.json``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from locant.files import file_digest, read_json, write_json, write_text
+from locant.errors import CheckpointError
+from locant.files import explaining_damage, file_digest, read_json, write_json, write_text
+from locant.parsing import parse_json, parse_yaml
 
 CARD, RECORDS = "README.md", "records.json"
 
@@ -44,15 +45,17 @@ def read_records(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: A record is damaged.
     """
+    with explaining_damage(folder):
+        return _records(folder)
+
+
+def _records(folder: Path) -> dict[str, Any]:
     if not (folder / "data.json").is_file():
         found = read_json(folder / RECORDS) if (folder / RECORDS).is_file() else {}
         return found if isinstance(found, dict) else {}
     records: dict[str, Any] = {"data": read_json(folder / "data.json"), "evaluations": []}
     if (folder / "recipe.yaml").is_file():
-        import yaml  # here and below: who translates writes no cards
-
-        recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-        records["corpus_kind"] = recipe.get("corpus", {}).get("kind")
+        records["corpus_kind"] = _corpus_kind(folder / "recipe.yaml")
     if records.get("corpus_kind") not in _PUBLIC_CORPORA:
         # Where local files lie is nobody else's business, and these records are published.
         records["data"]["description"] = "local files."
@@ -97,6 +100,11 @@ def model_card(folder: Path, use: str = LOCANT_USE) -> str:
     Raises:
         CheckpointError: A record is damaged.
     """
+    with explaining_damage(folder):
+        return _card(folder, use)
+
+
+def _card(folder: Path, use: str) -> str:
     config = read_json(folder / "config.json")
     records = read_records(folder)
     data = records.get("data", {})
@@ -126,13 +134,26 @@ def _kind(model: dict[str, Any]) -> str:
     return f"An encoder-decoder model ({model['architecture']})"
 
 
+def _corpus_kind(path: Path) -> str | None:
+    import yaml  # here and below: who translates writes no cards
+
+    try:
+        recipe = parse_yaml(path.read_text(encoding="utf-8"))
+        return str(recipe["corpus"]["kind"])
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise CheckpointError(f"The recipe {path} cannot be read: {error}") from None
+
+
 def _training_rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             # A crash may have cut the last line short.
             if line.endswith("}"):
-                row = json.loads(line)
-                if row.get("kind") == "training":
+                try:
+                    row = parse_json(line)
+                except ValueError as error:
+                    raise CheckpointError(f"{path} is damaged: a line is not JSON ({error}).") from None
+                if isinstance(row, dict) and row.get("kind") == "training":
                     yield row
 
 

@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -134,10 +135,8 @@ def load_model_folder(
     config = _Config.parse(data, str(folder / _CONFIG))
     tokenizers = TokenizerPair.load(folder)
     check_vocabularies(config.model, tokenizers)
-    if target_device.type == "meta":
-        with target_device:
-            model = build_model(config.model)
-    else:
+    model = _require_fitting(config.model, folder / _WEIGHTS)
+    if target_device.type != "meta":
         with skip_init():
             model = build_model(config.model)
         _load_weights(model, folder / _WEIGHTS)
@@ -195,23 +194,54 @@ def _distinct_tensors(model: EncoderDecoder[Any]) -> dict[str, Tensor]:
     return {name: state[name] for name in distinct.values()}
 
 
-def _load_weights(model: EncoderDecoder[Any], path: Path) -> None:
-    try:
-        weights = load_file(path)
-    except FileNotFoundError:
-        raise CheckpointError(f"The file {path} is missing.") from None
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"The file {path} is damaged and cannot be read ({error}). Copy it again, or save the model again."
-        ) from None
+def _require_fitting(config: ModelConfig, path: Path) -> EncoderDecoder[Any]:
+    """Check that weights are those of a configuration before room for a model is taken.
+
+    Returns:
+        The model on the device ``meta``, with shapes alone.
+
+    Raises:
+        CheckpointError: The file is missing or damaged, or its tensors are not those of the model.
+    """
+    with _opened(path), safe_open(path, framework="pt") as file:
+        found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    longest = max((side for shape in found.values() for side in shape), default=0)
+    for key, size in config.model_dump().items():
+        # Whole numbers of the configuration are layers, which have tensors, or sides of tensors, or smaller.
+        most, of = (len(found), "tensors") if key.endswith("_layers") else (longest, "numbers in a row or column")
+        if isinstance(size, int) and size > most:
+            raise CheckpointError(
+                f"The weights {path} do not fit {_CONFIG}: {key} is {size}, but the weights have at most {most} {of}. "
+                "The two files must come from the same model."
+            )
+    with torch.device("meta"):
+        model = build_model(config)
     expected = {name: tuple(tensor.shape) for name, tensor in _distinct_tensors(model).items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise CheckpointError(
                 f"The weights {path} do not fit {_CONFIG}: '{name}' should be {_shape(expected.get(name))} but is "
                 f"{_shape(found.get(name))}. The two files must come from the same model."
             )
+    return model
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[None]:
+    """Turn errors of reading weights into readable ones."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CheckpointError(f"The file {path} is missing.") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"The file {path} is damaged and cannot be read ({error}). Copy it again, or save the model again."
+        ) from None
+
+
+def _load_weights(model: EncoderDecoder[Any], path: Path) -> None:
+    with _opened(path):
+        weights = load_file(path)
     model.load_state_dict(weights, strict=False)  # The other names of tied weights are not in the file.
 
 

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from locant.errors import ConfigError
 from locant.models.dropout import Dropout
-from locant.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, EncoderDecoder, EncoderDecoderConfig
 
 _LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 _GATES = {"gru": 3, "lstm": 4}
@@ -32,10 +32,12 @@ class RNNConfig(EncoderDecoderConfig):
 
     architecture: Literal["rnn"] = "rnn"
     cell: Literal["gru", "lstm"] = "gru"
-    encoder_layers: int = Field(1, ge=1)
-    decoder_layers: int = Field(1, ge=1)
-    d_model: int = Field(620, ge=1, description="Size of the embeddings and of what the output layer sees")
-    hidden_size: int = Field(1000, ge=1, description="Of the decoder, of each direction of the encoder, of attention")
+    encoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
+    d_model: int = Field(620, ge=1, le=WIDEST, description="Size of the embeddings and of what the output layer sees")
+    hidden_size: int = Field(
+        1000, ge=1, le=WIDEST, description="Of the decoder, of each direction of the encoder, of attention"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="On embeddings, between layers and before the output")
     share_embeddings: bool = Field(True, description="One embedding matrix for source and target (joint vocabulary)")
     tie_output: bool = Field(True, description="The output projection is the target embedding matrix")

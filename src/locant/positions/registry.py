@@ -235,5 +235,10 @@ def check_options(name: str, shape: AttentionShape, options: Mapping[str, Any] |
 
     Arguments and errors are those of :func:`build_scheme`.
     """
-    with torch.device("meta"):
-        build_scheme(name, shape, options)
+    try:
+        with torch.device("meta"):
+            build_scheme(name, shape, options)
+    except (RuntimeError, OverflowError, MemoryError):
+        raise ConfigError(
+            f"position '{name}' cannot be built: an option or the width of the model is too large"
+        ) from None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from locant.errors import ConfigError
+from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
@@ -74,8 +75,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
 def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(overrides, str):
         try:
-            overrides = json.loads(overrides)
-        except json.JSONDecodeError as error:
+            overrides = parse_json(overrides)
+        except ValueError as error:
             raise ConfigError(f"{FORMAT} is no JSON: {error}. Quote it: '{{\"rope_theta\": 1000000}}'.") from error
     if not isinstance(overrides, Mapping):
         raise ConfigError(f"{FORMAT} must be a JSON object; got {overrides!r}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from locant.errors import DataError, MissingExtraError, nearest
+from locant.parsing import parse_json
 from locant.text.pairs import Pair
 
 
@@ -131,7 +131,7 @@ def jsonl_pairs(
             continue
         where = f"{name}, line {number}"
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             raise DataError(f"{where}: this is not JSON ({error}). Each line must be one JSON object.") from None
         yield field_of(row, source_field, where), field_of(row, target_field, where)

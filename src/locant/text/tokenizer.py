@@ -23,7 +23,7 @@ import sentencepiece
 from pydantic import Field
 
 from locant.errors import CheckpointError, ConfigError, DataError, nearest
-from locant.files import read_json, replacing_file, write_json
+from locant.files import explaining_damage, read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.pairs import Pair, Rows
 from locant.text.sampling import Sampler, is_bpe, make_sampler
@@ -375,20 +375,23 @@ class TokenizerPair:
             CheckpointError: A file is missing or damaged.
             ConfigError: The language tokens are not described as they should be.
         """
-        about = read_json(folder / "tokenizer.json")
-        languages = about.get("languages")
-        languages = languages and LanguageTokens.parse(languages, f"{folder / 'tokenizer.json'}: languages")
+        path = folder / "tokenizer.json"
+        with explaining_damage(path):
+            about = read_json(path)
+            joint, lowercase, languages = bool(about["joint"]), bool(about["lowercase"]), about.get("languages")
+        if languages is not None:
+            languages = LanguageTokens.parse(languages, f"{path}: languages")
 
         def read(name: str) -> Tokenizer:
             path = folder / f"tokenizer.{name}.model"
             try:
-                return Tokenizer(path.read_bytes(), lowercase=about["lowercase"])
+                return Tokenizer(path.read_bytes(), lowercase=lowercase)
             except OSError as error:
                 raise CheckpointError(f"The tokenizer {path} cannot be read: {error.strerror}.") from None
 
-        if about["joint"]:
-            joint = read("joint")
-            return cls(joint, joint, languages)
+        if joint:
+            both = read("joint")
+            return cls(both, both, languages)
         return cls(read("source"), read("target"), languages)
 
 

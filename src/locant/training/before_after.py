@@ -11,7 +11,7 @@ from typing import Any
 from locant.analysis.scores import Scores, bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
-from locant.files import read_json, write_json
+from locant.files import explaining_damage, read_json, write_json
 from locant.text import Corpus, Pair
 from locant.text.line_blocks import read_files
 from locant.training.finetuning_settings import FineTuningSettings
@@ -172,7 +172,11 @@ def load_before_after(folder: Path) -> BeforeAfter | None:
     """Read what fine-tuning changed in a run; ``None`` where it is no fine-tuning or has not ended."""
     if not (folder / _COMPARISON).is_file():
         return None
-    data: dict[str, Any] = read_json(folder / _COMPARISON)
+    with explaining_damage(folder / _COMPARISON):
+        return _comparison(read_json(folder / _COMPARISON))
+
+
+def _comparison(data: dict[str, Any]) -> BeforeAfter:
     tests = []
     for test in data["tests"]:
         scores = dict(test["scores"])

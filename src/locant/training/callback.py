@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locant.files import append_line, write_text
+from locant.parsing import parse_json
 
 if TYPE_CHECKING:
     from locant.training.defaults import TrainingPlan
@@ -192,7 +193,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     rows = []
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError:
             break
     return rows

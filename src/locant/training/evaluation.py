@@ -12,7 +12,7 @@ import torch
 
 from locant.analysis.scores import Scores, bleu_tokenizer, mean_scores, score_translations
 from locant.errors import CheckpointError, ConfigError, DataError, UsageError, nearest
-from locant.files import read_json, write_json
+from locant.files import explaining_damage, read_json, write_json
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_card import weights_digest
@@ -192,10 +192,11 @@ def load_run_evaluation(folder: Path) -> Evaluation:
     for split in ("test", "valid"):
         path = _evaluation_path(folder, split)
         if path.exists():
-            data = read_json(path)
-            data.pop("weights", None)
-            parts = {name: PartScores(**{**part, **_scores(part)}) for name, part in data.pop("parts", {}).items()}
-            return Evaluation(**{**data, **_scores(data)}, parts=parts)
+            with explaining_damage(path):
+                data = read_json(path)
+                data.pop("weights", None)
+                parts = {name: PartScores(**{**part, **_scores(part)}) for name, part in data.pop("parts", {}).items()}
+                return Evaluation(**{**data, **_scores(data)}, parts=parts)
     if not any((Path(folder) / name).exists() for name in ("recipe.yaml", "config.json")):
         raise CheckpointError(f"There is no run in {folder}: it holds neither recipe.yaml nor config.json.")
     raise CheckpointError(f"The run {folder} has not been evaluated. Do that first: locant evaluate {folder}")

@@ -5,7 +5,7 @@ A recipe is the same in Python (:class:`Recipe`), in a file, and on the command 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -19,6 +19,7 @@ from locant.files import write_text
 from locant.models.architectures import ModelConfig, parse_model_config
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
+from locant.parsing import LARGEST_YAML, parse_yaml, read_bytes
 from locant.settings import Settings
 from locant.text import (
     BatchSettings,
@@ -42,21 +43,6 @@ _OF_NEW_MODELS = {
 """Sections that a model brings along when training starts from it, and the keys of them that stay."""
 _SCHEDULE = ("optimizer", "learning_rate", "schedule", "warmup_steps", "accumulation_warmup")
 """Keys of ``training`` that suit a new model."""
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Reads YAML in which no mapping has a key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Return a mapping, or raise where a key stands in it twice, of which YAML would take the last."""
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key '{key.value}' stands twice", key.start_mark
-                )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        return super().construct_mapping(node, deep)
 
 
 class Recipe(Settings):
@@ -160,7 +146,7 @@ def builtin_recipes() -> dict[str, str]:
     """Return the names of the built-in recipes and their descriptions."""
     files = sorted(resources.files("locant.recipes").iterdir(), key=lambda file: file.name)
     return {
-        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))["description"]
+        file.name.removesuffix(".yaml"): parse_yaml(file.read_text(encoding="utf-8"))["description"]
         for file in files
         if file.name.endswith(".yaml")
     }
@@ -187,7 +173,7 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = (), *, changes: Map
                 f"There is no built-in recipe '{name}'.{nearest(str(name), known)} "
                 f"Built-in: {', '.join(known)}. A recipe of your own is a file whose name ends in .yaml."
             )
-        data = yaml.safe_load((resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
+        data = parse_yaml((resources.files("locant.recipes") / f"{name}.yaml").read_text(encoding="utf-8"))
     return Recipe.parse(with_changes(data, overrides, changes or {}), f"recipe {name}")
 
 
@@ -212,10 +198,12 @@ def with_changes(data: dict[str, Any], overrides: Sequence[str], changes: Mappin
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader) or {}
+        data = parse_yaml(read_bytes(path, 4 * LARGEST_YAML).decode("utf-8")) or {}
     except OSError as error:
         raise ConfigError(f"The recipe {path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The recipe {path} cannot be read: byte {error.start + 1} is not valid UTF-8.") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The recipe {path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"The recipe {path} must be a mapping of sections such as corpus, model and training.")
@@ -255,7 +243,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
         if not equals or not all(parts):
             raise ConfigError(f"'{override}' is not of the form section.key=value, as in training.steps=8000.")
         try:
-            parsed = yaml.load(value, _StrictLoader)
+            parsed = parse_yaml(value)
         except yaml.YAMLError as error:
             raise ConfigError(
                 f"The value of '{override}' is not valid YAML ({getattr(error, 'problem', error)}); text with signs of "

@@ -16,6 +16,7 @@ from locant.errors import ConfigError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
+from locant.runtime import explaining_gpu_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
 from locant.training import checkpoint as saved
 from locant.training import parallel
@@ -30,6 +31,11 @@ from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
 _PREFETCH = 4
+
+_LOWER = (
+    "Lower batches.tokens and raise training.gradient_accumulation_steps as much, which trains the same, or train a "
+    "smaller model. The last checkpoint is kept."
+)
 
 # Begins the names of a checkpoint's tensors that hold the moving average of the weights.
 _AVERAGE = "average/"
@@ -130,6 +136,7 @@ class Trainer:
 
         Raises:
             TrainingError: The loss or the gradient was not finite; the last checkpoint is good.
+            LocantError: The memory of the GPU does not suffice; likewise.
             CheckpointError: The disk is full; the last checkpoint is good.
         """
         self.model.train()
@@ -139,7 +146,8 @@ class Trainer:
         self.callback.on_start(self.loop.used(), str(self.device))
         with closing(self._in_place()) as batches:
             try:
-                reason = self.loop.run(batches, self._after_update, self._patience_over)
+                with explaining_gpu_memory(_LOWER):
+                    reason = self.loop.run(batches, self._after_update, self._patience_over)
             except DivergedError as error:
                 raise TrainingError(self._not_finite(error.step, error.found)) from None
         self._publish_average()

@@ -346,6 +346,13 @@ class Translator:
         """Translate sentences, numbered from ``first`` in messages; also return how many sources the engine had."""
         prefixes, encode = self.prefixes, self.tokenizers.source.encode
         limit, reason = self._longest_source(settings, prefixes)
+        for number, sentence in enumerate(sentences, start=first):
+            try:
+                sentence.encode("utf-8")
+            except UnicodeEncodeError:
+                raise DataError(
+                    f"Sentence {number} has half of a character (a lone surrogate), which is no text. Remove it."
+                ) from None
         # Of each sentence its parts: itself, more where it is split, none where its translation is empty.
         parts: list[list[list[int]]] = []
         for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from locant.errors import CheckpointError, UsageError
 from locant.extension.layouts.rows import RotatedRows
+from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryLayout
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -64,7 +64,7 @@ def _tensors_of(file: Path) -> dict[str, StoredTensor]:
             raise _damaged(file)
         raw = opened.read(length)
     try:
-        header: dict[str, Any] = json.loads(raw)
+        header: dict[str, Any] = parse_json(raw)
         tensors = {
             name: StoredTensor(
                 file,
@@ -76,7 +76,7 @@ def _tensors_of(file: Path) -> dict[str, StoredTensor]:
             for name, about in header.items()
             if name != "__metadata__"
         }
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise _damaged(file) from error
     for tensor in tensors.values():
         held = _BYTES.get(tensor.dtype, 0) * math.prod(tensor.shape)
