@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts nanogpt clean
+.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts nanogpt audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -146,5 +146,15 @@ bench-contention: .venv-bench/bin/locant
 bench-scale: $(BIN)/locant
 	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --output docs/results/scale.json
 
+# Known faults of everything that .venv holds, by pip-audit in an environment of its own; asks PyPI over the network.
+.venv-audit/bin/pip-audit:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10'
+
+audit: $(BIN)/locant .venv-audit/bin/pip-audit
+	mkdir -p build
+	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' | sed 's/+.*//' > build/audit.txt
+	.venv-audit/bin/pip-audit --requirement build/audit.txt --no-deps --disable-pip
+
 clean:
-	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel
+	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel .venv-audit

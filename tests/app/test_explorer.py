@@ -21,6 +21,7 @@ from locant.app.explorer import build_app, listen
 from locant.app.explorer.charts import chart
 from locant.app.explorer.context_panels import inspect_text, layer_pictures, pictures, scaled_models, summary
 from locant.app.explorer.limits import choice, number, text, whole
+from locant.app.explorer.own_requests import own_names
 from locant.app.explorer.panels import Circle, Clocks, Curves, Matrix, Odometer, Panel, Picture, Strips, as_csv
 from locant.app.explorer.scheme_panels import PICTURES, Knobs, about
 from locant.app.explorer.scheme_panels import pictures as scheme_pictures
@@ -520,6 +521,42 @@ def test_browsers_are_told_to_fetch_nothing_from_elsewhere(app: Any) -> None:
     assert "default-src 'self'" in response.headers["Content-Security-Policy"]
     assert b"http://" not in response.data
     assert b"https://" not in response.data
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost:8050", None, 200),
+        ("127.0.0.1:8050", "http://127.0.0.1:8050", 200),
+        ("[::1]:8050", "http://[::1]:8050", 200),
+        ("LOCALHOST.:8050", "http://localhost.:8050", 200),
+        ("192.168.7.9:8050", None, 200),
+        ("attacker.example:8050", None, 403),
+        ("attacker.example:8050", "http://attacker.example:8050", 403),
+        ("127.0.0.1.attacker.example", None, 403),
+        ("[::1", None, 403),
+        ("", None, 403),
+        ("localhost:8050", "http://attacker.example", 403),
+        ("localhost:8050", "http://localhost:8051", 403),
+        ("localhost:8050", "null", 403),
+    ],
+)
+def test_only_the_own_pages_are_answered(app: Any, host: str, origin: str | None, status: int) -> None:
+    headers = {"Host": host} | ({"Origin": origin} if origin else {})
+    for answer in (
+        app.server.test_client().get("/", headers=headers),
+        app.server.test_client().get("/_dash-layout", headers=headers),
+    ):
+        assert answer.status_code == status
+        assert b"Traceback" not in answer.data
+    posted = app.server.test_client().post("/_dash-update-component", json={}, headers=headers)
+    assert (posted.status_code == 403) == (status == 403)
+
+
+def test_a_named_host_is_answered_under_its_name() -> None:
+    assert "shown.example" in own_names("shown.example")
+    assert socket.gethostname().lower() in own_names("0.0.0.0")
+    assert socket.gethostname().lower() not in own_names("127.0.0.1") - {"localhost"}
 
 
 def test_ports() -> None:

@@ -86,6 +86,18 @@ def show_all(page: Any, path: str) -> None:
     when(page, f"[...document.querySelectorAll('{CARDS} h2')].every(title => title.textContent)")
 
 
+def settled(page: Any) -> None:
+    """Wait until nothing is being drawn: plotly reports an error where a picture goes away while it draws it."""
+    page.evaluate(
+        """() => new Promise(done => {
+            let waiting = setTimeout(done, 1000);
+            const again = () => { clearTimeout(waiting); waiting = setTimeout(done, 1000); };
+            new MutationObserver(again).observe(document.querySelector('#page'),
+                {subtree: true, childList: true, attributes: true, characterData: true});
+        })"""
+    )
+
+
 def meta(page: Any, name: str) -> Any:
     """What was sent along with the image of a picture."""
     return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.meta", name)
@@ -276,6 +288,7 @@ def test_without_a_mouse(page: Any) -> None:
             break
     assert seen[:5] == ["Encodings", "Context", "Compare", "Transformer", "Translate"]
     assert seen[-1] == "encodings-width"
+    settled(page)
     page.locator("nav a").nth(1).focus()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Context").wait_for()

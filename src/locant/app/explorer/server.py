@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locant.app.explorer.own_requests import own_names, reason_to_refuse
 from locant.errors import MissingExtraError
 from locant.runtime import listen
 from locant.version import __version__
@@ -34,11 +35,12 @@ def require_packages() -> None:
             raise MissingExtraError("The explorer", package, "explore") from None
 
 
-def build_app(reader: Reader | None = None) -> Dash:
+def build_app(reader: Reader | None = None, *, host: str = "127.0.0.1") -> Dash:
     """Return the explorer as an application.
 
     Args:
         reader: A trained model, to translate and to look into; without one there is no page that translates.
+        host: Where it will listen; requests under other names than this machine's are refused.
 
     Raises:
         MissingExtraError: A package of the extra ``explore`` is not installed.
@@ -55,7 +57,7 @@ def build_app(reader: Reader | None = None) -> Dash:
         suppress_callback_exceptions=True,  # the knobs of a page exist while it is shown
     )
     _add_pages(app, reader)
-    _refuse_strangers(app)
+    _refuse_strangers(app, own_names(host))
     return app
 
 
@@ -119,7 +121,7 @@ def _add_pages(app: Dash, reader: Reader | None) -> None:
         return pages[path][1](search), links
 
 
-def _refuse_strangers(app: Dash) -> None:
+def _refuse_strangers(app: Dash, names: Collection[str]) -> None:
     """Tell browsers to fetch nothing from anywhere else, and refuse requests that no page makes."""
     server: Any = app.server
     server.config["MAX_CONTENT_LENGTH"] = _LARGEST_REQUEST
@@ -133,11 +135,20 @@ def _refuse_strangers(app: Dash) -> None:
         )
     )
 
+    def check() -> Any:
+        import flask
+
+        sent = flask.request.headers
+        if reason := reason_to_refuse(sent.get("Host", ""), sent.get("Origin"), names):
+            return flask.Response(f"{reason}\n", status=403, mimetype="text/plain")
+        return None
+
     def add_headers(response: Any) -> Any:
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
+    server.before_request(check)
     server.after_request(add_headers)
 
 
@@ -188,7 +199,7 @@ def serve(
             from locant.app.explorer.model_panels import Reader
 
             reader = Reader.from_folder(folder, device=device)
-        server = open_server(build_app(reader), listener)
+        server = open_server(build_app(reader, host=host), listener)
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{server.effective_port}/")
         server.run()  # until Ctrl-C

@@ -1,0 +1,44 @@
+"""Lower bounds of dependencies: above the faults that are known of them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# The first version without them, and the last of the faults that it mends.
+MENDED = {
+    "flask": ("3.1.3", "CVE-2026-27205: caches share a session"),
+    "jinja2": ("3.1.6", "CVE-2025-27516: the sandbox is left"),
+    "onnx": ("1.21", "CVE-2026-27489, CVE-2026-34445: files outside of a model are read, objects overwritten"),
+    "pillow": ("13.0", "CVE-2026-96639: images reuse memory of another kind"),
+    "protobuf": ("6.33.5", "CVE-2026-0994: recursion without a limit"),
+    "python-multipart": ("0.0.26", "CVE-2026-24486 and later: files outside of the folder, parts without a limit"),
+    "sentencepiece": ("0.2.3", "CVE-2026-1260: memory beyond the model is read; a long piece overflows the stack"),
+    "starlette": ("1.3.1", "CVE-2026-48710: the header Host decides the path; forms without limits"),
+    "torch": ("2.10", "CVE-2026-24747: weights_only corrupts memory"),
+    "transformers": ("5.10.1", "CVE-2026-4372, CVE-2026-9856: config.json runs code, chat templates name any file"),
+    "waitress": ("3.0.1", "CVE-2024-49768, CVE-2024-49769: requests after a connection has closed"),
+    "werkzeug": ("3.1.6", "CVE-2026-27199: names of devices of Windows"),
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_versions_with_known_faults_are_not_accepted(name: str) -> None:
+    groups = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+    found = [Requirement(text) for group in groups.values() for text in group]
+    bounds = [
+        Version(bound.version)
+        for requirement in found
+        if requirement.name.lower() == name
+        for bound in requirement.specifier
+        if bound.operator == ">="
+    ]
+    assert bounds, f"{name} has no lower bound"
+    mended, fault = MENDED[name]
+    assert min(bounds) >= Version(mended), fault
