@@ -111,3 +111,9 @@ def test_too_little_memory_of_a_gpu_when_translating(monkeypatch: pytest.MonkeyP
         locant.errors.LocantError, match=r"Lower --batch-tokens \(batch_tokens\), now 8192, or the beam"
     ):
         translator.translate("alpha")
+
+
+@pytest.mark.parametrize("name", ["it's.tsv", 'a"b.tsv', "a: b.tsv", "x\\ny.tsv", "[a].tsv", "#.tsv", "ü😀.tsv"])
+def test_names_of_files_may_hold_signs_of_yaml(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--tsv", str(tmp_path / name), "--output", str(tmp_path / "run")]) == 1
+    assert f"{name} does not exist" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,7 +117,7 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         raise UsageError("--source and --target go together: one file each, with as many lines.")
     found = []
     if options.parent:
-        found.append(f"finetuning.parent='{options.parent}'")
+        found.append(f"finetuning.parent={_quoted(options.parent)}")
     if options.keep_optimizer:
         if not options.parent:
             raise UsageError("--keep-optimizer goes with --from RUN.")
@@ -124,11 +125,11 @@ def _overrides(options: argparse.Namespace) -> list[str]:
     if options.source:
         found += [
             "corpus.kind=files",
-            f"corpus.train.source='{options.source}'",
-            f"corpus.train.target='{options.target}'",
+            f"corpus.train.source={_quoted(options.source)}",
+            f"corpus.train.target={_quoted(options.target)}",
         ]
     if options.tsv:
-        found += ["corpus.kind=tsv", f"corpus.train='{options.tsv}'"]
+        found += ["corpus.kind=tsv", f"corpus.train={_quoted(options.tsv)}"]
     pairs = {
         "model.preset": options.preset,
         "training.steps": options.steps,
@@ -137,6 +138,11 @@ def _overrides(options: argparse.Namespace) -> list[str]:
         "training.device": options.device,
     }
     return found + [f"{key}={value}" for key, value in pairs.items() if value is not None]
+
+
+def _quoted(name: object) -> str:
+    """Return a name as YAML reads it, whatever is in it."""
+    return json.dumps(str(name), ensure_ascii=False)
 
 
 def _show_summary(summary: RunSummary) -> None:
