@@ -22,7 +22,7 @@ demo: $(BIN)/locant
 	$(BIN)/locant evaluate $(DEMO)
 	$(BIN)/locant report $(DEMO) --output $(DEMO).html
 	@echo "Open $(DEMO).html in a browser. Next: $(BIN)/locant translate $(DEMO) \"Thou hast spoken well.\""
-	@echo "or a language pair, which takes hours: make demo RECIPE=bible-spanish-english"
+	@echo "or a language pair, which takes half an hour: make demo RECIPE=bible-german-english"
 
 lint: $(BIN)/locant
 	$(BIN)/ruff check src tests site

@@ -238,7 +238,7 @@ def _next_steps(run: Path, evaluation: Evaluation) -> str:
         [
             f'locant translate {run} "{evaluation.sources[0]}"',
             f"locant train --resume {run} training.minutes=30",
-            "locant train bible-spanish-english --output runs/spanish",
+            "locant train bible-german-english --output runs/german",
             "locant train --source yours.en --target yours.de --output runs/yours",
         ]
     )
