@@ -44,7 +44,7 @@ GROUND = {"errors", "settings", "files", "locks", "version", "runtime", "lazy", 
 APART = {
     "positions": {"errors", "lazy", "kernels"},
     "rotary_configs": {"errors", "lazy", "parsing", "positions"},
-    "kernels": {"errors", "files", "locks"},
+    "kernels": {"errors", "files", "lazy", "locks"},
 }
 
 # Modules that import a room above them, inside a function, for those who do not give what that room would read.

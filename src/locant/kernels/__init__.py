@@ -4,6 +4,6 @@ A kernel serves by itself where PyTorch's operations are slower: it is built at 
 hand, and kept in the user's cache folder. :func:`enabled` switches all of them off or on.
 """
 
-from locant.kernels.library import SWITCH, enabled
+from locant.lazy import lazy_exports
 
-__all__ = ["SWITCH", "enabled"]
+__all__ = lazy_exports(__name__)

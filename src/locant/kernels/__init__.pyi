@@ -1,0 +1,3 @@
+from locant.kernels.library import SWITCH as SWITCH
+from locant.kernels.library import enabled as enabled
+from locant.kernels.operators import decompositions as decompositions
