@@ -27,6 +27,7 @@ PARTS: dict[str, list[str]] = {
         "docs/distillation",
         "docs/interop",
         "docs/performance",
+        "docs/scale",
     ],
     "Longer contexts": ["docs/inspect", "docs/extend", "docs/evaluate-context", "docs/transformers"],
     "See and compare": ["docs/figures", "docs/explorer", "docs/lab", "docs/results"],

@@ -67,7 +67,11 @@ class RowSampler:
             whole = whole and end - start == size and start % size == 0
             drawn.append(first + self._read(part, size, start, end, since))
             first += size
-        return None if whole else np.sort(np.concatenate(drawn))
+        if whole:
+            return None
+        rows = np.concatenate(drawn)
+        rows.sort()
+        return rows
 
     def _read(self, part: int, size: int, start: int, end: int, since: int) -> Rows:
         """Return the rows of one part that are read from one place to another."""
