@@ -26,6 +26,7 @@ PARTS: dict[str, list[str]] = {
         "docs/generate",
         "docs/distillation",
         "docs/interop",
+        "docs/serving",
         "docs/performance",
         "docs/scale",
     ],
