@@ -20,7 +20,7 @@ from locant.models.attention import CrossAttention, SelfAttention
 from locant.models.blocks import Decoder, Encoder, Residual
 from locant.models.transformer import Transformer
 from locant.positions import attend, attend_with_positions
-from locant.text.tokenizer import EOS, PLAIN, Prefixes, TokenizerPair
+from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TokenPair:
     """A sentence pair as a model reads it.
 
     Attributes:
-        source: Source ids, closed by EOS.
+        source: Source ids, as the model reads them: closed by EOS, but for some imported ones.
         target: Target ids, opened by BOS, or what else the decoder reads first.
         source_tokens: Tokens of the source ids, to be read by people; ``▁`` stands for a space.
         target_tokens: Tokens of the target ids.
@@ -82,7 +82,7 @@ def token_pair(tokenizers: TokenizerPair, source: str, target: str, prefixes: Pr
         target: Its translation, by the model or by people.
         prefixes: What stands before the two, see :attr:`locant.translation.Translator.prefixes`.
     """
-    source_ids = [*prefixes.source, *tokenizers.source.encode([source])[0], EOS]
+    source_ids = [*prefixes.source, *tokenizers.source.encode([source])[0], *tokenizers.source_end]
     target_ids = [*prefixes.target, *tokenizers.target.encode([target])[0]]
     return TokenPair(
         source_ids,

@@ -8,6 +8,7 @@ from pathlib import Path
 _EPILOG = """examples:
   locant import opus-mt-en-de --output runs/opus-en-de
   locant translate runs/opus-en-de "Two dogs play."
+  locant import translate-en_es-1_0.argosmodel --output runs/argos-en-es
   locant import m2m100_418M --output runs/m2m100
   locant translate runs/m2m100 --source-language en --target-language de "Two dogs play." """
 
@@ -17,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="Marian, M2M-100 or NLLB model in Hugging Face's format"
+        "folder",
+        type=Path,
+        metavar="MODEL",
+        help="folder of a Marian, M2M-100 or NLLB model in Hugging Face's format, or a package of Argos Translate",
     )
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="RUN", help="new model folder to write")
 

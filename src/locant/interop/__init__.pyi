@@ -1,4 +1,5 @@
 from locant.interop.argos_export import export_argos as export_argos
+from locant.interop.argos_import import import_argos as import_argos
 from locant.interop.ctranslate2 import export_ctranslate2 as export_ctranslate2
 from locant.interop.huggingface_import import import_model as import_model
 from locant.interop.m2m100_import import import_m2m100 as import_m2m100

@@ -8,6 +8,7 @@ from locant.errors import ConfigError, MissingExtraError, nearest
 from locant.files import replacing_folder, require_new_folder, write_text
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import load_model_folder
+from locant.text.tokenizer import TokenizerPair
 from locant.translation.ctranslate2 import QUANTIZATIONS, write_model
 
 _USE = """import ctranslate2, sentencepiece, unicodedata
@@ -83,4 +84,18 @@ def require_ctranslate2(feature: str, extra: str, quantization: str | None = Non
         raise ConfigError(
             f"Unknown quantization '{quantization}'.{nearest(quantization, QUANTIZATIONS)} "
             f"Known: {', '.join(QUANTIZATIONS)}."
+        )
+
+
+def require_ended_source(tokenizers: TokenizerPair, format_name: str) -> None:
+    """Raise ConfigError unless sources end in EOS, which programs other than CTranslate2 write by themselves.
+
+    Args:
+        tokenizers: Of the model.
+        format_name: What the model is exported to, for the message.
+    """
+    if not tokenizers.ends_source:
+        raise ConfigError(
+            f"The model reads sources without a token at their end, and what loads {format_name}'s format writes one. "
+            "Export it to ctranslate2 or argos."
         )

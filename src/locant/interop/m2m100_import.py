@@ -66,8 +66,9 @@ def read_multilingual(folder: Path, pad: int, eos: int, size: int) -> tuple[Side
         raise CheckpointError(f"The tokenizer of {folder} has no token {' and no token '.join(missing)}.")
     vocab |= {f"<row {row}>": row for row in range(size) if row not in rows}
     special = Special(pad, vocab["<s>"], eos)
-    source = build_side(path, vocab, special, encodes=True, text_alone=True)
-    target = build_side(path, vocab, special, encodes=False, text_alone=True)
+    model = path.read_bytes(), str(path)
+    source = build_side(*model, vocab, special, encodes=True, text_alone=True)
+    target = build_side(*model, vocab, special, encodes=False, text_alone=True)
     if source.tokenizer.model == target.tokenizer.model:
         target = source
     ids = {code: target.rows.index(row) for code, row in languages.items()}

@@ -14,6 +14,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_tensors, write_text
+from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.fast_tokenizer import SPECIAL_TOKENS, fast_tokenizer, is_marian, takes_spelled_bytes
 from locant.interop.m2m100_export import export_m2m100
 from locant.interop.marian_weights import concatenated_order, to_marian
@@ -58,6 +59,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     pair = found.tokenizers
+    require_ended_source(pair, "Hugging Face")
     own_files = is_marian(pair.source) or is_marian(pair.target)
     if pair.languages and not (own_files and pair.languages.layout == "marian"):
         return export_m2m100(found, run, folder)

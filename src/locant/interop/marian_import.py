@@ -78,8 +78,9 @@ def read_sides(
     target_vocab = folder / "target_vocab.json"
     target_vocab = target_vocab if target_vocab.is_file() else folder / "vocab.json"
     vocab = _read_vocab(folder / "vocab.json", source_size)
-    source = build_side(folder / "source.spm", vocab, special, encodes=True)
-    target = build_side(folder / "target.spm", _read_vocab(target_vocab, target_size), special, encodes=False)
+    models = [(path.read_bytes(), str(path)) for path in (folder / "source.spm", folder / "target.spm")]
+    source = build_side(*models[0], vocab, special, encodes=True)
+    target = build_side(*models[1], _read_vocab(target_vocab, target_size), special, encodes=False)
     codes = {found[1]: row for piece, row in vocab.items() if (found := _LANGUAGE.fullmatch(piece))}
     ids = {code: source.rows.index(row) for code, row in sorted(codes.items())}
     return source, target, LanguageTokens(layout="marian", ids=ids) if ids else None
@@ -95,12 +96,13 @@ def _read_vocab(path: Path, size: int) -> dict[str, int]:
 
 
 def build_side(
-    path: Path, vocab: Mapping[str, int], special: Special, *, encodes: bool, text_alone: bool = False
+    model: bytes, what: str, vocab: Mapping[str, int], special: Special, *, encodes: bool, text_alone: bool = False
 ) -> Side:
     """Build one side's tokenizer.
 
     Args:
-        path: The SentencePiece model.
+        model: The SentencePiece model.
+        what: Its name in messages.
         vocab: The row of every token.
         special: Rows of the special tokens; ``vocab`` has that of ``<unk>``.
         encodes: Whether to add the model's subwords without a row, which Marian takes for unknown.
@@ -112,7 +114,7 @@ def build_side(
         ConfigError: An ordinary token has a name that Locant has for its own use.
         MissingExtraError: The package ``protobuf`` is not installed.
     """
-    proto = model_proto(path.read_bytes(), f"The tokenizer model {path}")
+    proto = model_proto(model, f"The tokenizer model {what}")
     usual = {
         piece.piece: (piece.score, piece.type)
         for piece in proto.pieces
@@ -124,7 +126,9 @@ def build_side(
     ordinary = {name: row for name, row in vocab.items() if row not in rows or name in usual}
     taken = sorted(ordinary.keys() & set(names))
     if taken:
-        raise ConfigError(f"{path.parent} has an ordinary token {taken[0]}, which Locant has for its own use.")
+        raise ConfigError(
+            f"The vocabulary of {what} has an ordinary token {taken[0]}, which Locant has for its own use."
+        )
     rows += sorted(ordinary.values())
     names += sorted(ordinary, key=ordinary.__getitem__)
     if encodes:

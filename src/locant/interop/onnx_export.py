@@ -20,6 +20,7 @@ from torch import nn
 
 from locant.errors import MissingExtraError
 from locant.files import replacing_folder, require_new_folder, write_json, write_text
+from locant.interop.ctranslate2 import require_ended_source
 from locant.interop.onnx_graph import CachedDecoderGraph, DecoderGraph, EncoderGraph
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
@@ -72,6 +73,7 @@ def export_onnx(run: Path | str, folder: Path | str) -> list[str]:
     require_new_folder(folder)
     found = load_model_folder(run, device="cpu")
     model = require_transformer(found.model, "Export to ONNX")
+    require_ended_source(found.tokenizers, "ONNX")
     rows = found.decoding.longest_sequence(found.tokenizers.languages)
     rows = min(rows, model.max_positions or rows)
     graphs = _graphs(model, rows)

@@ -306,12 +306,17 @@ class TokenizerPair:
         source: Of the source.
         target: Of the target.
         languages: The language tokens of a model for more than two languages.
+        ends_source: Whether a source ends in EOS, as that of every model trained here does; sources of OpenNMT do not.
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer, languages: LanguageTokens | None = None) -> None:
+    def __init__(
+        self, source: Tokenizer, target: Tokenizer, languages: LanguageTokens | None = None, *, ends_source: bool = True
+    ) -> None:
         self.source = source
         self.target = target
         self.languages = languages
+        self.ends_source = ends_source
+        self.source_end = [EOS] if ends_source else []  # what stands behind the tokens of a source
 
     @property
     def joint(self) -> bool:
@@ -360,6 +365,8 @@ class TokenizerPair:
         about: dict[str, Any] = {"joint": self.joint, "lowercase": self.source.lowercase}
         if self.languages:
             about["languages"] = self.languages.to_dict()
+        if not self.ends_source:
+            about["ends_source"] = False
         write_json(folder / "tokenizer.json", about)
 
     def save_sentencepiece(self, folder: Path) -> None:
@@ -389,10 +396,8 @@ class TokenizerPair:
             except OSError as error:
                 raise CheckpointError(f"The tokenizer {path} cannot be read: {error.strerror}.") from None
 
-        if joint:
-            both = read("joint")
-            return cls(both, both, languages)
-        return cls(read("source"), read("target"), languages)
+        source, target = (read("joint"),) * 2 if joint else (read("source"), read("target"))
+        return cls(source, target, languages, ends_source=bool(about.get("ends_source", True)))
 
 
 def train_tokenizers(

@@ -66,6 +66,11 @@ def open_parent(settings: FineTuningSettings) -> Parent:
         with tempfile.TemporaryDirectory(prefix="locant-") as work:
             import_model(folder, Path(work) / "model")
             found = load_model_folder(Path(work) / "model", device="cpu")
+    if not found.tokenizers.ends_source:
+        raise ConfigError(
+            f"The model in {folder} reads sources without a token at their end, and training always writes one. It "
+            "translates, but cannot be trained further."
+        )
     recipe = load_run_recipe(folder) if run else None
     checkpoint = _newest_checkpoint(folder, found, recipe) if settings.keep_optimizer else None
     return Parent(settings.parent, found, recipe, checkpoint)

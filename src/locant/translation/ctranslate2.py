@@ -90,6 +90,7 @@ class CTranslate2Engine:
             )
         except (RuntimeError, ValueError) as error:
             raise ConfigError(f"CTranslate2 cannot use {compute_type} on the device '{device}': {error}") from None
+        self._source_end = len(found.tokenizers.source_end)
         self._source_tokens = _tokens(found.tokenizers.source)
         self._target_tokens = _tokens(found.tokenizers.target)
         self._target_ids = {token: index for index, token in enumerate(self._target_tokens)}
@@ -121,7 +122,8 @@ class CTranslate2Engine:
         require_ids(prefix, len(self._target_tokens), "target")
         # All at once: CTranslate2 makes the batches, and runs several where it has several workers. It adds EOS to a
         # source, and begins to write with the first id of the prefix, by itself.
-        tokens = [[self._source_tokens[index] for index in source[:-1]] for source in sources]
+        ended = self._source_end
+        tokens = [[self._source_tokens[index] for index in source[: len(source) - ended]] for source in sources]
         forced = [self._target_tokens[index] for index in prefix[1:]]
         again: dict[int, list[int]] = {}
         highest = max(max_lengths, default=0)
@@ -246,7 +248,7 @@ def write_model(found: ModelFolder, folder: Path, quantization: str | None = Non
     names = {index: target.token(index) for index in (UNK, BOS, EOS)}
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[UNK], names[BOS], names[EOS]
     spec.config.decoder_start_token = names[languages.decoder_start if languages else BOS]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = found.tokenizers.ends_source
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))

@@ -17,7 +17,7 @@ from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
-from locant.text.tokenizer import EOS, Prefixes, TokenizerPair
+from locant.text.tokenizer import Prefixes, TokenizerPair
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.hypotheses import length_penalty
 from locant.translation.lines import OnLong, split_to_fit
@@ -327,7 +327,7 @@ class Translator:
         before, prefix = prefixes or self.prefixes
         most, known = settings.max_target_length(len(tokens)), self.model.max_positions
         # As in training, EOS belongs to the source.
-        return [*before, *tokens, EOS], min(most, known - len(prefix) + 1) if known else most
+        return [*before, *tokens, *self.tokenizers.source_end], min(most, known - len(prefix) + 1) if known else most
 
     def settings_with(self, **overrides: Any) -> DecodingSettings:
         """Return the translator's decoding settings with some that differ; errors as in :meth:`translate`."""

@@ -1,0 +1,154 @@
+"""Packages of Argos Translate as files: zip archives of strangers, read without being unpacked."""
+
+from __future__ import annotations
+
+import json
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from locant.errors import CheckpointError
+
+_METADATA = "metadata.json"
+_MOST_FILES = 20_000
+_MOST_BYTES = 8 << 30
+_SMALL = 64 << 20
+"""Bytes of the largest file beside the weights."""
+_MOST_EXPANSION = 200
+"""Times that a file may be larger than what the archive holds of it."""
+_MOST_EXPANSION_OF_WEIGHTS = 20
+"""Weights hardly shrink at all."""
+_ALWAYS_ALLOWED = 1 << 20
+
+
+class ArgosPackage:
+    """An archive whose entries were looked at before any of them is read.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        path: The file.
+        metadata: Content of ``metadata.json``.
+
+    Raises:
+        CheckpointError: It is no zip archive, or none that Argos Translate makes: two entries have one name, a name
+            leads out of the folder, an entry is a link or encrypted, it is too large, or there is not one folder with
+            ``metadata.json``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except FileNotFoundError:
+            raise CheckpointError(f"There is no file {path}.") from None
+        except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+            raise CheckpointError(f"{path} is no zip archive, or a damaged one: {error}") from None
+        entries = self._archive.infolist()
+        self._require_harmless(entries)
+        tops = [PurePosixPath(entry.filename).parts[0] for entry in entries if self._is_metadata(entry.filename)]
+        if len(tops) != 1:
+            raise CheckpointError(
+                f"{path} holds {len(tops) or 'no'} folders with {_METADATA}; a package of Argos Translate holds one."
+            )
+        self._top = tops[0]
+        self._sizes = {entry.filename: entry.file_size for entry in entries}
+        try:
+            metadata = json.loads(self.read(_METADATA))
+        except (ValueError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            raise CheckpointError(f"{path}: {_METADATA} is not JSON with names and values.")
+        self.metadata: dict[str, Any] = metadata
+
+    def has(self, name: str) -> bool:
+        """Return whether the package has a file."""
+        return f"{self._top}/{name}" in self._sizes
+
+    def read(self, name: str, *, large: bool = False) -> bytes:
+        """Return the content of a file.
+
+        Args:
+            name: Its path in the package's folder.
+            large: Whether it may be larger than 64 MiB.
+
+        Raises:
+            CheckpointError: It is missing, damaged or too large.
+        """
+        full = f"{self._top}/{name}"
+        if full not in self._sizes:
+            raise CheckpointError(f"{self.path} lacks {name}.")
+        size = self._sizes[full]
+        if size > _SMALL and not large:
+            raise CheckpointError(f"{self.path}: {name} has {size:,} bytes; at most {_SMALL:,} are read.")
+        if size > max(_SMALL, _MOST_EXPANSION_OF_WEIGHTS * self._archive.getinfo(full).compress_size):
+            raise CheckpointError(
+                f"{self.path} is refused: its {name} would grow to {size:,} bytes, which are no weights."
+            )
+        try:
+            with self._archive.open(full) as file:
+                # One byte more than is announced, so that an entry which goes on is noticed and not read to its end.
+                content = file.read(size + 1)
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise CheckpointError(f"{self.path}: {name} is damaged: {error}") from None
+        if len(content) != size:
+            raise CheckpointError(f"{self.path}: {name} is damaged: it has not the {size:,} bytes that are announced.")
+        return content
+
+    def text(self, name: str) -> str:
+        """Return the content of a small UTF-8 file.
+
+        Raises:
+            CheckpointError: It is missing, damaged, too large or not UTF-8.
+        """
+        try:
+            return self.read(name).decode("utf-8")
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{self.path}: {name} is not UTF-8 text.") from None
+
+    def json(self, name: str) -> Any:
+        """Return the content of a small JSON file.
+
+        Raises:
+            CheckpointError: It is missing, damaged, too large or not JSON.
+        """
+        try:
+            return json.loads(self.text(name))
+        except (ValueError, RecursionError):
+            raise CheckpointError(f"{self.path}: {name} is not JSON.") from None
+
+    @staticmethod
+    def _is_metadata(name: str) -> bool:
+        parts = PurePosixPath(name).parts
+        return len(parts) == 2 and parts[1] == _METADATA
+
+    def _require_harmless(self, entries: list[zipfile.ZipInfo]) -> None:
+        def refused(why: str) -> CheckpointError:
+            return CheckpointError(f"{self.path} is refused: {why}. Argos Translate makes no such package.")
+
+        if len(entries) > _MOST_FILES:
+            raise refused(f"it holds {len(entries):,} files, and {_MOST_FILES:,} are allowed")
+        seen = set()
+        for entry in entries:
+            name = entry.filename
+            parts = name.rstrip("/").split("/")
+            if not name or name.startswith("/") or "\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts):
+                raise refused(f"the name of its entry {name!r} leads out of the package's folder")
+            # Some systems take names that differ in case for one.
+            if name.rstrip("/").casefold() in seen:
+                raise refused(f"it holds {name!r} twice")
+            seen.add(name.rstrip("/").casefold())
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise refused(f"its entry {name!r} is a link")
+            if entry.flag_bits & 1:
+                raise refused(f"its entry {name!r} is encrypted")
+            if entry.file_size > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * entry.compress_size):
+                raise refused(
+                    f"its entry {name!r} would grow from {entry.compress_size:,} bytes to {entry.file_size:,}"
+                )
+        total = sum(entry.file_size for entry in entries)
+        if total > _MOST_BYTES:
+            raise refused(f"it would grow to {total:,} bytes, and {_MOST_BYTES:,} are allowed")
