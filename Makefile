@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts nanogpt audit clean
+.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -122,6 +122,10 @@ lab-smoke: $(BIN)/locant
 # on where it was stopped (build/zoo.jsonl).
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
+
+# vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=checkout of vLLM
+vllm-rules: $(BIN)/locant
+	$(BIN)/python benchmarks/extension/vllm_rules.py $(VLLM)
 
 # Small checkpoints of every architecture in the other rotary layout and back; takes a quarter of an hour.
 zoo-layouts: $(BIN)/locant

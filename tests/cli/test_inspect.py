@@ -158,12 +158,12 @@ def test_flags_of_llamacpp_are_read_on_top_of_the_file(tmp_path: Path, capsys: p
 
 def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = _model(tmp_path)
-    dynamic = '{"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}'
-    assert main(["inspect", model, "--hf-overrides", dynamic, "--json"]) == 0
+    linear = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}'
+    assert main(["inspect", model, "--hf-overrides", linear, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["engine"] == "vLLM"
-    assert data["layers"]["all"]["scaling"]["target_length"] == 4 * 131072
-    assert main(["inspect", model, "--hf-overrides", dynamic, "--llamacpp=-c 1"]) == 2
+    assert data["layers"]["all"]["scaling"]["factor"] == 4
+    assert main(["inspect", model, "--hf-overrides", linear, "--llamacpp=-c 1"]) == 2
     assert "run by one of them" in capsys.readouterr().err
 
 

@@ -77,7 +77,11 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
         (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot express the scaling 'yarn'"),
         (MODELS["LLaMA-2-7B-32K"], "vllm", "needs original_max_position_embeddings"),
         (GEMMA_3, "vllm", "cannot express different rotary positions"),
-        (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "vllm", "static"),
+        (
+            MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+            "vllm",
+            "one base for all of them",
+        ),
         (MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "yarm"}}, "hf5", "before it is right: Unknown rope_type"),
         (
             MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},

@@ -42,7 +42,7 @@ _SOUND: dict[str, set[str]] = {
     "DeepSeek Coder 6.7B": {"vLLM: serves 65536 by default"},
     "Vicuna 7B v1.5 16k": {"vLLM: serves 16384 by default"},
     "Yarn-Mistral 7B 128k": {"factor 16 makes 131072 of .* 8192, but", "vLLM: serves 131072 by default"},
-    "InternLM3 8B": {"cached keys keep older ones: beyond 32768", "vLLM: scaling dynamic .*extended length 196608"},
+    "InternLM3 8B": {"cached keys keep older ones: beyond 32768", "though 196608 are served by default"},
     "Phi-4 mini": _LONGROPE_FINDINGS,
     "Qwen2.5 7B 1M": {"passes over dual_chunk_attention_config: beyond the trained 262144 tokens"},
 }
@@ -134,7 +134,11 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("Llama 2 7B", rope_parameters={f"layer {n}": {} for n in range(99)}), "error", "has 99 entries"),
         # generation and engines
         (_changed("Llama 2 7B", rope=_DYNAMIC), "warning", "cached keys keep older ones: beyond 4096 tokens"),
-        (_changed("Llama 2 7B", rope=_DYNAMIC), "warning", "vLLM: scaling dynamic .*extended length 16384"),
+        (
+            _changed("Llama 2 7B", rope=_DYNAMIC),
+            "warning",
+            "fixed for 16384 tokens.* vLLM since then: nothing is scaled",
+        ),
         (_changed("Llama 2 7B", rope={"rope_type": "ntk", "factor": 2.0}), "error", "Unknown rope_type 'ntk'"),
         (_changed(_LLAMA3), "note", "CTranslate2 after its own converter: no scaling"),
         (_changed("DeepSeek-V2-Lite"), "note", "multiply all scores by 1.58963"),

@@ -30,6 +30,7 @@ from locant.rotary_configs import (
     derived_max_model_len,
     read_ctranslate2,
     read_gguf,
+    read_huggingface,
     read_llamacpp,
     read_vllm,
     write_ctranslate2,
@@ -90,6 +91,8 @@ def _expressible(config: RotaryConfig, engine: str) -> RotaryConfig:
     if isinstance(config.scaling, YaRN) and engine == "llama.cpp":
         paper = replace(config.scaling, attention_factor=None, mscale=None, mscale_all_dim=None)
         return replace(config, scaling=paper)
+    if isinstance(config.scaling, Proportional) and engine.startswith("vLLM"):
+        return replace(config, scaling=replace(config.scaling, factor=1.0))
     if isinstance(config.scaling, LongRoPE) and engine == "CTranslate2":
         return replace(config, scaling=replace(config.scaling, factor=8.0, target_length=None))
     return config
@@ -114,7 +117,8 @@ def test_every_scaling_reads_as_it_is_written_or_is_refused(name: str, engine: s
 
 
 _CASES = [
-    (lambda c: write_vllm(c), DynamicNTK(original_length=8), "vLLM's is static, for 8 tokens"),
+    (lambda c: write_vllm(c), DynamicNTK(original_length=8), "vLLM has one base for all of them"),
+    (lambda c: write_vllm(c), Proportional(rotary_fraction=0.5, factor=2.0), "factor 2 of 'proportional'"),
     (lambda c: write_vllm(c), Linear(factor=8.0), "multiplies max_position_embeddings"),
     (lambda c: write_vllm(c, "rope"), Unscaled(), "Unknown group 'rope'"),
     (lambda c: write_vllm({"a": c, "b": c}), Unscaled(), "different rotary positions for a, b"),
@@ -158,7 +162,9 @@ def test_vllm_serves_the_length_that_is_declared() -> None:
     assert written["max_position_embeddings"] * 8 == derived_max_model_len(linear) == 32768
     assert read_vllm(written, _MODEL).config.max_length == 32768
     dynamic = RotaryConfig(head_dim=32, scaling=DynamicNTK(original_length=2048, factor=4.0, target_length=8192))
-    assert read_vllm(write_vllm(dynamic), _MODEL).config.scaling == replace(dynamic.scaling, length_step=1)
+    base = 10000 * (4 * 8192 / 2048 - 3) ** (32 / 30)  # dynamic NTK as its authors give it, for 8192 tokens
+    read = read_vllm(write_vllm(dynamic, "rope_scaling"), _MODEL).config
+    assert (read.base, read.scaling, read.max_length) == (pytest.approx(base), Unscaled(), 8192)
 
 
 def test_vllm_takes_the_attention_scale_in_the_words_of_all_releases() -> None:
@@ -237,6 +243,88 @@ def test_vllm_heeds_mscale_in_deepseeks_family_alone(model_type: str, warned: bo
     config = {"model_type": model_type, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_scaling": rope}
     findings = [finding for finding in read_vllm({}, config).findings if finding.severity == "warning"]
     assert bool(findings) is warned
+
+
+_SHORT: dict[str, Any] = {"head_dim": 16, "max_position_embeddings": 512}
+_EXTENDED = {"factor": 4.0, "original_max_position_embeddings": 128}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "rope", "scale", "said"),
+    [
+        # 0.1 ln 4 + 1, of YaRN's paper (section 3.4), whatever else is stated: YaRNScalingRotaryEmbedding
+        ("llama", {"rope_type": "yarn", "attention_factor": 1.5}, 1.1386294, "ignores attention_factor and mscale"),
+        ("llama", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.1386294, "ignores attention_factor"),
+        ("llama", {"rope_type": "yarn", "attn_factor": 0.5}, 0.5693147, ""),
+        ("llama", {"rope_type": "yarn", "attn_factor": 0.5, "apply_yarn_scaling": False}, 0.5, ""),
+        # the quotient of DeepSeek's code, with 1 and 0 where nothing is stated: DeepseekScalingRotaryEmbedding
+        ("deepseek_v3", {"rope_type": "yarn", "mscale": 0.7}, 1.0970406, "ignores attention_factor: 1.09704"),
+        ("deepseek_v3", {"rope_type": "yarn", "mscale_all_dim": 0.7}, 1.0379099, "ignores attention_factor: 1.03791"),
+        ("deepseek_v3", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.0648221, ""),
+        ("deepseek_v3", {"rope_type": "yarn", "attention_factor": 1.5}, 1.1386294, "ignores attention_factor: 1.13863"),
+        # sqrt(1 + ln 4 / ln 128), of the two lengths, or long_mscale: Phi3LongRoPEScaledRotaryEmbedding
+        ("llama", {"rope_type": "longrope", "attention_factor": 1.5}, 1.1338934, "vLLM, which passes over"),
+        ("llama", {"rope_type": "longrope", "short_mscale": 1.25, "long_mscale": 1.25}, 1.25, "takes short_mscale"),
+    ],
+)
+def test_vllm_has_an_attention_scale_of_its_own(model_type: str, rope: dict[str, Any], scale: float, said: str) -> None:
+    lists = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8} if rope["rope_type"] == "longrope" else {}
+    sizes = {"qk_rope_head_dim": 16} if model_type == "deepseek_v3" else {}
+    group = {"rope_theta": 1e4, **_EXTENDED, **lists, **rope}
+    read = read_vllm({}, {"model_type": model_type, **_SHORT, **sizes, "rope_parameters": group})
+    assert read.config.attention_scale(512) == pytest.approx(scale, rel=1e-6)
+    messages = [each.message for each in read.findings if "attention scale" in each.message]
+    assert [said in message for message in messages] == [True] * bool(said)
+
+
+def test_vllm_scales_nothing_by_dynamic_ntk() -> None:
+    # DynamicNTKScalingRotaryEmbedding since May 2026: factor * 512 / 512 - (factor - 1) is 1, to any power.
+    model = {"model_type": "llama", **_SHORT, "rope_theta": 5e3}
+    read = read_vllm({}, model | {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}})
+    assert (read.config.scaling, read.config.base, read.config.max_length) == (Unscaled(), 5e3, 1024)
+    assert "there are angles for 512 tokens alone, though 1024 are served by default" in read.findings[-1].message
+    with pytest.raises(ConfigError, match=r"alpha multiplies the base by alpha\^\(d/\(d-2\)\) in vLLM"):
+        read_vllm({}, model | {"rope_scaling": {"rope_type": "dynamic", "alpha": 1000.0}})
+
+
+def test_vllm_pairs_latent_attention_as_deepseek_trained_it() -> None:
+    model = {"model_type": "deepseek_v3", "qk_rope_head_dim": 16, "rope_interleave": False, "rope_theta": 1e4}
+    assert read_huggingface(model).config.layout == "half"
+    assert read_vllm({}, model).config.layout == "interleaved"
+    cut = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "truncate": False}
+    read = read_vllm({"rope_scaling": cut}, model | {"max_position_embeddings": 512})
+    assert read.config.scaling == YaRN(factor=4.0, original_length=128)
+    assert any("pass over it, and round the corners" in each.message for each in read.findings)
+    with pytest.raises(ConfigError, match="take every scaling for YaRN, also rope_type 'linear'"):
+        read_vllm({"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, model)
+
+
+def test_vllm_widens_yarns_ramp_for_several_axes() -> None:
+    # MRotaryEmbedding makes its table four times as long, and YaRN's correction range with that length.
+    axes = {"rope_type": "yarn", "mrope_section": [2, 3, 3], **_EXTENDED, "rope_theta": 1e4}
+    read = read_vllm({}, {"model_type": "qwen2", **_SHORT, "rope_parameters": axes})
+    assert read.config.scaling == YaRN(factor=4.0, original_length=512)
+    assert any("for 512, four times as many" in each.message for each in read.findings)
+    with pytest.raises(ConfigError, match="not with 'linear'"):
+        read_vllm({}, {"model_type": "qwen2", **_SHORT, "rope_parameters": axes | {"rope_type": "linear"}})
+
+
+def test_vllm_fails_with_some_files() -> None:
+    whole = read_vllm({}, _MODEL | {"rope_scaling": {"rope_type": "linear", "factor": 4}})
+    assert any("takes factor 4, a whole number in JSON, for a list" in each.message for each in whole.findings)
+    assert '"factor": 4.0' in write_vllm(RotaryConfig(head_dim=32, scaling=Linear(factor=4, original_length=128)))
+    lists = {"rope_type": "longrope", **_EXTENDED, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    with pytest.raises(ConfigError, match="this model pairs neighbours"):
+        read_vllm(
+            {}, {"model_type": "cohere", **_SHORT, "hidden_size": 32, "num_attention_heads": 2, "rope_scaling": lists}
+        )
+
+
+def test_vllm_passes_over_the_factor_of_proportional() -> None:
+    rope = {"rope_type": "proportional", "factor": 8.0, "partial_rotary_factor": 0.5, "rope_theta": 1e4}
+    read = read_vllm({}, {"model_type": "llama", **_SHORT, "rope_parameters": rope})
+    assert read.config.scaling == Proportional(rotary_fraction=0.5)
+    assert any("vLLM passes over it" in each.message for each in read.findings)
 
 
 def test_vllm_takes_gemma_3s_length_as_extended_already() -> None:

@@ -112,7 +112,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     part.get("model_type")
     _refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
-    layout = _marked(config, findings) or families.layout_of(name, part.flag("rope_interleave"), kind)
+    layout = _marked(config, findings) or families.layout_of(name, _interleaves(part, in_vllm), kind)
     findings += _doubts_about_layout(part, kind, name)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
@@ -148,6 +148,12 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     findings += doubts_about(part.values, kind.defaults if kind else ())
     parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
+
+
+def _interleaves(part: Fields, in_vllm: bool) -> bool | None:
+    """Return ``rope_interleave``, which vLLM's classes pass over."""
+    stated = part.flag("rope_interleave")
+    return None if in_vllm else stated
 
 
 def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from locant.errors import ConfigError
 from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling import Unscaled, YaRN
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import VllmContext
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config, text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -18,7 +20,9 @@ from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"
 GROUPS = ("rope_parameters", "rope_scaling")
-_HEEDS_ATTENTION = ("deepseek", "kimi")
+_LATENT = ("axk1", "deepseek_v", "glm4_moe_lite", "glm_moe_dsa", "kimi", "longcat_flash")
+"""Beginnings of the model types to which vLLM gives the latent attention of DeepSeek."""
+
 _EXTENDED_LENGTH = "gemma3"  # its class counts max_position_embeddings as the length after a linear scaling
 
 
@@ -38,8 +42,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
 
     Example:
         >>> model = {"model_type": "qwen2", "head_dim": 128, "rope_theta": 1e6, "max_position_embeddings": 32768}
-        >>> overrides = '{"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}'
-        >>> read_vllm(overrides, model).config.scaling.target_length
+        >>> overrides = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}'
+        >>> read_vllm(overrides, model).config.max_length
         131072
     """
     given = _parsed(overrides)
@@ -53,22 +57,20 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
             )
     _check_base_is_kept(given, config)
     findings: list[Finding] = []
-    states_relative_scale = False
     nested = text_part(merged)
-    for part in (merged, nested):
-        for group in GROUPS:
-            if isinstance(part.get(group), Mapping):
-                states_relative_scale |= part[group].get("attn_factor") is not None
+    model_type = str(nested.get("model_type") or merged.get("model_type"))
+    is_latent = model_type.startswith(_LATENT)
     for name, part in merged.items():
         if part is nested:
-            merged[name] = _in_huggingface_terms(nested)
-    merged = _in_huggingface_terms(merged)
+            merged[name] = _in_huggingface_terms(nested, is_latent, findings)
+    merged = _in_huggingface_terms(merged, is_latent, findings)
     parsed = read_config(merged, in_vllm=True)
-    model_type = str(text_part(merged).get("model_type") or merged.get("model_type"))
-    heeds = states_relative_scale or model_type.startswith(_HEEDS_ATTENTION)
     for read in parsed.configs.values():
-        findings += read.scaling.vllm_findings(read.max_length, heeds_attention=heeds)
+        findings += read.scaling.vllm_findings(read.max_length)
+        _refuse(read, bool(parsed.multimodal))
     configs = {layer: _as_served(read, model_type) for layer, read in parsed.configs.items()}
+    for layer in parsed.multimodal:
+        configs[layer] = _with_wide_ramp(configs[layer], findings)
     return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
 
 
@@ -113,13 +115,31 @@ def _check_base_is_kept(given: Mapping[str, Any], config: Mapping[str, Any]) -> 
         )
 
 
-def _in_huggingface_terms(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with its groups as transformers would have them."""
-    groups = {group: _as_huggingface(part[group]) for group in GROUPS if isinstance(part.get(group), Mapping)}
-    return {**part, **groups}
+def _in_huggingface_terms(part: Mapping[str, Any], is_latent: bool, findings: list[Finding]) -> dict[str, Any]:
+    """Return a configuration with its groups as transformers would have them for what vLLM computes."""
+    length = Fields(part, "config.json").whole("max_position_embeddings")
+    context = VllmContext(FORMAT, length, is_latent, findings)
+    changed = dict(part)
+    for group in GROUPS:
+        rope = part.get(group)
+        if not isinstance(rope, Mapping):
+            continue
+        by_layer = rope and all(each is None or isinstance(each, Mapping) for each in rope.values())
+        if by_layer:
+            changed[group] = {name: each and _as_huggingface(each, context) for name, each in rope.items()}
+            continue
+        beside = part.get("original_max_position_embeddings")
+        stated = dict(rope) if beside is None else {"original_max_position_embeddings": beside, **rope}
+        made = _as_huggingface(stated, context)
+        changed[group] = made if "original_max_position_embeddings" in rope else _without_original(made)
+    return changed
 
 
-def _as_huggingface(rope: Mapping[str, Any]) -> dict[str, Any]:
+def _without_original(rope: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in rope.items() if key != "original_max_position_embeddings"}
+
+
+def _as_huggingface(rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
     """Return the group with the entries that transformers would have for the same scaling."""
     kind = rope.get("rope_type", rope.get("type"))
     if kind == "ntk":
@@ -127,8 +147,46 @@ def _as_huggingface(rope: Mapping[str, Any]) -> dict[str, Any]:
             "vLLM's rope_type 'ntk' is no scaling known here: besides the larger base it divides all frequencies by "
             "factor^(2/d). Raise rope_theta to factor^(d/(d-2)) times its value for NTK-aware interpolation."
         )
+    if context.is_latent and kind not in (None, "default", "yarn", "mrope"):
+        raise ConfigError(
+            f"vLLM's classes with latent attention take every scaling for YaRN, also rope_type '{kind}'. Use 'yarn', "
+            "or a larger rope_theta."
+        )
     scaling = scalings_by_type().get(str(kind))
-    return dict(rope) if scaling is None else scaling.from_vllm_entries(rope, FORMAT)
+    return dict(rope) if scaling is None else scaling.from_vllm_entries(rope, context)
+
+
+def _refuse(config: RotaryConfig, has_axes: bool) -> None:
+    """Raise ConfigError for what vLLM's classes fail with."""
+    if config.scaling.name == "longrope" and config.layout == "interleaved":
+        raise ConfigError("vLLM has 'longrope' for the layout 'half' alone; this model pairs neighbours.")
+    if has_axes and not isinstance(config.scaling, Unscaled | YaRN):
+        raise ConfigError(
+            f"vLLM has positions of several axes (mrope_section) without scaling and with 'yarn', not with "
+            f"'{config.scaling.name}'."
+        )
+
+
+_TABLE_OF_AXES = 4  # times the length that MRotaryEmbedding is given: as long it makes its table
+
+
+def _with_wide_ramp(config: RotaryConfig, findings: list[Finding]) -> RotaryConfig:
+    """Return YaRN as vLLM computes it for several axes: with the corners of its ramp for a longer text."""
+    scaling = config.scaling
+    if not isinstance(scaling, YaRN) or scaling.original_length is None:
+        return config
+    wide = scaling.original_length * _TABLE_OF_AXES
+    findings.append(
+        Finding(
+            "warning",
+            f"transformers: the ramp of YaRN for {scaling.original_length} tokens. vLLM, in models with several axes: "
+            f"for {wide}, four times as many.",
+            f"State original_max_position_embeddings {scaling.original_length / _TABLE_OF_AXES:g} in --hf-overrides, "
+            "and --max-model-len.",
+        )
+    )
+    widened = replace(scaling, original_length=wide, target_length=None, factor=scaling.stretch)
+    return replace(config, scaling=widened, max_length=None)
 
 
 def _as_served(config: RotaryConfig, model_type: str) -> RotaryConfig:

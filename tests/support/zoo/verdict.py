@@ -77,7 +77,7 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     about = (case.model_type, case.seed, case.form, case.rope_type)
     try:
         with quiet():
-            config = _text_config(case, config_class, part)
+            config = text_config(case, config_class, part)
             model = build(config)
             short = observe(model, SHORT)
     except Exception as error:  # whatever the class raises
@@ -97,7 +97,7 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     reasons = _differences(parsed, short, SHORT)
     if not reasons and any(each.scaling.depends_on_length for each in parsed.configs.values()):
         with quiet():
-            long = build(_text_config(case, config_class, part))
+            long = build(text_config(case, config_class, part))
             reasons = _differences(parsed, observe(long, LONG), LONG)
     if not reasons:
         more, compared = _masks_and_axes(parsed, model, short, has_axes(type(config)))
@@ -108,7 +108,8 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
     return Verdict(*about, "warned" if said else "wrong", said or "; ".join(reasons), **seen)
 
 
-def _text_config(case: Case, config_class: Any, part: tuple[str, ...]) -> Any:
+def text_config(case: Case, config_class: Any, part: tuple[str, ...]) -> Any:
+    """Return what a configuration's class reads from the file of a case; of a multimodal model, its text part."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(case.content), encoding="utf-8")
         config = config_class.from_pretrained(folder)

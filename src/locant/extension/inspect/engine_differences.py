@@ -68,15 +68,16 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _served_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
-    """Yield where vLLM serves another scaling or another length."""
-    if config.scaling.depends_on_length and not served.scaling.depends_on_length:
+    """Yield where vLLM pairs features otherwise, rotates another part or serves another length."""
+    if (config.layout, config.rotary_dim) != (served.layout, served.rotary_dim):
         yield Finding(
             "warning",
-            f"transformers: {config.describe()}, which follows the length of the text. vLLM: {served.describe()}, for "
-            "texts of all lengths.",
-            "Measure with the engine that serves the model, or fix the length for both.",
+            f"transformers: {config.rotary_dim} features rotated, layout '{config.layout}'. vLLM: {served.rotary_dim} "
+            f"features, layout '{served.layout}'.",
+            "Find out which of them the weights were trained with, and serve the model with an engine that does that.",
         )
-    elif config.max_length and served.max_length != config.max_length:
+    told = config.scaling.depends_on_length and not served.scaling.depends_on_length  # by the scaling itself
+    if config.max_length and served.max_length not in (None, config.max_length) and not told:
         yield Finding(
             "warning",
             f"transformers: declared for {config.max_length} tokens. vLLM: serves {served.max_length} by default, "

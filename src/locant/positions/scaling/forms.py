@@ -128,6 +128,24 @@ class RopeContext(_WithFindings):
             )
 
 
+@dataclass
+class VllmContext(_WithFindings):
+    """What stands around the group that vLLM reads.
+
+    Attributes:
+        engine: Name of the format, for messages.
+        max_length: ``max_position_embeddings``.
+        is_latent: Whether the model's class is one of those with latent attention (DeepSeek's family), which take every
+            scaling for YaRN and have an attention scale of their own.
+        findings: Where findings go.
+    """
+
+    engine: str
+    max_length: int | None = None
+    is_latent: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class GGUFForm:
     """A scaling in a GGUF file.
@@ -276,9 +294,16 @@ class EngineForms(ABC):
         raise NotImplementedError(f"{cls.__name__} has rope_types but cannot be read.")
 
     @classmethod
-    def from_vllm_entries(cls, rope: Mapping[str, Any], engine: str) -> dict[str, Any]:
-        """Return the entries that vLLM takes for this type as transformers would have them."""
-        del engine
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return what vLLM makes of the entries for this type, in entries as transformers has them.
+
+        Source of this and of the other methods about vLLM: its ``model_executor/layers/rotary_embedding``, and
+        ``_get_and_verify_max_len`` in ``config/model.py``, up to August 2026 (commit 017e9f4448b7).
+
+        Raises:
+            ConfigError: vLLM refuses them, or computes what no scaling here is.
+        """
+        del context
         return dict(rope)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
@@ -322,14 +347,13 @@ class EngineForms(ABC):
         del is_extended
         return self, max_length  # type: ignore[return-value]
 
-    def vllm_findings(self, max_length: int | None, *, heeds_attention: bool) -> Iterator[Finding]:
+    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
         """Yield where vLLM computes something else than transformers.
 
         Args:
             max_length: ``max_position_embeddings`` of the file.
-            heeds_attention: Whether all releases of vLLM take the attention scale of the file.
         """
-        del max_length, heeds_attention
+        del max_length
         yield from ()
 
     def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +11,14 @@ from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scaling.checks import require_longer
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import CTranslate2Context, GGUFContext, GGUFForm, LlamaCppContext, RopeContext
+from locant.positions.scaling.forms import (
+    CTranslate2Context,
+    GGUFContext,
+    GGUFForm,
+    LlamaCppContext,
+    RopeContext,
+    VllmContext,
+)
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
@@ -165,6 +173,21 @@ class Linear(Extension):
         """Return the factor."""
         del engine
         return {"rope_type": "linear", "factor": self.factor}
+
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries; vLLM's class wants a factor with a decimal point."""
+        factor = rope.get("factor")
+        if isinstance(factor, int) and not isinstance(factor, bool):
+            context.warn(
+                f"vLLM's class for 'linear' takes factor {factor}, a whole number in JSON, for a list, and fails.",
+                f"Write {factor}.0.",
+            )
+        return dict(rope)
+
+    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the factor, with a decimal point."""
+        return (self.rope_parameters(engine) or {}) | {"factor": float(self._factor)}
 
     def vllm_entry_length(self, max_length: int | None, engine: str) -> int | None:
         """Return the original length, which vLLM multiplies by the factor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,7 @@ from locant.positions.scaling.forms import (
     GGUFContext,
     GGUFForm,
     RopeContext,
+    VllmContext,
 )
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import slow_by_parts
@@ -270,9 +271,36 @@ class LongRoPE(Extension):
         """Return the original length as well: releases up to 4.4x look only there, and Phi-3's class has its own."""
         return super().huggingface_entries(max_length) | {"original_max_position_embeddings": self.original_length}
 
-    def vllm_findings(self, max_length: int | None, *, heeds_attention: bool) -> Iterator[Finding]:
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries with the attention scale that vLLM computes, which passes over some of them.
+
+        It is ``sqrt(1 + ln(N / L) / ln(L))`` of the lengths ``N``, ``max_position_embeddings``, and ``L``, the original
+        one, or ``long_mscale``.
+        """
+        entries = Fields(rope, context.engine)
+        length, original = context.max_length, entries.whole("original_max_position_embeddings")
+        if length is None or original is None or original < 2:
+            return dict(rope)
+        short, long = entries.number("short_mscale"), entries.number("long_mscale")
+        ratio = length / original
+        usual = 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(original))
+        served = (long if length > original else short) or usual
+        factor, attention = entries.number("factor"), entries.number("attention_factor")
+        stretch = factor or ratio
+        stated = attention or (math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1.0)
+        if not math.isclose(stated, served, rel_tol=1e-6):
+            context.warn(
+                f"transformers: attention scale {stated:.6g}. vLLM, which passes over attention_factor and factor of "
+                f"'longrope' but takes short_mscale and long_mscale: {served:.6g}.",
+                f"State short_mscale and long_mscale {stated:.6g} as well in --hf-overrides.",
+            )
+        dropped = ("short_mscale", "long_mscale", "factor", "attention_factor")
+        kept = {key: value for key, value in rope.items() if key not in dropped}
+        return kept | {"factor": ratio, "attention_factor": served} if ratio >= 1 else dict(rope)
+
+    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
         """Yield that vLLM chooses one of the lists for all texts."""
-        del heeds_attention
         if self.original_length != max_length:
             yield Finding(
                 "warning",
@@ -282,6 +310,11 @@ class LongRoPE(Extension):
                 f"Start vLLM with --max-model-len {self.original_length} where texts are short; elsewhere, "
                 "a RotaryConfig with final_length computes what it computes.",
             )
+
+    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the group with the attention scale in vLLM's words as well."""
+        scale = self.attention_scale()
+        return (self.rope_parameters(engine) or {}) | {"short_mscale": scale, "long_mscale": scale}
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_number, check_target, missing_original_length
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import RopeContext
+from locant.positions.scaling.forms import RopeContext, VllmContext
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.linear import Unscaled
 
@@ -246,34 +246,50 @@ class DynamicNTK(FrequencyScaling):
             )
         return {"max_position_embeddings": self.original_length}
 
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries; refuse those that only vLLM has."""
+        for name, meaning in (
+            ("alpha", "multiplies the base by alpha^(d/(d-2))"),
+            ("max_trained_positions", "raises the base for max_position_embeddings"),
+        ):
+            if rope.get(name) is not None:
+                raise ConfigError(
+                    f"rope_type 'dynamic' with {name} {meaning} in vLLM, which no scaling here has. State rope_theta "
+                    "with that base instead."
+                )
+        del context
+        return dict(rope)
+
+    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
+        """Yield that releases of vLLM differ, and that the newer ones scale nothing."""
+        length = max_length or self.original_length
+        assert length is not None
+        reached = round(self.factor * length)
+        yield Finding(
+            "warning",
+            f"transformers: dynamic NTK, which follows the length of the text. vLLM until May 2026: fixed for "
+            f"{reached} tokens, in texts of all lengths. vLLM since then: nothing is scaled, and there are angles for "
+            f"{length} tokens alone, though {reached} are served by default.",
+            "Fix the length for all engines: a larger rope_theta in place of the scaling, as --hf-overrides of "
+            "`locant inspect --as vllm` or `locant extend --method ntk` states it.",
+        )
+
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
-        """Return the factor, if vLLM's one length is the one that this is made for."""
-        assert self.original_length is not None
-        reached = self.factor * self.original_length
-        if self.target_length is None or abs(reached - self.target_length) > 0.5:
+        """Return nothing: what is fixed for one length is written as a larger base, which all releases take."""
+        if self.target_length is None:
             raise ConfigError(
-                f"{engine} cannot express the scaling 'dynamic' with target_length {self.target_length}: vLLM's is "
-                f"static, for {reached:g} tokens, factor {self.factor:g} times the original length. Use that "
-                "target_length, or the scaling 'ntk', which is written as a larger base."
+                f"{engine} cannot express the scaling 'dynamic' for texts of all lengths: vLLM has one base "
+                "for all of them. State target_length, the length to fix it for, or use the scaling 'ntk'."
             )
-        return self.rope_parameters(engine)
-
-    def vllm_entry_length(self, max_length: int | None, engine: str) -> int | None:
-        """Return the original length."""
-        del max_length, engine
-        return self.original_length
-
-    def vllm_served_length(self, max_length: int | None) -> int | None:
-        """Return the target length."""
-        del max_length
-        return self.target_length
+        return None
 
     def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
-        """Return the scaling fixed for the one length that vLLM computes it for."""
-        del max_length, is_extended
-        assert self.original_length is not None
-        target = round(self.factor * self.original_length)
-        return replace(self, target_length=target), target
+        """Return that nothing is scaled, and the longest text that is served all the same."""
+        del is_extended
+        length = max_length or self.original_length
+        assert length is not None
+        return Unscaled(), round(self.factor * length)
 
 
 def _base_of(frequencies: tuple[Decimal, ...], dim: int) -> float:

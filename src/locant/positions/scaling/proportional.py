@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +12,7 @@ from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scaling.checks import check_number, is_number, require_longer
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import STANDING, RopeContext
+from locant.positions.scaling.forms import STANDING, RopeContext, VllmContext
 from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
 from locant.positions.scaling.linear import Linear, Unscaled
 
@@ -106,6 +106,23 @@ class Proportional(FrequencyScaling):
         """Return the factor."""
         del engine
         return {"rope_type": "proportional", "factor": self.factor}
+
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries without the factor, which vLLM passes over."""
+        factor = Fields(rope, context.engine).number("factor")
+        if factor not in (None, 1):
+            context.warn(
+                f"transformers: frequencies divided by factor {factor:g} of 'proportional'. vLLM passes over it.",
+                "Serve the model with an engine that heeds it.",
+            )
+        return {key: value for key, value in rope.items() if key != "factor"}
+
+    def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Return the type, where no factor goes with it."""
+        if self.factor != 1:
+            raise ConfigError(f"{engine} cannot express factor {self.factor:g} of 'proportional': vLLM passes over it.")
+        return self.rope_parameters(engine)
 
     @property
     def turning_fraction(self) -> float | None:

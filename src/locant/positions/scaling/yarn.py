@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_number, check_positive
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import GGUFContext, GGUFForm, LlamaCppContext, RopeContext
+from locant.positions.scaling.forms import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
 
@@ -208,10 +208,15 @@ class YaRN(NTKByParts):
         return written
 
     @classmethod
-    def from_vllm_entries(cls, rope: Mapping[str, Any], engine: str) -> dict[str, Any]:
-        """Return the entries with vLLM's ``attn_factor``, relative to the paper's scale, as ``attention_factor``."""
-        entries = Fields(rope, engine)
-        kept = {key: value for key, value in rope.items() if key not in ("attn_factor", "extrapolation_factor")}
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries with the attention scale that vLLM computes as ``attention_factor``.
+
+        That is ``attn_factor`` times the paper's scale; in classes with latent attention times the quotient of
+        DeepSeek's code, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
+        """
+        entries = Fields(rope, context.engine)
+        passed_over = ("attn_factor", "extrapolation_factor", "apply_yarn_scaling", "attention_factor", "mscale")
+        kept = {key: value for key, value in rope.items() if key not in (*passed_over, "mscale_all_dim")}
         if entries.number("extrapolation_factor") not in (None, 1):
             raise ConfigError(
                 f"extrapolation_factor {rope['extrapolation_factor']:g} of YaRN in vLLM is not known here."
@@ -219,15 +224,35 @@ class YaRN(NTKByParts):
         attention, relative = entries.number("attention_factor"), entries.number("attn_factor")
         factor = entries.needed_factor(cls.name)
         check_number(cls.name, "factor", factor, minimum=1)
-        if relative is None:
-            return kept
-        kept["attention_factor"] = relative * (0.1 * math.log(factor) + 1)
-        if attention is not None and not math.isclose(attention, kept["attention_factor"], rel_tol=1e-6):
+        mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
+        usual = _mscale(factor)
+        if context.is_latent:
+            usual = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, of_all or 0.0)
+            if kept.pop("truncate", True) is False:
+                context.warn(
+                    "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the "
+                    "corners of YaRN's ramp to whole pairs.",
+                    "Serve the model with an engine that heeds it.",
+                )
+        elif entries.flag("apply_yarn_scaling") is False:
+            usual = 1.0
+        served = usual * (1.0 if relative is None else relative)
+        if relative is not None and attention is not None and not math.isclose(attention, served, rel_tol=1e-6):
             raise ConfigError(
-                f"attention_factor {attention:g} in {engine} contradicts attn_factor {relative:g}, by which the "
-                f"attention scale is {kept['attention_factor']:g}; releases of vLLM differ in which they take."
+                f"attention_factor {attention:g} in {context.engine} contradicts attn_factor {relative:g}, by which "
+                f"the attention scale is {served:g}; releases of vLLM differ in which they take."
             )
-        return kept
+        plain = _mscale(factor, mscale) / _mscale(factor, of_all) if mscale and of_all else _mscale(factor)
+        stated = plain if attention is None else attention
+        if relative is None and not math.isclose(stated, served, rel_tol=1e-6):
+            ignored = "attention_factor" if context.is_latent else "attention_factor and mscale"
+            context.warn(
+                f"transformers: attention scale {stated:.6g}. vLLM up to 0.25, which ignores {ignored}: {served:.6g}.",
+                f"State attn_factor {stated / usual:.6g} as well in --hf-overrides.",
+            )
+        if context.is_latent and mscale and of_all and relative is None:
+            return kept | {"mscale": mscale, "mscale_all_dim": of_all}
+        return kept if math.isclose(served, _mscale(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the entries with the attention scale under the names of all releases of vLLM."""
@@ -235,18 +260,6 @@ class YaRN(NTKByParts):
         rope = self.rope_parameters(engine) or {}
         rope = {key: rope[key] for key in rope if key not in ("mscale", "mscale_all_dim", "attention_factor")}
         return rope if scale == usual else rope | {"attention_factor": scale, "attn_factor": scale / usual}
-
-    def vllm_findings(self, max_length: int | None, *, heeds_attention: bool) -> Iterator[Finding]:
-        """Yield that older releases of vLLM take the paper's attention scale."""
-        del max_length
-        scale, usual = self.attention_scale(), self.paper_attention_scale()
-        if not heeds_attention and not math.isclose(scale, usual, rel_tol=1e-6):
-            yield Finding(
-                "warning",
-                f"transformers: attention scale {scale:.6g}. vLLM up to 0.25, which ignores attention_factor and "
-                f"mscale: {usual:.6g}.",
-                f"State attn_factor {scale / usual:.6g} as well in --hf-overrides.",
-            )
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
@@ -364,6 +377,11 @@ class YaRN(NTKByParts):
             "--yarn-beta-fast": self.beta_fast,
             "--yarn-beta-slow": self.beta_slow,
         }
+
+
+def _mscale(factor: float, weight: float = 1.0) -> float:
+    """Return the attention scale of YaRN's paper, of which DeepSeek's code weights the logarithm."""
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def _stated(keys: Fields, name: str, usual: float) -> float:
