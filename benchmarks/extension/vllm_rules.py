@@ -271,7 +271,8 @@ def page(record: Mapping[str, Any]) -> str:
         f"{record['transformers']}: every model type with a class in both that generates text, with options drawn at",
         "random. vLLM's own modules turn queries at several positions, and so does the configuration that Locant reads",
         "for vLLM: frequencies, attention scale, rotated part and pairing are compared in one. The models are built",
-        "without weights, from vLLM's sources; whether a layer calls its rotary module is not seen.",
+        "without weights, from vLLM's sources; whether a layer calls its rotary module is not",
+        "seen. Queries stand within the declared length, where dynamic NTK scales nothing in transformers either.",
         "`make vllm-rules` makes this page anew.",
         "",
         f"{len(compared)} files of {len({each.model_type for each in compared})} model types were compared, in "

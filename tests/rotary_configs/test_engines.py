@@ -320,6 +320,12 @@ def test_vllm_fails_with_some_files() -> None:
         )
 
 
+def test_vllm_rotates_half_of_a_head_of_glm() -> None:
+    quarter = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}
+    model = {"model_type": "glm", **_SHORT, "rope_parameters": quarter}
+    assert (read_huggingface(model).config.rotary_dim, read_vllm({}, model).config.rotary_dim) == (4, 8)
+
+
 def test_vllm_passes_over_the_factor_of_proportional() -> None:
     rope = {"rope_type": "proportional", "factor": 8.0, "partial_rotary_factor": 0.5, "rope_theta": 1e4}
     read = read_vllm({}, {"model_type": "llama", **_SHORT, "rope_parameters": rope})

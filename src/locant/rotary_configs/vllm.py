@@ -64,6 +64,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
         if part is nested:
             merged[name] = _in_huggingface_terms(nested, is_latent, findings)
     merged = _in_huggingface_terms(merged, is_latent, findings)
+    if model_type == "glm":
+        merged = _with_half_of_the_head(merged)
     parsed = read_config(merged, in_vllm=True)
     for read in parsed.configs.values():
         findings += read.scaling.vllm_findings(read.max_length)
@@ -133,6 +135,13 @@ def _in_huggingface_terms(part: Mapping[str, Any], is_latent: bool, findings: li
         made = _as_huggingface(stated, context)
         changed[group] = made if "original_max_position_embeddings" in rope else _without_original(made)
     return changed
+
+
+def _with_half_of_the_head(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as vLLM's class of GLM changes it: half of the head is rotated, whatever the file says."""
+    half = {"partial_rotary_factor": 0.5}
+    groups = {group: {**part[group], **half} for group in GROUPS if isinstance(part.get(group), Mapping)}
+    return {**part, **half, **groups}
 
 
 def _without_original(rope: Mapping[str, Any]) -> dict[str, Any]:
