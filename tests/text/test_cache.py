@@ -134,6 +134,8 @@ def test_processes_of_a_training_share_the_sampling_of_an_epoch(pairs, tokenizer
                 assert ids(found.target) == ids(expected.target)
                 assert found.parts == expected.parts
     assert sorted(path.name for path in (tmp_path / "sampled-2").iterdir()) == ["2", "3"]
+    together.clear()
+    assert not (tmp_path / "sampled-2").exists()
 
 
 def test_processes_sample_as_one(pairs, tokenizers, tmp_path, small_chunks):

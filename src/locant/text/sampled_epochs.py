@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,6 +86,8 @@ class SampledEpochs:
         else:
             self._folder = parent / f"sampled-{node}"
             self._folder.mkdir(exist_ok=True)
+            if self._rank == 0:
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def __call__(self, epoch: int, drawn: TokenCache | None = None) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
