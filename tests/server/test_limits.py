@@ -45,6 +45,11 @@ def test_sizes_are_limited(client):
     assert "500 bytes" in error(client.post("/translate_file", data=FIELDS, files=files), 413)
 
 
+def test_a_request_of_more_sentences_than_wait_at_a_time_is_refused():
+    with serving(limits={"waiting_sentences": 40, "characters": 200_000}) as client:
+        assert "at most 30 are taken" in error(client.post("/translate", json={**FIELDS, "q": "a\n" * 60_000}), 400)
+
+
 def test_a_body_without_length_is_counted_as_it_comes(client):
     """Asked without the test client, which gathers bodies before it sends them."""
     read, sent = [], []
@@ -126,7 +131,7 @@ def test_names_of_files_lead_nowhere(client):
 
 
 @pytest.mark.parametrize(
-    "path", ["/nothing", "//", "/translate/", "/%00", "/page/../app.py", "/" + "a" * 5_000, "/languages%2f"]
+    "path", ["/nothing", "/nothing//", "/translate/", "/%00", "/page/../app.py", "/" + "a" * 5_000, "/languages%2f"]
 )
 def test_other_addresses_lead_nowhere(client, path):
     error(client.get(path, follow_redirects=False), 404)

@@ -9,7 +9,7 @@ import pytest
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import QueueFullError, Scheduler, SchedulerClosedError, Sentence
+from locant.server.scheduler import QueueFullError, Scheduler, SchedulerClosedError, Sentence, TooManySentencesError
 from locant.translation import Hypothesis
 
 SETTINGS = DecodingSettings()
@@ -162,12 +162,15 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
     found.wait_for(4)
 
 
-def test_a_full_queue_counts_sentences_but_takes_one_that_is_alone(make):
-    found = make(room=1, waiting_sentences=3)
-    found.submit("a", [1, 2, 3, 4, 5])
+def test_a_full_queue_counts_sentences(make):
+    found = make(room=1, waiting_sentences=4)
+    with pytest.raises(TooManySentencesError, match="4 sentences; at most 3 are taken"):
+        found.submit("a", [1, 2, 3, 4])
+    found.submit("a", [1, 2, 3])
     found.wait_until(lambda: found.order == [1])
+    found.submit("b", [4, 5])
     with pytest.raises(QueueFullError):
-        found.submit("b", [6])
+        found.submit("c", [6])
 
 
 def test_one_client_does_not_fill_the_queue(make):

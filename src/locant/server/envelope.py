@@ -20,7 +20,7 @@ from locant.server.gate import address_of
 from locant.server.logs import where_it_failed
 from locant.server.reading import RequestError
 from locant.server.routes import State
-from locant.server.scheduler import QueueFullError, SchedulerClosedError
+from locant.server.scheduler import QueueFullError, SchedulerClosedError, TooManySentencesError
 
 _LOG = logging.getLogger("locant.server")
 
@@ -117,6 +117,8 @@ def answer_error(request: Request, error: Exception) -> Response:
             headers["retry-after"] = str(error.retry_after)
     elif isinstance(error, QueueFullError):
         status, sentence, reason, headers = 503, str(error), "queue", {"retry-after": str(error.retry_after)}
+    elif isinstance(error, TooManySentencesError):
+        status, sentence, reason = 400, str(error), "sentences"
     elif isinstance(error, SchedulerClosedError):
         status, sentence, reason, headers = 503, str(error), "draining", {"retry-after": "1"}
     elif isinstance(error, HTTPException):

@@ -59,6 +59,15 @@ class QueueFullError(LocantError):
         self.retry_after = retry_after
 
 
+class TooManySentencesError(LocantError):
+    """A request has more sentences than one client may have in the queue."""
+
+    def __init__(self, sentences: int, most: int) -> None:
+        super().__init__(
+            f"The request has {sentences:,} sentences; at most {most:,} are taken. Ask for fewer at a time."
+        )
+
+
 class SchedulerClosedError(LocantError):
     """The scheduler takes no more requests, or has ended."""
 
@@ -135,8 +144,10 @@ class Scheduler:
 
         Raises:
             QueueFullError: Too much waits, of all clients or of this one.
+            TooManySentencesError: So many would never be taken.
             SchedulerClosedError: No requests are taken any more.
         """
+        self.check_size(len(sentences))
         with self._changed:
             if self._closed:
                 raise SchedulerClosedError
@@ -146,8 +157,7 @@ class Scheduler:
                 (self._requests, len(own), 1, self._most_requests),
                 (self._sentences, own_sentences, len(sentences), self._most_sentences),
             ):
-                # A request that is larger than the queue is taken when nothing else waits.
-                if there and (there + more > most or (of_client and of_client + more > _SHARE * most)):
+                if there + more > most or (of_client and of_client + more > _SHARE * most):
                     raise QueueFullError(self._seconds_to_drain())
             ticket = Ticket(client, sentences, deliver)
             self._clients.setdefault(client, deque()).append(ticket)
@@ -156,6 +166,12 @@ class Scheduler:
             self._tell_waiting()
             self._changed.notify()
             return ticket
+
+    def check_size(self, sentences: int) -> None:
+        """Raise TooManySentencesError where so many sentences would never be taken."""
+        most = max(1, int(_SHARE * self._most_sentences))
+        if sentences > most:
+            raise TooManySentencesError(sentences, most)
 
     def cancel(self, ticket: Ticket) -> None:
         """Drop what is left of a request; nothing more is delivered."""

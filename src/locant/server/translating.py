@@ -225,13 +225,17 @@ class TranslationService:
         settings = translator.settings_with(beam=beam, n_best=alternatives + 1)
         encode = translator.tokenizers.source.encode
 
+        check_size = self._schedulers[group.route.number].check_size
+
         def fits(text: str) -> bool:
             return len(encode([text])[0]) <= most
 
         most = min(translator.longest_source(prefixes=prefixes), self._settings.limits.sentence_tokens)
         layouts = []
         for pieces in texts:
-            encoded = iter(encode([piece.text for piece in pieces if piece.translated]))
+            lines = [piece.text for piece in pieces if piece.translated]
+            check_size(len(group.sentences) + len(lines))
+            encoded = iter(encode(lines))
             parts: list[str | int] = []
             for piece in pieces:
                 tokens = next(encoded) if piece.translated else []
