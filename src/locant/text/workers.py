@@ -50,7 +50,8 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> 
         LocantError: A process ended before its work was done.
     """
     if processes == 1:
-        yield from map(work, tasks)
+        for task in tasks:
+            yield _done_here(work, task)
         return
     threads = ThreadPoolExecutor(processes)
     workers: list[_Worker] = []
@@ -91,6 +92,17 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> 
         for worker in workers:
             worker.end()
         threads.shutdown()
+
+
+def _done_here(work: Callable[[T], R], task: T) -> R:
+    """Do one task without the garbage collector, which looks at the many small objects of a text in vain."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return work(task)
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Worker:
