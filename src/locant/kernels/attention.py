@@ -77,7 +77,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
         ConfigError: The sizes are not such as the kernel reads.
         MemoryError: Memory does not suffice.
     """
-    return ATTENTION(q, k, v, key_mask, causal)[0]
+    return ATTENTION(q, k, v, key_mask, causal)
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
@@ -108,15 +108,10 @@ def _empty(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: boo
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    probabilities = output[1]
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(probabilities)
-    ctx.save_for_backward(*inputs[:3], probabilities)
+    ctx.save_for_backward(*inputs[:3], output[1])
 
 
-def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    if outer is None:
-        return (None,) * 5
+def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
     return (*ATTENTION_BACKWARD.following(ctx)(outer, *ctx.saved_tensors), None, None)
 
 
@@ -169,7 +164,7 @@ ATTENTION = Operator(
     plain=_plain,
     reads=_reads,
     fake=_empty,
-    gradient=Gradient(_keep, _gradients),
+    gradient=Gradient(_keep, _gradients, of_first=True),
     autocast=_under_autocast,
 )
 """Returns the output and the probabilities, which are for the backward pass: ``[B, H, K, Q]``, padded to 16 queries."""

@@ -85,7 +85,7 @@ def layer_norm(
         ``[..., E]``, under autocast in the lower precision.
     """
     seed = random_words() if dropped else None
-    return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, _out_dtype(x))[0]
+    return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, _out_dtype(x))
 
 
 def _out_dtype(x: Tensor) -> torch.dtype:
@@ -169,14 +169,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     x, residual, weight, _, seed, ctx.dropped, *_ = inputs
     ctx.dtypes = x.dtype, weight.dtype
     ctx.adds = residual is not None
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(*output[1:], weight, seed)
 
 
-def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    if outer is None:
-        return (None,) * 8
+def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
     separate = ctx.adds and ctx.dropped > 0  # without dropout both have the same gradient
     x_dtype, dtype = ctx.dtypes
     of_x, of_residual, sums = LAYER_NORM_BACKWARD.following(ctx)(
@@ -302,6 +298,6 @@ LAYER_NORM = Operator(
     plain=_plain,
     reads=_reads,
     fake=_empty,
-    gradient=Gradient(_keep, _gradients),
+    gradient=Gradient(_keep, _gradients, of_first=True),
 )
 """Returns the output, the rows before weight and bias, and the inverse of each one's standard deviation."""

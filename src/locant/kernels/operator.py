@@ -35,10 +35,13 @@ class Gradient(NamedTuple):
         keep: Keeps what the backward pass needs: ``keep(ctx, inputs, output)``.
         backward: Takes the context and the gradient of each output, and returns that of each input, by PyTorch's
             operations and by operators alone.
+        of_first: Whether the first result alone is differentiated and of use to callers, the others being for the
+            backward pass, which is not given their gradients.
     """
 
     keep: Callable[[Any, tuple[Any, ...], Any], None]
     backward: Callable[..., Any]
+    of_first: bool = False
 
 
 class Operator:
@@ -74,6 +77,7 @@ class Operator:
         self.plain = plain
         self._kernel, self._reads, self._autocast = kernel, reads, autocast
         self._takes_list = "[]" in schema
+        self._gives_first = gradient is not None and gradient.of_first
         _LIBRARY.define(schema, tags=_TAGS)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), self.name).default
         qualified = f"{NAMESPACE}::{self.name}"
@@ -82,9 +86,9 @@ class Operator:
         self._function: type[torch.autograd.Function] | None = None
         self._transformed: type[torch.autograd.Function] | None = None
         if gradient is not None:
-            keep, backward = gradient
-            torch.library.register_autograd(qualified, backward, setup_context=keep, lib=_LIBRARY)
-            self._transformed = self._for_transforms(gradient)
+            seen = _hiding_others(gradient) if gradient.of_first else gradient
+            torch.library.register_autograd(qualified, seen.backward, setup_context=seen.keep, lib=_LIBRARY)
+            self._transformed = self._for_transforms(seen)
             if not self._takes_list:  # autograd sees no tensors in lists
                 self._function = _for_autograd(self.name, kernel, gradient)
         if "!" not in schema:
@@ -94,12 +98,18 @@ class Operator:
         OPERATORS[self.name] = self
 
     def __call__(self, *inputs: Any) -> Any:
-        """Compute the results for arguments that the kernel reads, with gradients but for tensors in lists."""
+        """Compute the results for arguments that the kernel reads, with gradients but for tensors in lists.
+
+        Returns:
+            As the operator, or its first result where the others are for the backward pass.
+        """
         if torch.compiler.is_compiling() or _modes() or _transforms():
-            return self.seen(*inputs)
-        if self._function is not None and torch.is_grad_enabled():
+            found = self.seen(*inputs)
+        elif self._function is not None and torch.is_grad_enabled():
             return self._function.apply(*inputs)  # type: ignore[no-untyped-call]
-        return self._kernel(*inputs)
+        else:
+            found = self._kernel(*inputs)
+        return found[0] if self._gives_first else found
 
     def seen(self, *inputs: Any) -> Any:
         """Compute the results for any arguments, with gradients, through the dispatcher."""
@@ -177,10 +187,24 @@ def _for_autograd(name: str, kernel: Callable[..., Any], gradient: Gradient) -> 
         output = kernel(*inputs)
         ctx.is_direct = True
         gradient.keep(ctx, inputs, output)
-        return output
+        return output[0] if gradient.of_first else output
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(gradient.backward)}
     return type(f"{NAMESPACE}_{name}", (torch.autograd.Function,), members)
+
+
+def _hiding_others(gradient: Gradient) -> Gradient:
+    """Return the gradient for where all results are seen: those but the first one have none."""
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[1:])
+        gradient.keep(ctx, inputs, output)
+
+    def backward(ctx: Any, outer: Any, *_: None) -> Any:
+        return (None,) * len(ctx.needs_input_grad) if outer is None else gradient.backward(ctx, outer)
+
+    return Gradient(keep, backward)
 
 
 def _each(function: Callable[..., Any], info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:

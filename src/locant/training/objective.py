@@ -77,14 +77,10 @@ def _empty(
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     ctx.of_hidden, ctx.of_weight = inputs[5:]
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(*output[1:])
 
 
-def _gradients(ctx: Any, outer: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    if outer is None:
-        return (None,) * 7
+def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
     grad_hidden, grad_weight = ctx.saved_tensors
     scale = outer[0]  # the likelihood has no gradient
     return (
@@ -101,7 +97,7 @@ _LOSS = Operator(
     plain=_at_once,
     reads=lambda *_: True,
     fake=_empty,
-    gradient=Gradient(_keep, _gradients),
+    gradient=Gradient(_keep, _gradients, of_first=True),
 )
 
 
@@ -151,5 +147,5 @@ def projected_cross_entropy(
         log-likelihood, without.
     """
     of_hidden, of_weight = (torch.is_grad_enabled() and x.requires_grad for x in (hidden, weight))
-    sums, *_ = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
+    sums = _LOSS(hidden, weight, labels, smoothing, ignore, of_hidden, of_weight)
     return sums[0], sums[1].detach()
