@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from served import serving, tiny_models
@@ -13,6 +16,7 @@ from locant.server import LimitSettings, ServerSettings
 from locant.server.files import FileStore, NoRoomError
 from locant.server.rates import Rates
 from locant.server.settings import read_keys
+from locant.server.worker import close_silent
 
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}
 KEY, OTHER = "a-key-nobody-guesses", "another-key-like-that"
@@ -216,6 +220,42 @@ def test_a_translation_that_takes_too_long_is_given_up():
                 break
             client.get("/health")
         assert state.service.is_idle
+
+
+def test_requests_beyond_the_connections_are_refused(client):
+    state = client.app.state.locant
+    state.requests += state.settings.limits.connections
+    try:
+        answer = client.get("/languages")
+        assert "too many connections" in error(answer, 503)
+        assert answer.headers["retry-after"] == "1"
+    finally:
+        state.requests -= state.settings.limits.connections
+
+
+class Connection:
+    """What uvicorn knows of a connection."""
+
+    def __init__(self, busy=False):
+        self.cycle = SimpleNamespace(response_complete=False) if busy else None
+        self.transport = self
+        self.open = True
+
+    def abort(self):
+        self.open = False
+
+
+def test_silent_connections_are_closed_when_there_are_too_many():
+    silent, busy = [Connection() for _ in range(3)], Connection(busy=True)
+    server = SimpleNamespace(server_state=SimpleNamespace(connections=[*silent, busy]))
+
+    async def look():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(close_silent(server, LimitSettings(connections=2, head_seconds=1)), 0.8)
+
+    asyncio.run(look())
+    assert [each.open for each in silent].count(False) == 2
+    assert busy.open
 
 
 def test_what_is_draining_takes_no_more(client):

@@ -74,6 +74,10 @@ class Envelope:
         try:
             if not _HOST.fullmatch(Headers(scope=scope).get("host", "localhost")):
                 raise RequestError(400, "The header Host is not the name of a host.", reason="host")
+            if self._state.requests > self._state.settings.limits.connections:
+                raise RequestError(
+                    503, "The server has too many connections. Try again later.", reason="connections", retry_after=1
+                )
             await self._app(scope, receive, send_on)
         except Exception as error:
             kind = "error" if not isinstance(error, LocantError) else "refused"

@@ -51,7 +51,6 @@ class Worker(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=limits.connections,
                 timeout_keep_alive=_KEEP_ALIVE,
                 h11_max_incomplete_event_size=limits.head_bytes,
             )
@@ -106,7 +105,10 @@ class Worker(uvicorn.Server):
 
 
 async def close_silent(server: uvicorn.Server, limits: LimitSettings) -> None:
-    """Close connections on which the head of a request is late, so that nobody can hold all of them by silence."""
+    """Close connections on which the head of a request is late, so that nobody can hold all of them by silence.
+
+    Where there are more connections than allowed, those that have been silent for longest are closed at once.
+    """
     silent: dict[Any, float] = {}
     while True:
         await asyncio.sleep(min(1.0, limits.head_seconds / 2))
@@ -114,6 +116,7 @@ async def close_silent(server: uvicorn.Server, limits: LimitSettings) -> None:
         connections: set[Any] = set(server.server_state.connections)
         waiting = {each for each in connections if each.cycle is None or each.cycle.response_complete}
         silent = {connection: silent.get(connection, now) for connection in waiting}
-        for connection, since in silent.items():
-            if now - since >= limits.head_seconds and connection.transport is not None:
+        excess = len(connections) - limits.connections
+        for place, (connection, since) in enumerate(sorted(silent.items(), key=lambda known: known[1])):
+            if (now - since >= limits.head_seconds or place < excess) and connection.transport is not None:
                 connection.transport.abort()
