@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
+.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -160,5 +160,22 @@ audit: $(BIN)/locant .venv-audit/bin/pip-audit
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' | sed 's/+.*//' > build/audit.txt
 	.venv-audit/bin/pip-audit --requirement build/audit.txt --no-deps --disable-pip
 
+# Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
+# environment of its own, and two minutes of overload; ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two"
+MODELS ?= $(DEMO)
+.venv-serve/bin/locust: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-serve
+	.venv-serve/bin/pip install --quiet --constraint constraints.txt torch
+	.venv-serve/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,argos]' locust psutil
+	@touch $@
+
+.venv-libretranslate/bin/libretranslate: constraints.txt
+	$(PYTHON) -m venv .venv-libretranslate
+	.venv-libretranslate/bin/pip install --quiet --constraint constraints.txt torch libretranslate
+	@touch $@
+
+bench-serve: .venv-serve/bin/locust .venv-libretranslate/bin/libretranslate
+	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate
+
 clean:
-	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel .venv-audit
+	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit

@@ -1,0 +1,43 @@
+"""Clients of a translation server, for locust (https://locust.io); ``run.py`` starts it.
+
+Each client asks for one sentence after another. Environment: ``LOAD_TEXT``, a file with a sentence a line;
+``LOAD_SOURCE`` and ``LOAD_TARGET``, the languages; ``LOAD_RATE``, requests a second of each client, as fast as they are
+answered where it is missing. Refusals with a sentence (429, 503) count under a name of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from locust import FastHttpUser, constant, constant_throughput, task
+
+SENTENCES = Path(os.environ["LOAD_TEXT"]).read_text(encoding="utf-8").splitlines()
+FIELDS = {"source": os.environ["LOAD_SOURCE"], "target": os.environ["LOAD_TARGET"]}
+RATE = os.environ.get("LOAD_RATE")
+NUMBERS = itertools.count()
+
+
+class Client(FastHttpUser):
+    """A client that translates sentences in an order of its own."""
+
+    wait_time: Any = constant_throughput(float(RATE)) if RATE else constant(0)
+    connection_timeout = network_timeout = 150.0
+
+    def on_start(self) -> None:
+        """Choose the order."""
+        self.draw = random.Random(next(NUMBERS))
+
+    @task
+    def translate(self) -> None:
+        """Ask for one sentence."""
+        body = {**FIELDS, "q": self.draw.choice(SENTENCES)}
+        with self.client.post("/translate", json=body, name="answered", catch_response=True) as answer:
+            if answer.status_code in (429, 503):
+                answer.request_meta["name"] = "refused"
+                answer.success()
+            elif answer.status_code == 200 and not answer.json().get("translatedText"):
+                answer.failure("an empty translation")
