@@ -82,7 +82,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     key_mask = None if key_mask is None else key_mask.contiguous()
-    out, probabilities = _empty(q, k, v, key_mask, causal)
+    batch, heads, queries, _ = q.shape
+    out, probabilities = _like(q), torch.empty(batch, heads, k.shape[2], -(-queries // _LANES) * _LANES)
     work = _work(q, k, key_mask, causal, probabilities)
     require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
     return out, probabilities
