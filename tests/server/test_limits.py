@@ -258,6 +258,21 @@ def test_silent_connections_are_closed_when_there_are_too_many():
     assert busy.open
 
 
+def test_a_connection_with_one_request_after_another_is_not_silent():
+    silent, lively = Connection(), Connection()
+    server = SimpleNamespace(server_state=SimpleNamespace(connections=[silent, lively]))
+
+    async def look():
+        closing = asyncio.create_task(close_silent(server, LimitSettings(head_seconds=0.1)))
+        while silent.open:
+            lively.cycle = SimpleNamespace(response_complete=True)
+            await asyncio.sleep(0.02)
+        closing.cancel()
+
+    asyncio.run(look())
+    assert lively.open
+
+
 def test_what_is_draining_takes_no_more(client):
     client.app.state.locant.draining = True
     try:

@@ -109,14 +109,19 @@ async def close_silent(server: uvicorn.Server, limits: LimitSettings) -> None:
 
     Where there are more connections than allowed, those that have been silent for longest are closed at once.
     """
-    silent: dict[Any, float] = {}
+    # Of each connection that waits: its last request, which another one replaces, and since when it has been the last.
+    silent: dict[Any, tuple[Any, float]] = {}
     while True:
         await asyncio.sleep(min(1.0, limits.head_seconds / 2))
         now = time.monotonic()
         connections: set[Any] = set(server.server_state.connections)
         waiting = {each for each in connections if each.cycle is None or each.cycle.response_complete}
-        silent = {connection: silent.get(connection, now) for connection in waiting}
+        before = silent
+        silent = {}
+        for each in waiting:
+            last, since = before.get(each, (each.cycle, now))
+            silent[each] = each.cycle, since if last is each.cycle else now
         excess = len(connections) - limits.connections
-        for place, (connection, since) in enumerate(sorted(silent.items(), key=lambda known: known[1])):
+        for place, (connection, (_, since)) in enumerate(sorted(silent.items(), key=lambda each: each[1][1])):
             if (now - since >= limits.head_seconds or place < excess) and connection.transport is not None:
                 connection.transport.abort()
