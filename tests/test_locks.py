@@ -46,6 +46,10 @@ def test_a_lock_is_held_against_the_same_process_too(tmp_path: Path) -> None:
         assert not FileLock(tmp_path / LOCK_FILE).acquire()
     with holding(tmp_path, "training"):
         pass
+    assert not list(tmp_path.iterdir())
+    with holding(tmp_path / "new", "training"):
+        pass
+    assert not (tmp_path / "new").exists(), "nothing was written"
 
 
 def test_a_lock_whose_file_was_removed_is_taken_anew(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ class TrainingError(LocantError):
     """Training had to stop, for instance because the loss was no longer a number."""
 
 
+class StoppedError(LocantError):
+    """Work ended because SIGTERM asked for it, and what was done is saved (command-line exit code 143)."""
+
+    exit_code = 143
+
+
 class MissingExtraError(UsageError):
     """A feature needs an optional dependency that is not installed."""
 

@@ -99,6 +99,11 @@ def replacing_folder(path: Path, existing: Literal["refuse", "keep", "replace"] 
         raise _readable(error, path) from error
 
 
+def is_workplace(path: Path) -> bool:
+    """Whether a path is a folder in which something is being written, or was when a process was killed."""
+    return bool(_WORKPLACE.fullmatch(path.name))
+
+
 def publish(temporary: Path, path: Path) -> None:
     """Give a file, or a folder with all that is in it, its final name once its content is on the disk.
 
@@ -140,7 +145,7 @@ def workplace(parent: Path) -> Iterator[Path]:
 def _remove_remains(folder: Path) -> None:
     """Remove the workplaces of processes that were killed; one that is held stays."""
     try:
-        found = [entry for entry in folder.iterdir() if _WORKPLACE.fullmatch(entry.name)]
+        found = list(filter(is_workplace, folder.iterdir()))
     except OSError:
         return
     for work in found:

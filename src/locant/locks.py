@@ -136,7 +136,7 @@ def holding(folder: Path, work: str) -> Iterator[None]:
     Raises:
         CheckpointError: Another process holds it; which, where and since when. Or the folder cannot be written.
     """
-    lock, taken = FileLock(folder / LOCK_FILE), True
+    lock, taken, new = FileLock(folder / LOCK_FILE), True, not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         taken = lock.acquire(work)
@@ -151,6 +151,9 @@ def holding(folder: Path, work: str) -> Iterator[None]:
         with suppress(OSError):  # an open file cannot be removed everywhere
             lock.path.unlink()
         lock.release()
+        if new:
+            with suppress(OSError):  # it holds something by now
+                folder.rmdir()
 
 
 def _said(holder: dict[str, str]) -> str:

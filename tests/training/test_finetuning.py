@@ -270,7 +270,7 @@ def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):
 
 def test_a_resumed_run_keeps_its_settings_of_finetuning(parent, new_data, tmp_path):
     run = fine_tune(new_data, parent, tmp_path / "run", freeze="encoder")
-    with pytest.raises(ConfigError, match="begun with other settings of finetuning"):
+    with pytest.raises(ConfigError, match=r"has begun with finetuning\.freeze encoder and keeps it"):
         resume_training(run, finetuning={"freeze": []})
 
 

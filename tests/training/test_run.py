@@ -191,27 +191,15 @@ def test_occupied_and_foreign_folders_are_refused(finished, recipe_data, tmp_pat
 def test_a_resumed_run_keeps_its_model(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(recipe.replace("d_ff: 64", "d_ff: 128"))
     with pytest.raises(ConfigError, match=r"holds another model: .* is \[64\] there and \[128\]"):
-        resume_training(run, ["training.steps=40", "model.d_model=64"])
+        resume_training(run, ["training.steps=40"])
 
 
 def test_a_report_of_no_run_says_so(tmp_path):
     with pytest.raises(CheckpointError, match="There is no run in"):
         load_run_evaluation(tmp_path / "missing")
-
-
-def test_a_damaged_checkpoint_is_named(recipe_data, tmp_path):
-    run = tmp_path / "run"
-    train(Recipe.parse(recipe_data), run)
-    newest = checkpoint_folders(run)[-1]
-    content = bytearray((newest / "weights.safetensors").read_bytes())
-    content[-5] ^= 1
-    (newest / "weights.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"{newest} is damaged: weights.safetensors"):
-        resume_training(run)
-    (newest / "weights.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="is missing or differs"):
-        resume_training(run)
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe_data, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from locant.cli.messages import messages_on_stderr, printable
-from locant.errors import LocantError, UsageError, nearest
+from locant.errors import LocantError, StoppedError, UsageError, nearest
 from locant.runtime import is_gpu_memory_error, prepare_threads
 from locant.version import __version__
 
@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _all_commands().parse_args(arguments)  # shows help or version, or refuses
         _all_commands().print_help()
         return 2
+    except StoppedError as error:
+        print(printable(f"locant: {error}"), file=sys.stderr)
+        return error.exit_code
     except LocantError as error:
         print(printable(f"locant: error: {error}"), file=sys.stderr)
         return error.exit_code

@@ -21,6 +21,7 @@ _EPILOG = """examples:
   locant train bible-modern-english --output runs/bible
   locant train multi30k-en-de corpus.folder=~/multi30k training.steps=4000 --output runs/multi30k
   locant train --resume runs/bible
+  locant train my-recipe.yaml --output runs/mine --resume-if-exists
   locant train --from runs/en-de --source news.en --target news.de --minutes 5 --output runs/news
   locant train --from opus-mt-en-de finetuning.lora.rank=8 --tsv pairs.tsv --output runs/adapted
   torchrun --nproc-per-node 2 -m locant train my-recipe.yaml --output runs/two
@@ -47,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run",
         action="store_true",
         help="show what would be chosen for this text, machine and time, with an estimate of time and memory, and stop",
+    )
+    parser.add_argument(
+        "--resume-if-exists",
+        action="store_true",
+        help="go on with the run in --output where there is one, else begin it: one command for schedulers",
     )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped or killed")
     start = parser.add_argument_group("a model to start from (fine-tuning)")
@@ -82,6 +88,8 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--resume takes the recipe, the corpus and the folder from the run; leave those out.")
         if options.dry_run:
             raise UsageError("A resumed run has nothing left to choose; leave --dry-run out.")
+        if options.resume_if_exists:
+            raise UsageError("--resume-if-exists goes with a recipe and --output; leave one of the two out.")
     elif not options.output and not options.dry_run:
         raise UsageError("Say where the run should go: --output FOLDER (or --resume FOLDER to go on with one).")
     elif not recipes and not (options.source or options.tsv):
@@ -101,7 +109,8 @@ def run(options: argparse.Namespace) -> int:
             summary = resume_training(options.resume, overrides, callback=progress)
         else:
             recipe = load_recipe(_recipe_name(recipes), overrides)
-            summary = train(recipe, options.output, callback=progress)
+            again = options.resume_if_exists
+            summary = train(recipe, options.output, resume_if_exists=again, callback=progress)
     if os.environ.get("RANK", "0") == "0":
         _show_summary(summary)
     return 0

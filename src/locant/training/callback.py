@@ -165,8 +165,9 @@ class MetricsLog:
     def __init__(self, run: Path, step: int) -> None:
         self.path = run / "metrics.jsonl"
         if self.path.exists():
-            kept = [json.dumps(row) + "\n" for row in read_metrics(run) if row["step"] <= step]
-            write_text(self.path, "".join(kept))
+            # The last row is that of the average, which is made again.
+            kept = [row for row in read_metrics(run) if (row["step"], row["kind"] == "average") <= (step, False)]
+            write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._writer = None
         if find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter

@@ -2,7 +2,7 @@
 
 A run keeps two kinds of states::
 
-    checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept
+    checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept, the older in case of damage
     snapshots/step-00001000.safetensors   weights alone, for averaging; the last or best few are kept
 
 Both appear under their final name only when complete and flushed to disk.
@@ -11,6 +11,7 @@ Both appear under their final name only when complete and flushed to disk.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,7 +25,10 @@ from locant.errors import CheckpointError
 from locant.files import file_digest, read_json, replacing_file, replacing_folder, write_tensors
 from locant.training.loop import LoopProgress
 
+_logger = logging.getLogger("locant")
+
 _KEPT = 2
+_FORMAT = 1
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
 
 
@@ -71,6 +75,7 @@ class Progress(LoopProgress):
         since_best: Validations since the best one.
         stage: The stage of the corpus, from 0.
         stage_epoch: The epoch with which it began.
+        validated: The step of the newest validation.
     """
 
     epoch: int = 0
@@ -82,34 +87,48 @@ class Progress(LoopProgress):
     since_best: int = 0
     stage: int = 0
     stage_epoch: int = 0
+    validated: int = 0
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
         """Build from plain data."""
         snapshots = [Snapshot(**item) for item in data.pop("snapshots")]
         best = data.pop("best")
+        data.setdefault("validated", data["step"])  # earlier versions saved at validations alone
         return cls(**data, snapshots=snapshots, best=Snapshot(**best) if best else None)
 
 
 @dataclass
 class Checkpoint:
-    """The content of a checkpoint: named tensors and the progress."""
+    """The content of a checkpoint.
+
+    Attributes:
+        weights: By the names of the parameters.
+        optimizer: What the optimiser keeps of them, random states and the moving average, by name.
+        progress: Where the run stands.
+        evaluated: Whether the weights are those that are validated and published; else those at which gradients are
+            computed, which differ for schedule-free optimisers.
+    """
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     progress: Progress
+    evaluated: bool = True
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint, then remove all but the newest two.
+    """Write a checkpoint, then remove all but the newest two, and later ones, of a training that was gone back from.
 
     Raises:
         CheckpointError: The disk is full or not writable; earlier checkpoints stay.
     """
     folder = run / "checkpoints" / step_name(checkpoint.progress.step)
-    write_state(folder, checkpoint.weights, checkpoint.optimizer, {"progress": asdict(checkpoint.progress)})
-    for old in checkpoint_folders(run)[:-_KEPT]:
-        shutil.rmtree(old)
+    about = {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
+    write_state(folder, checkpoint.weights, checkpoint.optimizer, about)
+    folders = checkpoint_folders(run)
+    end = folders.index(folder) + 1
+    for other in (*folders[:end][:-_KEPT], *folders[end:]):
+        shutil.rmtree(other)
     return folder
 
 
@@ -120,7 +139,36 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: A file is missing, or its content is not what was written.
     """
     weights, optimizer, about = read_state(folder)
-    return Checkpoint(weights, optimizer, Progress.from_dict(about["progress"]))
+    try:
+        return Checkpoint(weights, optimizer, Progress.from_dict(about["progress"]), about.get("evaluated", True))
+    except (KeyError, TypeError) as error:
+        raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
+
+
+def load_newest_checkpoint(run: Path) -> Checkpoint | None:
+    """Read the newest checkpoint of a run that is whole; ``None`` where there is none at all.
+
+    Of each that is damaged a warning says so.
+
+    Raises:
+        CheckpointError: All are damaged.
+    """
+    damaged: CheckpointError | None = None
+    for folder in reversed(checkpoint_folders(run)):
+        try:
+            found = load_checkpoint(folder)
+        except CheckpointError as error:
+            damaged = damaged or error
+            continue
+        if damaged:
+            _logger.warning(f"{damaged} Going on from {folder} instead.")
+        return found
+    if damaged:
+        raise CheckpointError(
+            f"{damaged} No other checkpoint of the run is whole. Delete the folder {run / 'checkpoints'} to train from "
+            "the beginning."
+        )
+    return None
 
 
 def write_state(
@@ -136,7 +184,7 @@ def write_state(
         write_tensors(temporary / _WEIGHTS, weights)
         write_tensors(temporary / _OPTIMIZER, optimizer)
         digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
-        state = {"format": 1, "sha256": digests, **about}
+        state = {"format": _FORMAT, "sha256": digests, **about}
         (temporary / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
 
 
@@ -147,13 +195,21 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict
         CheckpointError: A file is missing, or its content is not what was written.
     """
     state = read_json(folder / STATE_FILE)
+    if not isinstance(state, dict) or not isinstance(state.get("format", 1), int):
+        raise _damaged(folder, f"{STATE_FILE} is not what was written")
+    if state.get("format", 1) > _FORMAT:
+        raise CheckpointError(
+            f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
+            f"formats up to {_FORMAT}."
+        )
     for name, digest in state.pop("sha256", {}).items():  # fine-tunings of earlier versions kept none
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
-            raise CheckpointError(
-                f"The checkpoint {folder} is damaged: {name} is missing or differs from what was written. "
-                "Delete this folder to go on from the checkpoint before it, or from the start where there is none."
-            )
+            raise _damaged(folder, f"{name} is missing or differs from what was written")
     return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), state
+
+
+def _damaged(folder: Path, how: str) -> CheckpointError:
+    return CheckpointError(f"The checkpoint {folder} is damaged: {how}.")
 
 
 def checkpoint_folders(run: Path) -> list[Path]:

@@ -134,7 +134,11 @@ class FineTuning:
         weights = checkpoint.weights if checkpoint else dict(model.named_parameters())
         states = {} if checkpoint is None else checkpoint.optimizer
         kept = {name: state for name, state in states.items() if not name.startswith("random/")}
-        about = {"parent": self._parent.name, "grown": self._extended is not None}
+        about = {
+            "parent": self._parent.name,
+            "grown": self._extended is not None,
+            "evaluated": checkpoint is None or checkpoint.evaluated,
+        }
         write_state(self.folder / START, weights, kept, about)
         self._parent = None  # its weights are not needed any more
 
@@ -153,9 +157,9 @@ class FineTuning:
         """
         kept = None
         if begins:
-            weights, states, _ = read_state(self.folder / START)
+            weights, states, about = read_state(self.folder / START)
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
-            kept = Checkpoint(weights, states, Progress()) if states else None
+            kept = Checkpoint(weights, states, Progress(), about.get("evaluated", True)) if states else None
         grown = False
         if self.settings.lora:
             about = read_json(self.folder / START / STATE_FILE)

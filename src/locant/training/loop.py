@@ -97,6 +97,10 @@ class TrainingLoop(Generic[B]):
         accumulation_warmup: Share of the budget in which the batches for one update rise from one to that number.
         progress: Where to begin; it is kept up to date.
         clock: Measures the time trained; that of the first process counts for all.
+        asked: Whether this process has been asked to stop.
+
+    Attributes:
+        stopping: Whether any process had been asked to stop by the end of the newest update.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class TrainingLoop(Generic[B]):
         accumulation_warmup: float = 0.0,
         progress: LoopProgress | None = None,
         clock: Clock | None = None,
+        asked: Callable[[], bool] = bool,
     ) -> None:
         self.model, self.optimizer, self.learning_rate, self.budget = model, optimizer, learning_rate, budget
         self.device, self.max_grad_norm = device, max_grad_norm
@@ -119,6 +124,7 @@ class TrainingLoop(Generic[B]):
         self.accumulation_warmup = accumulation_warmup
         self.progress = progress or LoopProgress()
         self.clock = clock or Clock(self.progress.seconds)
+        self.asked, self.stopping = asked, False
 
     def run(self, batches: Iterator[B], after_update: Callable[[Update], None], stop: Callable[[], str] = str) -> str:
         """Train until the budget is used or something else ends it.
@@ -164,7 +170,7 @@ class TrainingLoop(Generic[B]):
         """
         progress, parameters = self.progress, self.model.model.parameters()
         tokens = parallel.sum_of_numbers(sum(batch.target_tokens for batch in batches), self.device)
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
         for index, batch in enumerate(batches):
             with self.model.accumulating(last=index == len(batches) - 1):
                 loss, nll = self.model.run(batch.to(self.device))
@@ -173,10 +179,12 @@ class TrainingLoop(Generic[B]):
             sums[:2] += torch.stack((loss.detach(), nll.detach())).double()
         # Clocks differ between processes, and what depends on time must not: the first one's counts for all.
         sums[2] = self.clock.seconds if parallel.rank() == 0 else 0.0
+        # All must end after the same update.
+        sums[3] = float(self.asked())
         parallel.sum_over_processes(sums)
         norm = nn.utils.clip_grad_norm_(parameters, self.max_grad_norm or math.inf)
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
-        loss_sum, nll_sum, seconds, gradient_norm = torch.cat((sums, norm.double().reshape(1))).tolist()
+        loss_sum, nll_sum, seconds, asked, gradient_norm = torch.cat((sums, norm.double().reshape(1))).tolist()
         if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
             found = f"the loss was {loss_sum / tokens:g} and the norm of the gradient {gradient_norm:g}"
             raise DivergedError(progress.step + 1, found)
@@ -184,6 +192,7 @@ class TrainingLoop(Generic[B]):
         self.optimizer.set_learning_rate(rate)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.stopping = asked > 0
         progress.step += 1
         progress.seconds = seconds
         progress.target_tokens += tokens

@@ -23,18 +23,23 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Join torchrun's processes for the block; does nothing without torchrun."""
     if "WORLD_SIZE" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
         yield
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def use_device(device: torch.device) -> torch.device:
+    """Make a device the one of this process, and return it."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
 
 
 def rank() -> int:
@@ -153,7 +158,7 @@ class DistributedModel:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the full weights by parameter name, tied ones once; every process must call this."""
-        return {name: _whole(parameter) for name, parameter in self.model.named_parameters()}
+        return self.whole(dict(self.model.named_parameters()))
 
     def optimizer_state(self, optimizer: OptimizerSet) -> dict[str, Tensor]:
         """Return the full state of the optimiser as ``kind/parameter name``; every process must call this."""

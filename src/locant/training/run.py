@@ -3,7 +3,8 @@
 A run folder holds everything needed to use, resume or repeat the run::
 
     recipe.yaml          the whole configuration, defaults included
-    environment.json     versions, machine, command
+    environment.json     versions, machine, command; of each time it went on too
+    run.json, .lock      the format of the folder, and who trains in it
     data.json            what cleaning removed, corpus, padding, sizes
     choices.json         what the recipe left open, what was chosen, and why
     metrics.jsonl        losses and scores while training (also as TensorBoard events in tensorboard/)
@@ -17,20 +18,17 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from locant.errors import CheckpointError, ConfigError
-from locant.files import write_json
-from locant.locks import holding
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
-from locant.runtime import choose_device, environment, keep_freed_memory, limit_onednn_cache
+from locant.runtime import choose_device, keep_freed_memory, limit_onednn_cache
 from locant.text import (
     BatchStream,
     Corpus,
@@ -39,10 +37,10 @@ from locant.text import (
     sampling_shares,
     summarize_plan,
 )
-from locant.training import parallel
+from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
-from locant.training.checkpoint import checkpoint_folders, load_checkpoint
+from locant.training.checkpoint import load_newest_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
@@ -52,14 +50,14 @@ from locant.training.recipe import (
     apply_overrides,
     load_recipe,
     load_run_recipe,
+    merged,
     run_text_store,
-    save_recipe,
     with_changes,
 )
+from locant.training.resuming import continued_recipe
 from locant.training.trainer import Trainer
 
 _logger = logging.getLogger("locant")
-_OURS = ("cache", "tokenizer", "lock", "locant-")  # what a run killed while it prepared its data leaves behind
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,13 @@ def train(
     output: Path | str,
     *,
     start_from: Path | str | None = None,
+    resume_if_exists: bool = False,
     callback: TrainingCallback | None = None,
     **changes: Any,
 ) -> RunSummary:
     """Train a translator from the beginning, or from another one.
+
+    On SIGTERM the update is finished and all is saved.
 
     Args:
         recipe: What to train, on what and how: a recipe, its sections as plain data, the name of a built-in recipe or
@@ -97,20 +98,21 @@ def train(
         output: A new or empty folder for the run.
         start_from: A model to start from, short for ``finetuning={"parent": ...}``: a run, a model folder, a Marian,
             M2M-100 or NLLB folder in Hugging Face's format, or ``hf://user/model``.
+        resume_if_exists: Where the folder holds a run already, go on with it. What the recipe and the changes name must
+            then be as it was, or may change as for :func:`resume_training`.
         callback: Is told how training goes.
         changes: Sections of the recipe, or keys of them, that differ: ``training={"steps": 8000}``, ``seed=2``.
 
     Raises:
-        CheckpointError: The folder holds something already, or the disk is full.
+        CheckpointError: The folder holds something already, another process trains in it, or the disk is full.
         DataError: The corpus cannot be used.
         ConfigError: The recipe is wrong, or does not fit the corpus or the machine.
         TrainingError: Training diverged.
+        StoppedError: SIGTERM came; all is saved.
     """
     if start_from is not None:
         changes = _with_parent(changes, start_from)
-    recipe, folder = _changed(recipe, changes), Path(output)
-    _require_new(folder)
-    return _train(recipe, folder, resume=False, callback=callback)
+    return _train(_changed(recipe, changes), Path(output), begins=True, goes_on=resume_if_exists, callback=callback)
 
 
 def plan_training(
@@ -147,18 +149,6 @@ def _with_parent(changes: Mapping[str, Any], parent: Path | str) -> dict[str, An
     return {**changes, "finetuning": {**(changes.get("finetuning") or {}), "parent": str(parent)}}
 
 
-def _require_new(folder: Path) -> None:
-    """Raise CheckpointError where a folder holds something that is not left by a run that never began."""
-    if (folder / "recipe.yaml").exists():
-        raise CheckpointError(
-            f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output."
-        )
-    if folder.exists():
-        foreign = [entry.name for entry in folder.iterdir() if not entry.name.lstrip(".").startswith(_OURS)]
-        if foreign:
-            raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
-
-
 def resume_training(
     run: Path | str,
     overrides: Sequence[str] = (),
@@ -168,6 +158,9 @@ def resume_training(
 ) -> RunSummary:
     """Go on with a run from its newest checkpoint, exactly as if it had never stopped.
 
+    Where that checkpoint is damaged the one before it serves, and a warning says so. The recipe may change in what
+    ``docs/training.md`` lists, for instance in how long is trained.
+
     Args:
         run: The run folder.
         overrides: Changes of the recipe as on the command line: ``training.steps=20000``, to train longer.
@@ -175,24 +168,14 @@ def resume_training(
         changes: Changes of the recipe as for :func:`train`: ``training={"steps": 20000}``.
 
     Raises:
-        CheckpointError: The folder holds no run, or its newest checkpoint is damaged.
+        CheckpointError: The folder holds no run, or one of a later version, or one in which another process trains; or
+            all checkpoints are damaged.
         DataError: The corpus is not what it was when the run began.
-        ConfigError: An override is wrong.
+        ConfigError: An override is wrong, or changes what a run keeps.
         TrainingError: Training diverged.
+        StoppedError: SIGTERM came; all is saved.
     """
-    folder = Path(run)
-    if not (folder / "recipe.yaml").exists():
-        raise CheckpointError(f"There is no run to resume in {folder}: it holds no recipe.yaml.")
-    saved = recipe = load_run_recipe(folder)
-    if overrides:
-        recipe = Recipe.parse(apply_overrides(recipe.to_dict(), overrides), "command line")
-    recipe = _changed(recipe, changes)
-    if recipe.finetuning != saved.finetuning:
-        raise ConfigError(
-            f"The run {folder} has begun with other settings of finetuning, which its weights and optimiser follow. "
-            "Leave finetuning.* as it was, or start a new run from this one with --from."
-        )
-    return _train(recipe, folder, resume=True, callback=callback)
+    return _train(merged(apply_overrides({}, overrides), changes), Path(run), begins=False, callback=callback)
 
 
 def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[str, Any]) -> Recipe:
@@ -206,12 +189,28 @@ def _changed(recipe: Recipe | Mapping[str, Any] | str | Path, changes: Mapping[s
     return Recipe.parse(with_changes(data, (), changes), "recipe")
 
 
-def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCallback | None) -> RunSummary:
+def _train(
+    wanted: Recipe | Mapping[str, Any],
+    folder: Path,
+    *,
+    begins: bool,
+    goes_on: bool = True,
+    callback: TrainingCallback | None,
+) -> RunSummary:
+    """Begin a run or go on with one.
+
+    Args:
+        wanted: The recipe; of a run that goes on what is given of it.
+        folder: The run folder.
+        begins: Whether there may be no run yet.
+        goes_on: Whether there may be one.
+        callback: Is told how training goes.
+    """
     keep_freed_memory()
     limit_onednn_cache()
-    device = choose_device(recipe.training.device)
-    with parallel.process_group(device), ExitStack() as held:
-        parallel.from_first_process(lambda: _hold(held, folder, resume))
+    with parallel.process_group(), ExitStack() as held:
+        recipe, resume = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
+        device = parallel.use_device(choose_device(recipe.training.device))
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
         corpus = _open(recipe, folder, callback)
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
@@ -224,14 +223,14 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             callback.on_plan(plan)
             _warn(plan.memory_warning)
         data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback)
-        checkpoints = checkpoint_folders(folder) if resume else []
+        checkpoint = parallel.from_first_process(lambda: load_newest_checkpoint(folder)) if resume else None
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         config = recipe.sized_model(*sizes)
         if not choices and parallel.world_size() == 1:
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
         model = build_model(config)
-        kept = finetuning.prepare_model(model, begins=not checkpoints) if finetuning else None
+        kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
             data.epochs(recipe.seed, *parallel.node_place()),
@@ -260,22 +259,44 @@ def _train(recipe: Recipe, folder: Path, *, resume: bool, callback: TrainingCall
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
         )
-        if checkpoints:
-            trainer.resume(load_checkpoint(checkpoints[-1]))
+        if checkpoint:
+            trainer.resume(checkpoint)
         elif kept:
             trainer.resume(kept)
         if parallel.rank() == 0:
-            callback.on_prepared(_record(recipe, folder, corpus, data, model, choices))
+            report = _report(recipe, corpus, data, model)
+            run_folder.record(recipe, folder, report, choices, trainer.progress.step)
+            callback.on_prepared(report)
         reason = trainer.train()
         before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None
     return RunSummary(folder, reason, trainer.progress.step, trainer.progress.seconds, before_after)
 
 
-def _hold(held: ExitStack, folder: Path, resume: bool) -> None:
-    """Hold a run folder until the stack is closed, and look again whether it is still new."""
-    held.enter_context(holding(folder, "training"))
+def _start(
+    held: ExitStack, wanted: Recipe | Mapping[str, Any], folder: Path, begins: bool, goes_on: bool
+) -> tuple[Recipe, bool]:
+    """Hold a run folder until the stack is closed; return the recipe, and whether the run goes on."""
+
+    def check() -> bool:
+        exists = run_folder.has_run(folder)
+        if not exists and not begins:
+            run_folder.require_run(folder)
+        if not (exists and goes_on):
+            run_folder.require_new(folder)
+        return exists
+
+    check()  # before anything is written
+    held.enter_context(run_folder.hold(folder))
+    resume = check()  # another process may have begun and ended until the folder was held
+    run_folder.begin(folder)
     if not resume:
-        _require_new(folder)
+        assert isinstance(wanted, Recipe)
+        return wanted, False
+    given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
+    recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
+    for change in changes:
+        _logger.info(f"The run goes on with {change}; that changes {change.effect}.")
+    return recipe, True
 
 
 def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:
@@ -335,20 +356,13 @@ def _prepare(
     return mine[0] if mine else prepared(resume=True)
 
 
-def _record(
-    recipe: Recipe,
-    folder: Path,
-    corpus: Corpus,
-    data: PreparedData,
-    model: EncoderDecoder[Any],
-    choices: Sequence[Choice],
-) -> PreparedReport:
-    """Write what the run is made of, and return the content of ``data.json``."""
+def _report(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
+    """Return what will be trained on what."""
     first = data.epochs(recipe.seed).drawn(0)
     plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
     parts = _parts(corpus, data)
     tokenizers = data.tokenizers
-    report = PreparedReport(
+    return PreparedReport(
         corpus=corpus.name,
         description=corpus.description,
         licence=corpus.licence,
@@ -368,13 +382,6 @@ def _record(
         languages=corpus.languages,
         zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
     )
-    write_json(folder / "data.json", asdict(report))
-    if choices:
-        write_json(folder / "choices.json", [asdict(choice) for choice in choices])
-    write_json(folder / "environment.json", environment())
-    # Written last: a folder with a recipe is a run that can be resumed.
-    save_recipe(recipe, folder / "recipe.yaml")
-    return report
 
 
 def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:

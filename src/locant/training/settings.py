@@ -106,6 +106,9 @@ class TrainingSettings(Settings):
     average: Literal["last", "best"] = "last"
     average_checkpoints: int = Field(5, ge=1, description="Checkpoints averaged at the end")
     log_every: int = Field(50, ge=1)
+    checkpoint_minutes: float | None = Field(
+        15, gt=0, description="Time between checkpoints, besides those of validations; null for these alone"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, TrainingError
+from locant.errors import ConfigError, StoppedError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
@@ -27,6 +27,7 @@ from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate, training_precision
+from locant.training.stopping import Interruption, StopRequest
 from locant.training.weight_average import WeightAverage
 
 # Batches prepared ahead of the one that trains.
@@ -101,7 +102,10 @@ class Trainer:
             max_grad_norm=settings.max_grad_norm,
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
             accumulation_warmup=settings.accumulation_warmup,
+            asked=lambda: self._request.asked,
         )
+        self._request = StopRequest()
+        self._saved = 0.0  # seconds trained at the newest checkpoint
         self._log: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -120,7 +124,7 @@ class Trainer:
         states = dict(checkpoint.optimizer)
         generators = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
         average = {name.removeprefix(_AVERAGE): states.pop(name) for name in list(states) if name.startswith(_AVERAGE)}
-        with self.optimizer.evaluated_weights():  # which is what a checkpoint holds
+        with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
             self.distributed.restore(checkpoint.weights, self.optimizer, states)
         if self.average:
             self.average.restore(self.distributed.sharded_as(average or checkpoint.weights))
@@ -138,18 +142,28 @@ class Trainer:
             TrainingError: The loss or the gradient was not finite; the last checkpoint is good.
             LocantError: The memory of the GPU does not suffice; likewise.
             CheckpointError: The disk is full; the last checkpoint is good.
+            StoppedError: SIGTERM came; all is saved.
         """
         self.model.train()
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
             self._log = MetricsLog(self.run, self.progress.step)
         self.callback.on_start(self.loop.used(), str(self.device))
-        with closing(self._in_place()) as batches:
+        self._saved = self.progress.seconds
+        with self._request.listening(), closing(self._in_place()) as batches:
+            if self.progress.step and self.progress.validated != self.progress.step and self._validation_due():
+                self._validate_and_save()  # the run was stopped before it could
             try:
                 with explaining_gpu_memory(_LOWER):
-                    reason = self.loop.run(batches, self._after_update, self._patience_over)
+                    reason = self.loop.run(batches, self._after_update, self._reason_to_stop)
             except DivergedError as error:
                 raise TrainingError(self._not_finite(error.step, error.found)) from None
+        # It may have come when no update was left to notice.
+        if self.loop.stopping or parallel.sum_of_numbers(int(self._request.asked), self.device):
+            raise StoppedError(
+                f"Stopped by SIGTERM after {self.progress.step:,} updates, which are saved. Go on by --resume "
+                f"{self.run}."
+            )
         self._publish_average()
         if self._log:
             self._log.close()
@@ -184,14 +198,18 @@ class Trainer:
         self.callback.on_stage(stage + 1, len(self.stages))
 
     def _after_update(self, update: Update) -> None:
-        """Report an update, then validate where it is time."""
+        """Report an update, then validate and save where it is time."""
         if self.average:
             self.average.update(self.progress.step)
         for name, value in (("loss", update.loss), ("nll", update.nll), ("tokens", float(update.tokens))):
             self.progress.interval[name] = self.progress.interval.get(name, 0.0) + value
         self._report(update)
-        if self._validation_due() or self.loop.reason_to_stop() or self._patience_over():
+        if self.loop.stopping:
+            self._save()  # a validation that is due comes first when the run goes on
+        elif self._validation_due():
             self._validate_and_save()
+        elif self._checkpoint_due():
+            self._save()
 
     def _report(self, update: Update) -> None:
         """Tell the callback, and every ``log_every`` steps the log."""
@@ -214,38 +232,70 @@ class Trainer:
             self._log.write("training", asdict(report))
         self.callback.on_step(self.loop.used(), report)
 
+    def _content(self, *, evaluated: bool) -> Checkpoint:
+        """Return what a checkpoint holds; every process must call this, and the first gets the tensors."""
+        states = self.distributed.optimizer_state(self.optimizer)
+        states |= {
+            self._random_name(number): state for number, state in enumerate(parallel.gather(_random_state(self.device)))
+        }
+        if self.average:
+            average = self.distributed.whole(self.average.tensors)
+            states |= {f"{_AVERAGE}{name}": tensor for name, tensor in average.items()}
+        return Checkpoint(self.distributed.weights(), states, self.progress, evaluated)
+
+    def _save(self) -> None:
+        """Write a checkpoint between validations."""
+        before = self.loop.clock.seconds
+        content = self._content(evaluated=False)
+
+        def write() -> None:
+            saved.save_checkpoint(self.run, content)
+
+        parallel.from_first_process(write)
+        self._saved = self.progress.seconds
+        # Saving is no part of the speed of training.
+        since = self.progress.interval.get("since", 0.0)
+        self.progress.interval["since"] = since + self.loop.clock.seconds - before
+
     def _validate_and_save(self) -> None:
         """Validate, keep the weights for averaging and write a checkpoint."""
-        generators = parallel.gather(_random_state(self.device))
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
-            weights = self.distributed.weights()
-            states = self.distributed.optimizer_state(self.optimizer)
-            states |= {self._random_name(number): state for number, state in enumerate(generators)}
-            usable = weights
-            if self.average:
-                usable = self.distributed.whole(self.average.tensors)
-                states |= {f"{_AVERAGE}{name}": tensor for name, tensor in usable.items()}
-            if self.plain_weights:
-                usable = self.plain_weights(usable)
-            self.progress = parallel.from_first_process(lambda: self._validated(usable, weights, states))
-        self.loop.progress = self.progress
+            content = self._content(evaluated=True)
+            progress = parallel.from_first_process(lambda: self._validated(content))
+        if progress is None:
+            self.loop.stopping = True
+            return
+        self.progress = self.loop.progress = progress
+        self._saved = progress.seconds
 
-    def _validated(self, usable: dict[str, Tensor], weights: dict[str, Tensor], states: dict[str, Tensor]) -> Progress:
+    def _validated(self, content: Checkpoint) -> Progress | None:
         """Do what the first process alone does at a validation, and return the new progress.
 
         Args:
-            usable: The weights that translate: their moving average, where one is kept, without adapters.
-            weights: Those that training goes on with.
-            states: Everything else of the checkpoint.
+            content: Of the checkpoint that is written in the end.
+
+        Returns:
+            ``None`` where the process is to stop; the checkpoint is then written without a validation.
         """
-        progress, settings = self.progress, self.settings
-        snapshot = Snapshot(progress.step, **asdict(self._measure(usable)))
+        progress, settings, usable = content.progress, self.settings, content.weights
+        if self.average:  # it is what translates
+            usable = {name: content.optimizer[f"{_AVERAGE}{name}"] for name in usable}
+        if self.plain_weights:
+            usable = self.plain_weights(usable)
+        try:
+            with self._request.interruptible():
+                scores = self._measure(usable)
+        except Interruption:
+            saved.save_checkpoint(self.run, content)
+            return None
+        snapshot = Snapshot(progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
             raise TrainingError(self._not_finite(progress.step, f"the validation loss was {snapshot.loss:g}"))
         better = progress.best is None or self._rank(snapshot) < self._rank(progress.best)
         progress.validations += 1
+        progress.validated = progress.step
         progress.since_best = 0 if better else progress.since_best + 1
         if better:
             progress.best = snapshot
@@ -262,7 +312,7 @@ class Trainer:
         report = ValidationReport(**asdict(snapshot), seconds=progress.seconds, best=better)
         if self._log:
             self._log.write("validation", asdict(report))
-        saved.save_checkpoint(self.run, Checkpoint(weights, states, progress))
+        saved.save_checkpoint(self.run, content)
         saved.prune_snapshots(self.run, progress.snapshots)
         self.callback.on_validation(report)
         return progress
@@ -310,12 +360,21 @@ class Trainer:
             case "chrf":
                 return -(snapshot.chrf or 0.0)
 
+    def _checkpoint_due(self) -> bool:
+        minutes = self.settings.checkpoint_minutes
+        return minutes is not None and self.progress.seconds - self._saved >= 60 * minutes
+
     def _validation_due(self) -> bool:
         progress, settings = self.progress, self.settings
+        if self.loop.reason_to_stop():
+            return True
         if settings.validate_every or not settings.minutes:
             return progress.step % (settings.validate_every or 1000) == 0
         eighth = 60 * settings.minutes / 8
         return progress.seconds >= eighth * (1 + progress.validations)
+
+    def _reason_to_stop(self) -> str:
+        return "stopped" if self.loop.stopping else self._patience_over()
 
     def _patience_over(self) -> str:
         """Return why training ends early, or an empty string."""

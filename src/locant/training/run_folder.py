@@ -1,0 +1,137 @@
+"""Run folders: which are new, which can be gone on with, and the files that say what a run is made of.
+
+The files come in an order that lets a run that is killed between any two of them begin again or go on::
+
+    .lock                the process that trains in the folder
+    run.json             first: the folder is Locant's, and of which format
+    cache/, tokenizer.*  the prepared text
+    data.json, choices.json, environment.json
+    recipe.yaml          last: from now on the run is gone on with, before it began again
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from locant.errors import CheckpointError
+from locant.files import is_workplace, read_json, write_json
+from locant.locks import LOCK_FILE, holding
+from locant.runtime import environment
+from locant.training.callback import PreparedReport
+from locant.training.defaults import Choice
+from locant.training.recipe import Recipe, save_recipe
+from locant.version import __version__
+
+FORMAT = 2
+"""The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
+
+_MARK, _RECIPE, _ENVIRONMENT = "run.json", "recipe.yaml", "environment.json"
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Hold a run folder while this process trains in it; nothing stays of one where nothing was prepared.
+
+    Raises:
+        CheckpointError: Another process does; or the folder cannot be written.
+    """
+    with holding(folder, "training"):
+        try:
+            yield
+        finally:
+            if {each.name for each in folder.iterdir()} <= {_MARK, LOCK_FILE}:
+                (folder / _MARK).unlink(missing_ok=True)
+
+
+def has_run(folder: Path) -> bool:
+    """Whether a folder holds a run that can be gone on with.
+
+    Raises:
+        CheckpointError: A later version of Locant has written it.
+    """
+    _check_format(folder)
+    return (folder / _RECIPE).exists()
+
+
+def require_run(folder: Path) -> None:
+    """Raise CheckpointError unless a folder holds a run that this version can go on with."""
+    if has_run(folder):
+        return
+    if (folder / _MARK).exists():
+        raise CheckpointError(
+            f"The run in {folder} was stopped before it had begun to train. Start it again with the command that it "
+            f"was started with, --output {folder}."
+        )
+    raise CheckpointError(f"There is no run to resume in {folder}: it holds no {_RECIPE}.")
+
+
+def require_new(folder: Path) -> None:
+    """Raise CheckpointError where a folder holds something that is not left by a run that never began."""
+    if has_run(folder):
+        raise CheckpointError(
+            f"{folder} already holds a run. Go on with it by --resume {folder}, or choose another folder for --output; "
+            "--resume-if-exists begins or goes on, whichever it is."
+        )
+    if (folder / _MARK).exists() or not folder.exists():
+        return
+    foreign = [each.name for each in folder.iterdir() if each.name != LOCK_FILE and not is_workplace(each)]
+    if foreign:
+        raise CheckpointError(f"{folder} is not empty (it holds {foreign[0]}). Choose a new folder for --output.")
+
+
+def begin(folder: Path) -> None:
+    """Mark a new folder as Locant's, before anything else is written.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    write_json(folder / _MARK, {"format": FORMAT, "locant": __version__})
+
+
+def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequence[Choice], step: int) -> None:
+    """Write what a run is made of; once this is done, it can be gone on with.
+
+    Args:
+        recipe: Complete.
+        folder: The run folder.
+        report: What is trained on what.
+        choices: What the recipe left open; none when the run goes on.
+        step: Updates done so far.
+
+    Raises:
+        CheckpointError: The disk is full or not writable.
+    """
+    write_json(folder / "data.json", asdict(report))
+    if choices:
+        write_json(folder / "choices.json", [asdict(choice) for choice in choices])
+    write_json(folder / _ENVIRONMENT, _environments(folder, step))
+    save_recipe(recipe, folder / _RECIPE)
+
+
+def _environments(folder: Path, step: int) -> dict[str, Any]:
+    """Return the environment in which a run began, with those in which it went on under ``resumed``."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    now = {"since": since, "step": step, **environment()}
+    if not (folder / _RECIPE).exists():
+        return now
+    first: dict[str, Any] = read_json(folder / _ENVIRONMENT)
+    return {**first, "resumed": [*first.get("resumed", []), now]}
+
+
+def _check_format(folder: Path) -> None:
+    if not (folder / _MARK).exists():
+        return
+    found = read_json(folder / _MARK)
+    number = found.get("format") if isinstance(found, dict) else None
+    if not isinstance(number, int):
+        raise CheckpointError(f"{folder / _MARK} is not Locant's: it says no format. Choose another folder.")
+    if number > FORMAT:
+        raise CheckpointError(
+            f"The run in {folder} was written by Locant {found.get('locant')} in format {number}; this is Locant "
+            f"{__version__}, which reads formats up to {FORMAT}. Go on with it by that version or a later one."
+        )

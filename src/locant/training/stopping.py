@@ -1,0 +1,69 @@
+"""Requests to stop: on SIGTERM a training finishes its update, saves all and ends; the next SIGTERM ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SAME_REQUEST = 1.0
+"""Seconds in which a second signal is taken for the first: launchers and process groups may deliver one twice."""
+
+
+class Interruption(BaseException):
+    """Work that may be cut short was, because the process is to stop."""
+
+
+class StopRequest:
+    """Whether the process has been asked to stop.
+
+    Attributes:
+        asked: Whether it has.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._since = 0.0
+        self._interruptible = False
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Within the block, a request raises :class:`Interruption`; so does one that came before."""
+        if self.asked:
+            raise Interruption
+        self._interruptible = True
+        try:
+            yield
+        finally:
+            self._interruptible = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within the block, note SIGTERM instead of ending at once.
+
+        Does nothing outside the main thread, where Python hears no signals, and where the program has its own handler.
+        """
+        in_main = threading.current_thread() is threading.main_thread()
+        if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            yield
+            return
+        signal.signal(signal.SIGTERM, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.asked:
+            if now - self._since > _SAME_REQUEST:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        self.asked, self._since = True, now
+        if self._interruptible:
+            raise Interruption
