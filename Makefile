@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize wheel site lab-smoke multi30k quality distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
+.PHONY: demo test tests lint sanitize chaos wheel site lab-smoke multi30k quality distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -68,6 +68,11 @@ wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
 	  LOCANT_WHEEL_PLATFORM=manylinux_2_28_$$architecture .venv-wheel/bin/pip wheel --no-deps --wheel-dir dist . || exit 1; \
 	done
 	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" LOCANT_WHEELS=dist $(BIN)/pytest tests/packaging
+
+# Fifty kills at random moments of preparation, training, validation, averaging and exporting; takes some minutes.
+KILLS ?= 50
+chaos: $(BIN)/locant
+	LOCANT_KILLS=$(KILLS) LOCANT_KILLS_SEED=$${LOCANT_KILLS_SEED:-$$(date +%s)} $(BIN)/pytest -s tests/training/test_kills.py
 
 # README, docs, figures and docstrings as a site in build/site/html, its links checked. Fetches nothing but its packages.
 site: $(BIN)/locant
