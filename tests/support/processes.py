@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import torch
 
@@ -20,45 +24,108 @@ _CONTEXT.set_forkserver_preload(
 )
 
 
-def start_locant(arguments: Sequence[str | Path], log: Path, environment: dict[str, str] | None = None) -> BaseProcess:
+def start_locant(
+    arguments: Sequence[str | Path],
+    log: Path,
+    environment: dict[str, str] | None = None,
+    *,
+    folder: Path | None = None,
+    killed_in: tuple[str, int] | None = None,
+) -> BaseProcess:
     """Start ``locant ARGUMENTS`` and return its process, which computes with as many threads as this one.
 
     Args:
         arguments: Of the command line.
         log: Where its standard output and errors go.
         environment: Added to that of the tests.
+        folder: Where it works.
+        killed_in: The dotted name of a function, and at which call of it the process is killed.
     """
     words = [str(argument) for argument in arguments]
-    process = _CONTEXT.Process(target=_run, args=(words, str(log), environment or {}, torch.get_num_threads()))
+    given = (words, str(log), environment or {}, torch.get_num_threads(), folder, killed_in)
+    process = _CONTEXT.Process(target=_run, args=given)
     process.start()
     return process
 
 
-def run_processes(arguments: Sequence[str | Path], folder: Path, count: int = 2) -> None:
-    """Run ``locant ARGUMENTS`` in several processes with the variables that torchrun sets, and expect success."""
+def start_processes(
+    arguments: Sequence[Sequence[str | Path]],
+    logs: Path,
+    *,
+    folders: Sequence[Path] = (),
+    killed_in: dict[int, tuple[str, int]] | None = None,
+) -> list[BaseProcess]:
+    """Start commands that train together, with the variables that torchrun sets.
+
+    Args:
+        arguments: Of each process.
+        logs: The folder of their outputs, ``process-0.log`` and so on.
+        folders: Where each works, on a machine of its own; without them all are on one.
+        killed_in: Of some of them by rank, see :func:`start_locant`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-    logs = [folder / f"process-{rank}.log" for rank in range(count)]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": len(arguments)}
     processes = []
-    for rank, log in enumerate(logs):
-        variables = {name: str(value) for name, value in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}
-        processes.append(start_locant(arguments, log, variables))
+    for rank, words in enumerate(arguments):
+        local = {"GROUP_RANK": 0, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": len(arguments)}
+        if folders:
+            local = {"GROUP_RANK": rank, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+        variables = {name: str(value) for name, value in {**common, **local, "RANK": rank}.items()}
+        place = folders[rank] if folders else None
+        killed = (killed_in or {}).get(rank)
+        processes.append(start_locant(words, logs / f"process-{rank}.log", variables, folder=place, killed_in=killed))
+    return processes
+
+
+def exit_codes(processes: Sequence[BaseProcess], seconds: float = 300) -> list[int | None]:
+    """Wait for processes and return their exit codes; those that do not end in time are killed, and have none."""
     for process in processes:
-        process.join(300)
+        process.join(seconds)
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.kill()
-    assert codes == [0] * count, "\n".join(log.read_text()[-3000:] for log in logs)
+    return codes
 
 
-def _run(arguments: list[str], log: str, environment: dict[str, str], threads: int) -> None:
+def run_processes(arguments: Sequence[str | Path], folder: Path, count: int = 2) -> None:
+    """Run ``locant ARGUMENTS`` in several processes with the variables that torchrun sets, and expect success."""
+    codes = exit_codes(start_processes([arguments] * count, folder))
+    assert codes == [0] * count, "\n".join(log.read_text()[-3000:] for log in sorted(folder.glob("process-*.log")))
+
+
+def _run(
+    arguments: list[str],
+    log: str,
+    environment: dict[str, str],
+    threads: int,
+    folder: Path | None,
+    killed_in: tuple[str, int] | None,
+) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for output in (1, 2):
         os.dup2(descriptor, output)
     os.environ.update(environment)
     torch.set_num_threads(threads)
+    if folder:
+        os.chdir(folder)
+    if killed_in:
+        _kill_in(*killed_in)
     from locant.cli import main
 
     sys.exit(main(arguments))
+
+
+def _kill_in(function: str, call: int) -> None:
+    """Let this process be killed at a call of a function."""
+    place, _, name = function.rpartition(".")
+    owner = resolve_name(place)
+    real, calls = getattr(owner, name), itertools.count(1)
+
+    def killed(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+
+    setattr(owner, name, killed)

@@ -157,15 +157,29 @@ class FineTuning:
         """
         kept = None
         if begins:
-            weights, states, about = read_state(self.folder / START)
+            weights, states, about = self._start()
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
             kept = Checkpoint(weights, states, Progress(), about.get("evaluated", True)) if states else None
         grown = False
         if self.settings.lora:
-            about = read_json(self.folder / START / STATE_FILE)
+            about = parallel.from_first_process(lambda: read_json(self.folder / START / STATE_FILE))
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
         return kept
+
+    def _start(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+        """Read what the run begins with on the first process, and give it to all."""
+        mine: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = []
+
+        def read() -> dict[str, Any]:
+            weights, states, about = read_state(self.folder / START)
+            mine.append((weights, states))
+            return about
+
+        about = parallel.from_first_process(read)
+        weights, states = mine[0] if mine else ({}, {})
+        given = parallel.tensors_from_first_process
+        return dict(given(weights)), dict(given(states)), about
 
     def _choose(self, recipe: Recipe, model: EncoderDecoder[Any], *, grows: bool) -> None:
         """Freeze parts and add adapters as the settings say; rows of new tokens are trained beside these."""

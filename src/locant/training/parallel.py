@@ -1,11 +1,18 @@
-"""Training on one process or, under torchrun, on many: DDP, or FSDP for models that fill a device."""
+"""Training on one process or, under torchrun, on many: DDP, or FSDP for models that fill a device.
+
+What processes tell each other besides gradients goes over a group of its own, on CPU, whose members wait for hours:
+while the text is prepared or a model validated, all wait for the first.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -13,25 +20,47 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from locant.errors import ConfigError, TrainingError
 from locant.models.attention import CrossAttention
 from locant.models.transformer import Transformer, count_parameters
 from locant.training.optimizers import OptimizerSet
 
 _FSDP_FROM_PARAMETERS = 150_000_000
+_PATIENCE = timedelta(hours=48)
+"""How long processes wait for one that prepares text or validates; one that ends is noticed at once."""
+
+# What the backends say when a process has gone.
+_LOST = re.compile(r"gloo|nccl|connection|broken pipe|socket|timed? ?out|store", re.IGNORECASE)
 
 Result = TypeVar("Result")
+_talking: list[dist.ProcessGroup] = []
 
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join torchrun's processes for the block; does nothing without torchrun."""
+    """Join torchrun's processes for the block; does nothing without torchrun.
+
+    Raises:
+        TrainingError: Another process has ended, or the network failed.
+    """
     if "WORLD_SIZE" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
         yield
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    _talking.append(dist.new_group(backend="gloo", timeout=_PATIENCE))
+    me = f"Process {rank()} of {world_size()} on {platform.node()}"
     try:
         yield
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
+            raise
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise TrainingError(
+            f"{me} has lost the others: one of them has ended, whose own message says why, or the network failed "
+            f"({said}). The newest checkpoint is whole; go on with --resume or --resume-if-exists."
+        ) from None
     finally:
+        _talking.clear()
         dist.destroy_process_group()
 
 
@@ -101,19 +130,77 @@ def from_first_process(compute: Callable[[], Result]) -> Result:
             box[0] = compute()
         except Exception as error:
             box[1] = error
-    dist.broadcast_object_list(box)
+    dist.broadcast_object_list(box, group=_talking[0])
     if box[1] is not None:
         raise box[1]  # type: ignore[misc]
     return box[0]  # type: ignore[return-value]
 
 
-def gather(value: Tensor) -> list[Tensor]:
-    """Return the tensor of every process, by rank."""
+def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of the first process on every process, one after the other, on CPU with several processes.
+
+    Args:
+        tensors: Of the first process; what others give is not looked at.
+    """
+    if not dist.is_initialized():
+        yield from tensors.items()
+        return
+    about = from_first_process(lambda: [(name, tuple(one.shape), one.dtype) for name, one in tensors.items()])
+    for name, shape, dtype in about:
+        one = tensors[name].cpu().contiguous() if rank() == 0 else torch.empty(shape, dtype=dtype)
+        dist.broadcast(one, 0, group=_talking[0])
+        yield name, one
+
+
+def on_some_processes(mine: bool, compute: Callable[[], None]) -> None:
+    """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
+    failed: Exception | None = None
+    if mine:
+        try:
+            compute()
+        except Exception as error:
+            failed = error
+    for each in gather(failed):
+        if each is not None:
+            raise each
+
+
+def gather(value: Result) -> list[Result]:
+    """Return what every process has, by rank."""
     if not dist.is_initialized():
         return [value]
-    values: list[Tensor | None] = [None] * world_size()
-    dist.all_gather_object(values, value)
+    values: list[Result | None] = [None] * world_size()
+    dist.all_gather_object(values, value, group=_talking[0])
     return values  # type: ignore[return-value]
+
+
+def require_same(facts: Mapping[str, str]) -> None:
+    """Refuse processes that would train differently.
+
+    Args:
+        facts: What must be the same on all, by name.
+
+    Raises:
+        ConfigError: Something is not; on which processes.
+    """
+    everywhere = gather((platform.node(), dict(facts)))
+    for name in facts:
+        by_value: dict[str, list[int]] = {}
+        for number, (_, found) in enumerate(everywhere):
+            by_value.setdefault(found[name], []).append(number)
+        if len(by_value) > 1:
+            first, *others = by_value.values()
+            other = sorted(number for ranks in others for number in ranks)
+            hosts = ", ".join(sorted({everywhere[number][0] for number in other}))
+            raise ConfigError(
+                f"The processes do not begin alike: {name} of {_processes(other)} (on {hosts}) is not that of "
+                f"{_processes(first)} (on {everywhere[first[0]][0]}). Give all of them the same command, files and "
+                "version of Locant."
+            )
+
+
+def _processes(ranks: Sequence[int]) -> str:
+    return f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(map(str, ranks))}"
 
 
 class DistributedModel:
@@ -157,44 +244,55 @@ class DistributedModel:
         return nullcontext()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the full weights by parameter name, tied ones once; every process must call this."""
+        """Return the full weights by parameter name, tied ones once, see :meth:`whole`."""
         return self.whole(dict(self.model.named_parameters()))
 
     def optimizer_state(self, optimizer: OptimizerSet) -> dict[str, Tensor]:
-        """Return the full state of the optimiser as ``kind/parameter name``; every process must call this."""
+        """Return the full state of the optimiser as ``kind/parameter name``, see :meth:`whole`."""
         states = {
-            f"{kind}/{name}": _whole(value)
+            f"{kind}/{name}": value
             for name, parameter in self.model.named_parameters()
             for kind, value in optimizer.state(parameter).items()
         }
-        return {**states, **optimizer.counters()}
+        return self.whole({**states, **optimizer.counters()})
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the full values of tensors that may be sharded; every process must call this."""
-        return {name: _whole(tensor) for name, tensor in tensors.items()}
+        """Return the full values of tensors that may be sharded, on CPU if they are.
+
+        Every process must call this. The first gets all; the others get none, so that only one holds a whole model.
+        """
+        found = {}
+        for name, tensor in tensors.items():
+            value = _whole(tensor)
+            if rank() == 0:
+                found[name] = value
+        return found
 
     @torch.no_grad()
-    def restore(self, weights: dict[str, Tensor], optimizer: OptimizerSet, state: dict[str, Tensor]) -> None:
-        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` returned them."""
-        kept: dict[str, dict[str, Tensor]] = {}
+    def restore(self, weights: Mapping[str, Tensor], optimizer: OptimizerSet, state: Mapping[str, Tensor]) -> None:
+        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` returned them.
+
+        Those of the first process count; every process must call this.
+        """
+        parameters = dict(self.model.named_parameters())
+        for name, value in tensors_from_first_process(weights):
+            parameters[name].copy_(_like(value, parameters[name]))
+        kept: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
         counters = {}
-        for path, value in state.items():
+        for path, value in tensors_from_first_process(state):
             kind, name = path.split("/", 1)
             if kind == "counter":
                 counters[path] = value
             else:
-                kept.setdefault(name, {})[kind] = value
-        for name, parameter in self.model.named_parameters():
-            parameter.copy_(_like(weights[name], parameter))
-            own = kept.get(name, {})
-            optimizer.restore(
-                parameter, {kind: _like(value, parameter) if value.dim() else value for kind, value in own.items()}
-            )
+                kept[name][kind] = _like(value, parameters[name]) if value.dim() else value
+        for name, own in kept.items():
+            optimizer.restore(parameters[name], own)
         optimizer.restore_counters(counters)
 
     def sharded_as(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return full values, given by the names of the parameters, sharded as those are."""
-        return {name: _like(tensors[name], parameter) for name, parameter in self.model.named_parameters()}
+        """Return the first process' full values, given by the names of the parameters, sharded as those are."""
+        parameters = dict(self.model.named_parameters())
+        return {name: _like(value, parameters[name]) for name, value in tensors_from_first_process(tensors)}
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -14,9 +14,11 @@ A run folder holds everything needed to use, resume or repeat the run::
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 
 import torch
 
+from locant.files import replacing_file, workplace
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
@@ -33,14 +36,16 @@ from locant.text import (
     BatchStream,
     Corpus,
     PreparedData,
+    TokenizerPair,
     prepare,
     sampling_shares,
     summarize_plan,
 )
+from locant.text.tokenizer import Pairs
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
-from locant.training.checkpoint import load_newest_checkpoint
+from locant.training.checkpoint import Checkpoint, Progress, load_newest_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
@@ -56,6 +61,7 @@ from locant.training.recipe import (
 )
 from locant.training.resuming import continued_recipe
 from locant.training.trainer import Trainer
+from locant.version import __version__
 
 _logger = logging.getLogger("locant")
 
@@ -209,10 +215,13 @@ def _train(
     keep_freed_memory()
     limit_onednn_cache()
     with parallel.process_group(), ExitStack() as held:
-        recipe, resume = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
+        parallel.require_same({"the version of Locant": __version__, "the recipe": _digest(wanted)})
+        recipe, resume, seen = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
+        apart = not (folder / seen).exists()  # on a machine that does not share the folder
+        prepares = apart and parallel.node_place().rank == 0
         device = parallel.use_device(choose_device(recipe.training.device))
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
-        corpus = _open(recipe, folder, callback)
+        corpus = _open(recipe, folder, callback, prepares=prepares)
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
@@ -222,8 +231,10 @@ def _train(
             recipe, choices = plan.recipe, plan.choices
             callback.on_plan(plan)
             _warn(plan.memory_warning)
-        data = _prepare(recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback)
-        checkpoint = parallel.from_first_process(lambda: load_newest_checkpoint(folder)) if resume else None
+        data = _prepare(
+            recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
+        )
+        checkpoint = _newest_checkpoint(folder) if resume else None
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         config = recipe.sized_model(*sizes)
@@ -274,8 +285,13 @@ def _train(
 
 def _start(
     held: ExitStack, wanted: Recipe | Mapping[str, Any], folder: Path, begins: bool, goes_on: bool
-) -> tuple[Recipe, bool]:
-    """Hold a run folder until the stack is closed; return the recipe, and whether the run goes on."""
+) -> tuple[Recipe, bool, str]:
+    """Hold a run folder until the stack is closed.
+
+    Returns:
+        The recipe, whether the run goes on, and the name of something in the folder by which processes of other
+        machines see whether they share it.
+    """
 
     def check() -> bool:
         exists = run_folder.has_run(folder)
@@ -289,14 +305,37 @@ def _start(
     held.enter_context(run_folder.hold(folder))
     resume = check()  # another process may have begun and ended until the folder was held
     run_folder.begin(folder)
+    seen = held.enter_context(workplace(folder)).name if parallel.world_size() > 1 else ""
     if not resume:
         assert isinstance(wanted, Recipe)
-        return wanted, False
+        return wanted, False, seen
     given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
     recipe, changes = continued_recipe(load_run_recipe(folder), given, str(folder))
     for change in changes:
         _logger.info(f"The run goes on with {change}; that changes {change.effect}.")
-    return recipe, True
+    return recipe, True, seen
+
+
+def _digest(wanted: Recipe | Mapping[str, Any]) -> str:
+    given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
+    return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _newest_checkpoint(folder: Path) -> Checkpoint | None:
+    """Read the newest checkpoint on the first process, which alone has its tensors then."""
+    mine: list[Checkpoint] = []
+
+    def read() -> tuple[Progress, bool] | None:
+        found = load_newest_checkpoint(folder)
+        mine.extend([found] if found else [])
+        return (found.progress, found.evaluated) if found else None
+
+    found = parallel.from_first_process(read)
+    if found is None:
+        return None
+    # The others get the tensors one by one when they are put in their places.
+    weights, states = (mine[0].weights, mine[0].optimizer) if mine else ({}, {})
+    return Checkpoint(weights, states, *found)
 
 
 def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:
@@ -313,11 +352,11 @@ def _warn(message: str) -> None:
         _logger.warning(message)
 
 
-def _open(recipe: Recipe, folder: Path, callback: TrainingCallback) -> Corpus:
-    """Read the corpus on the first process; the others then find what is large of it read."""
+def _open(recipe: Recipe, folder: Path, callback: TrainingCallback, *, prepares: bool) -> Corpus:
+    """Read the corpus on the first process of each folder; the others then find what is large of it read."""
     store = run_text_store(folder, callback.on_preparing)
     mine: list[Corpus] = []
-    parallel.from_first_process(lambda: mine.append(recipe.open_corpus(store)))
+    parallel.on_some_processes(prepares or parallel.rank() == 0, lambda: mine.append(recipe.open_corpus(store)))
     return mine[0] if mine else recipe.open_corpus(store)
 
 
@@ -329,10 +368,14 @@ def _prepare(
     resume: bool,
     finetuning: FineTuning | None,
     callback: TrainingCallback,
+    prepares: bool,
 ) -> PreparedData:
-    """Prepare the data on the first process; the others then read what it wrote."""
+    """Prepare the data on the first process, then once on each machine that does not share the folder.
 
-    def prepared(resume: bool) -> PreparedData:
+    The others read what these wrote.
+    """
+
+    def prepared(resume: bool, make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None) -> PreparedData:
         return prepare(
             corpus,
             recipe.cleaning,
@@ -340,20 +383,31 @@ def _prepare(
             max_tokens=recipe.max_tokens,
             folder=folder,
             resume=resume,
-            make_tokenizers=finetuning.tokenizers if finetuning else None,
+            make_tokenizers=make_tokenizers or (finetuning.tokenizers if finetuning else None),
             progress=callback.on_preparing,
         )
 
-    def first() -> None:
+    def first() -> dict[str, bytes]:
         for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
             shutil.rmtree(stale)
         mine.append(prepared(resume))
         if finetuning and not resume:
             finetuning.keep_start()
+        return {path.name: path.read_bytes() for path in folder.glob("tokenizer.*")}
+
+    def elsewhere() -> None:
+        for name, content in models.items():
+            with replacing_file(folder / name) as temporary:
+                temporary.write_bytes(content)
+        mine.append(prepared(resume, lambda _: TokenizerPair.load(folder)))
 
     mine: list[PreparedData] = []
-    parallel.from_first_process(first)
-    return mine[0] if mine else prepared(resume=True)
+    models = parallel.from_first_process(first)
+    parallel.on_some_processes(prepares, elsewhere)
+    data = mine[0] if mine else prepared(resume=True)
+    vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
+    parallel.require_same({"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)})
+    return data
 
 
 def _report(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:

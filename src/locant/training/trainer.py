@@ -109,12 +109,12 @@ class Trainer:
         self._log: MetricsLog | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint of this run.
+        """Go back to a checkpoint of this run; its tensors are those of the first process.
 
         Raises:
             ConfigError: The model is not the one that the checkpoint was written of.
         """
-        _require_same_model(self.model, checkpoint.weights)
+        parallel.from_first_process(lambda: _require_same_model(self.model, checkpoint.weights))
         if checkpoint.progress.stage and checkpoint.progress.stage >= len(self.stages):
             raise ConfigError(
                 f"The run is in stage {checkpoint.progress.stage + 1} of its corpus, but corpus.stages has "
@@ -122,7 +122,8 @@ class Trainer:
             )
         self.progress = checkpoint.progress
         states = dict(checkpoint.optimizer)
-        generators = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
+        mine = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
+        generators = parallel.from_first_process(lambda: mine)
         average = {name.removeprefix(_AVERAGE): states.pop(name) for name in list(states) if name.startswith(_AVERAGE)}
         with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
             self.distributed.restore(checkpoint.weights, self.optimizer, states)
