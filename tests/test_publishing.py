@@ -26,14 +26,17 @@ WRITERS = {
     "extension/layouts/stored.py": IN_A_TEMPORARY_FOLDER,
     "extension/passed_on.py": IN_A_TEMPORARY_FOLDER,
     "figures/files.py": IN_A_TEMPORARY_FOLDER,
+    "interop/argos_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/m2m100_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/onnx_export.py": IN_A_TEMPORARY_FOLDER,
+    "interop/text_rules.py": IN_A_TEMPORARY_FOLDER,
     "kernels/building.py": IN_A_TEMPORARY_FOLDER,
     "text/tokenizer.py": IN_A_TEMPORARY_FOLDER,
     "server/files.py": "into a folder of its own, under names that are told when the files are whole",
     "streams.py": "to devices, pipes and open descriptors",
     "training/checkpoint.py": IN_A_TEMPORARY_FOLDER,
     "training/generated_corpus.py": IN_A_TEMPORARY_FOLDER,
+    "training/run.py": IN_A_TEMPORARY_FOLDER,
 }
 
 RENAMES = {"rename", "renames", "replace", "move"}
