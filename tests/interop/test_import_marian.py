@@ -394,3 +394,14 @@ def test_search_settings_of_a_model_have_limits(tmp_path, tokenizer_files):
     import_marian(folder, tmp_path / "run")
     decoding = load_model_folder(tmp_path / "run", device="cpu").decoding
     assert (decoding.beam, decoding.max_source_length) == (1000, 100_000)
+
+
+def test_a_pickle_is_read_by_a_torch_that_reads_it_safely_alone(tmp_path, tokenizer_files, monkeypatch):
+    folder = tmp_path / "marian"
+    marian_folder(folder, tokenizer_files)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
+    import_marian(folder, tmp_path / "run")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"read safely from torch 2\.10 on, and this is torch 2\.9\.1"):
+        import_marian(folder, tmp_path / "other")

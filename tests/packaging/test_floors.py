@@ -21,7 +21,6 @@ MENDED = {
     "python-multipart": ("0.0.26", "CVE-2026-24486 and later: files outside of the folder, parts without a limit"),
     "sentencepiece": ("0.2.3", "CVE-2026-1260: memory beyond the model is read; a long piece overflows the stack"),
     "starlette": ("1.3.1", "CVE-2026-48710: the header Host decides the path; forms without limits"),
-    "torch": ("2.10", "CVE-2026-24747: weights_only corrupts memory"),
     "transformers": ("5.10.1", "CVE-2026-4372, CVE-2026-9856: config.json runs code, chat templates name any file"),
     "waitress": ("3.0.1", "CVE-2024-49768, CVE-2024-49769: requests after a connection has closed"),
     "werkzeug": ("3.1.6", "CVE-2026-27199: names of devices of Windows"),

@@ -126,6 +126,7 @@ def read_weights(folder: Path, config: MarianConfig) -> dict[str, Tensor]:
             path = folder / "pytorch_model.bin"
             if not path.is_file():
                 raise CheckpointError(f"{folder} holds neither model.safetensors nor pytorch_model.bin.")
+            _require_safe_unpickler(path, torch.__version__)
             _require_stored(path)
             weights = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, BadZipFile) as error:
@@ -141,6 +142,16 @@ def read_weights(folder: Path, config: MarianConfig) -> dict[str, Tensor]:
         )
     _require_sizes(weights, config, folder / "config.json")
     return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def _require_safe_unpickler(path: Path, version: str) -> None:
+    """Raise CheckpointError for a torch whose ``weights_only`` can be made to corrupt memory (CVE-2026-24747)."""
+    major, minor = (int(number) for number in version.split(".")[:2])
+    if (major, minor) < (2, 10):
+        raise CheckpointError(
+            f"A pickle such as {path} is read safely from torch 2.10 on, and this is torch {version}. Convert the "
+            "weights to model.safetensors, or install a newer torch."
+        )
 
 
 def _require_sizes(weights: Mapping[str, Tensor], config: MarianConfig, path: Path) -> None:
