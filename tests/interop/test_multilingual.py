@@ -244,8 +244,9 @@ def test_what_cannot_be_imported_is_named(pairs, tmp_path):
     attempts: list[tuple[str, object, str]] = [
         ("config.json", {"model_type": "mt5"}, "type 'mt5', which cannot be imported"),
         ("config.json", {"model_type": "m2m_100", "decoder_start_token_id": 0}, "decoder starts with id 0"),
-        ("config.json", {"model_type": "m2m_100", "vocab_size": 50}, "which are not ids of 50 rows"),
         ("config.json", {"model_type": "m2m_100", "vocab_size": 199}, "neither model.safetensors nor pytorch"),
+    ]
+    of_the_tokenizer: list[tuple[str, object, str]] = [
         ("tokenizer.json", {"model": {"vocab": {"a": 1}}}, "does not list tokens and added tokens"),
         ("tokenizer.json", {"model": {"vocab": {"a": 1}}, "added_tokens": []}, "no language tokens like eng_Latn"),
         ("tokenizer_config.json", {"legacy_behaviour": True}, "puts the language behind the source"),
@@ -253,10 +254,20 @@ def test_what_cannot_be_imported_is_named(pairs, tmp_path):
         ("vocab.json", {"a": 0}, "has no token <s> and no token <unk>"),
         ("tokenizer_config.json", {"language_codes": "mine"}, "language codes 'mine'"),
     ]
-    for file, wrong, message in attempts:
+
+    def refused(file: str, wrong: object, message: str) -> None:
         (folder / file).write_text(json.dumps(wrong))
         with pytest.raises((ConfigError, CheckpointError), match=message):
             import_model(folder, tmp_path / "run")
+
+    for attempt in attempts:
+        refused(*attempt)
+    m2m100_folder(folder, vocab_size=50)
+    with pytest.raises(CheckpointError, match="which are not ids of 50 rows"):
+        import_model(folder, tmp_path / "run")
+    m2m100_folder(folder, vocab_size=199)
+    for attempt in of_the_tokenizer:
+        refused(*attempt)
     (folder / "sentencepiece.bpe.model").unlink()
     with pytest.raises(CheckpointError, match=r"lacks sentencepiece\.bpe\.model"):
         import_model(folder, tmp_path / "run")

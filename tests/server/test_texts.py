@@ -126,9 +126,24 @@ def test_marks_follow_their_words():
         "<script>" * 12_000,
         "</b>" * 25_000,
         '<a b="' * 15_000,
+        "<!-->" + "<!-- >" * 16_000,
+        "<![CDATA[>" * 10_000,
+        "<?>" * 30_000,
+        '<a b=">' * 14_000,
+        "<a b='\">" * 12_000,
     ],
-    ids=lambda bomb: bomb[:8],
+    ids=lambda bomb: bomb[:12],
 )
 def test_bombs_of_html_are_cut_like_any_other(bomb):
     page = cut_html(bomb, GERMAN)
     assert len(page.put_together(page.sentences)) >= len(bomb) * 0.9
+
+
+def test_what_follows_the_last_tag_is_text_and_a_comment_without_an_end_stays():
+    assert [(token.kind, token.raw) for token in read_tokens("<p>A</p>1 < 2")][-1] == ("text", "1 < 2")
+    assert [(token.kind, token.raw) for token in read_tokens("A <!-- b > c")] == [
+        ("text", "A "),
+        ("break", "<!-- b > c"),
+    ]
+    assert [(token.kind, token.raw) for token in read_tokens("<p><!-- b --> c")][-1] == ("text", " c")
+    assert all(token.kind == "break" for token in read_tokens("<script>if (a < b)"))

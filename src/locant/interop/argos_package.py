@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import zipfile
 import zlib
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from locant.errors import CheckpointError
+from locant.parsing import parse_json
 
 _METADATA = "metadata.json"
 _MOST_FILES = 20_000
@@ -57,8 +57,8 @@ class ArgosPackage:
         self._top = tops[0]
         self._sizes = {entry.filename: entry.file_size for entry in entries}
         try:
-            metadata = json.loads(self.read(_METADATA))
-        except (ValueError, RecursionError):
+            metadata = parse_json(self.read(_METADATA))
+        except ValueError:
             metadata = None
         if not isinstance(metadata, dict):
             raise CheckpointError(f"{path}: {_METADATA} is not JSON with names and values.")
@@ -116,8 +116,8 @@ class ArgosPackage:
             CheckpointError: It is missing, damaged, too large or not JSON.
         """
         try:
-            return json.loads(self.text(name))
-        except (ValueError, RecursionError):
+            return parse_json(self.text(name))
+        except ValueError:
             raise CheckpointError(f"{self.path}: {name} is not JSON.") from None
 
     @staticmethod

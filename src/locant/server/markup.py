@@ -48,6 +48,22 @@ class Token:
     name: str = ""
 
 
+def _end_of_tags(source: str) -> tuple[int, bool]:
+    """Return where the last tag ends, and whether a comment or declaration without an end begins there.
+
+    For each beginning that has no end, the parser would look through all that follows: a page of nothing else would
+    take it minutes.
+    """
+    end = source.rfind(">") + 1
+    unfinished = False
+    for opening, closing in (("<!--", "-->"), ("<![", "]>")):
+        closed = source.rfind(closing, 0, end)
+        first = source.find(opening, closed + len(closing) if closed >= 0 else 0, end)
+        if first >= 0:
+            end, unfinished = first, True
+    return end, unfinished
+
+
 class _Reader(HTMLParser):
     """Notes where each stretch begins, and what it is."""
 
@@ -58,8 +74,11 @@ class _Reader(HTMLParser):
             self._lines.append(found.end())
         self.events: list[tuple[int, str, str]] = []
         self._kept: tuple[str, int] | None = None  # the tag whose content stays, and how deep in others like it
-        self.feed(source)
+        end, unfinished = _end_of_tags(source)
+        self.feed(source[:end])
         self.close()
+        if end < len(source):
+            self.events.append((end, "break" if unfinished or self._kept else "text", ""))
 
     def _note(self, kind: str, name: str = "") -> None:
         line, column = self.getpos()

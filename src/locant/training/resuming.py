@@ -93,8 +93,8 @@ def continued_recipe(saved: Recipe, wanted: Mapping[str, Any], run: str) -> tupl
             why = _KEPT.get(section) or "it is to be the same training"
             may = ", ".join(key if "." in key else f"{key}.*" for key in CHANGEABLE if key != "description")
             raise ConfigError(
-                f"The run {run} has begun with {change.key} {_shown(change.before)} and keeps it: {why}. Leave out "
-                f"{_shown(change.now)}, begin a new run, or start one from its weights by --from {run}. What may "
+                f"The run {run} has begun with {change.key} {_shown(change.before)} and keeps it: {why}. Leave "
+                f"{change.key} as it is, begin a new run, or start one from its weights by --from {run}. What may "
                 f"change when a run goes on: {may}."
             )
     return recipe, changes
@@ -112,4 +112,6 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str 
 def _shown(value: Any) -> str:
     if value is None:
         return "unset"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value)) or "nothing"
     return f"{value:g}" if isinstance(value, float) else str(value)
