@@ -385,10 +385,11 @@ def test_a_link_shows_the_same_in_another_browser(
     for _ in range(150):
         page.wait_for_timeout(200)
         shown = [one.evaluate(f"JSON.stringify([{plot(picture)}?.data, {title}])") for one in (page, other)]
-        if shown[0] == shown[1] and "[null" not in shown[0]:
+        if shown[0] == shown[1] and not shown[0].startswith("[null"):
             break
     other.context.close()
     assert shown[0] == shown[1]
+    assert not shown[0].startswith("[null")
     assert link in page.url
 
 
