@@ -151,3 +151,23 @@ def test_switched_off_it_is_left_to_pytorch(calls: list[object]) -> None:
     with kernels(False):
         torch.testing.assert_close(layer_norm(x, norm), found)
     assert len(calls) == 1
+
+
+def test_scales_that_lie_apart_in_memory() -> None:
+    x, residual, outer = _inputs(40, 64, 3, torch.float32)
+    norm = _norm(64, 4)
+    with torch.no_grad():
+        apart = [torch.stack([part, torch.full_like(part, 1e9)], 1)[:, 0] for part in (norm.weight, norm.bias)]
+    assert not any(part.is_contiguous() for part in apart)
+    leaves = [part.requires_grad_() for part in (x, residual)]
+    out = add_and_norm(*leaves, Dropout(0.0), _apart(norm, apart))
+    found = [out, *torch.autograd.grad(out, leaves, outer)]
+    for one, other in zip(found, _expected(leaves, norm, outer), strict=False):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+
+
+def _apart(norm: nn.LayerNorm, parts: list[Tensor]) -> nn.LayerNorm:
+    """Return a norm with the same values at other places in memory."""
+    other = nn.LayerNorm(norm.normalized_shape, eps=norm.eps)
+    other.weight, other.bias = (nn.Parameter(part) for part in parts)
+    return other

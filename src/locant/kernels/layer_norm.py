@@ -107,7 +107,8 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     found = torch.empty(x.shape, dtype=dtype), torch.empty(x.shape, dtype=dtype), torch.empty(x.shape[:-1])
     x, residual = x.contiguous(), None if residual is None else residual.contiguous()
-    places = map(address, (x, residual, weight.contiguous(), bias.contiguous(), *found))
+    weight, bias = weight.contiguous(), bias.contiguous()  # copies must outlive the call
+    places = map(address, (x, residual, weight, bias, *found))
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
     scale, work = CHANCES / (CHANCES - dropped), _work(x, seed, dropped)
     require_done(KERNEL.library.locant_layer_norm(work, *places, scale, epsilon, *small))
@@ -199,7 +200,8 @@ def _backward(
     of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype)
     work = _work(outer, seed, dropped)
     sums = torch.zeros(work.threads, 2, outer.shape[-1])
-    places = map(address, (outer, normalised, inverse, weight.contiguous(), of_x))
+    weight = weight.contiguous()  # a copy must outlive the call
+    places = map(address, (outer, normalised, inverse, weight, of_x))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
     added, scale = of_residual.data_ptr() if separate else None, CHANCES / (CHANCES - dropped)
     require_done(KERNEL.library.locant_layer_norm_backward(work, *places, added, sums.data_ptr(), scale, *small))
