@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize chaos wheel site lab-smoke multi30k quality distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt audit clean
+.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -40,6 +40,9 @@ tests: $(BIN)/locant
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels
+KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py \
+  tests/kernels/test_layer_norm.py tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
+  tests/translation/test_continuous_search.py
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -I $(KERNELS)
@@ -51,9 +54,18 @@ sanitize: $(BIN)/locant
 	$(SANITIZED)/thread 1 100
 	CXX=$(abspath $(NATIVE))/sanitizing-c++ XDG_CACHE_HOME=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
-	$(BIN)/pytest tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py tests/kernels/test_layer_norm.py \
-	  tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
-	  tests/translation/test_continuous_search.py -k 'not random_calls and not ctranslate2'
+	$(BIN)/pytest $(KERNEL_TESTS) -k 'not random_calls and not ctranslate2'
+
+# The tests of the kernels with every variant of a wheel that this processor runs, by the compiler of this machine; some
+# minutes each.
+VARIANTS := build/variants
+variants: $(BIN)/locant
+	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
+	export PYTHONPATH=$(abspath $(VARIANTS)); \
+	for variant in $$($(BIN)/python -c "from locant.kernels.variants import choose; print(*choose().runs)"); do \
+	  echo "$$variant"; \
+	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) || exit 1; \
+	done
 
 # Slow: some minutes. Wheels with compiled kernels for Linux on x86-64 and aarch64, in dist, by Zig, which brings what it
 # takes to build for both; then their tests. Those of aarch64 want qemu-user-static and libc6-arm64-cross, else they are skipped.
@@ -68,6 +80,11 @@ wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
 	  LOCANT_WHEEL_PLATFORM=manylinux_2_28_$$architecture .venv-wheel/bin/pip wheel --no-deps --wheel-dir dist . || exit 1; \
 	done
 	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" LOCANT_WHEELS=dist $(BIN)/pytest tests/packaging
+
+# The translation engine for browsers, of this checkout; in the user's cache folder, where `locant export --to web` takes it.
+.PHONY: web
+web: $(BIN)/locant
+	$(BIN)/python -c "from locant.kernels.web_engine import engine_module; engine_module()"
 
 # Fifty kills at random moments of preparation, training, validation, averaging and exporting; takes some minutes.
 KILLS ?= 50
@@ -141,6 +158,22 @@ quality: $(BIN)/locant
 	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/multi30k.yaml --set corpus.folder=$(MULTI30K) --output quality-multi30k.jsonl
 	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/bible.yaml --output quality-bible.jsonl
 
+# Single changes of the demonstration, each in five minutes of processor time on one thread, and one after the other in two
+# and a half hours; other work beside it lengthens that and nothing else. CHANGES="none r-drop" takes some of them.
+quality-changes: $(BIN)/locant
+	$(BIN)/python benchmarks/quality/run.py benchmarks/quality/changes.yaml --threads 1 $(if $(CHANGES),--only $(CHANGES)) --output quality-changes.jsonl
+
+# Word alignments of a run with a test text against those of eflomal, which pip compiles. RUN=folder
+.venv-align/bin/locant: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-align
+	.venv-align/bin/pip install --quiet --constraint constraints.txt torch
+	.venv-align/bin/pip install --quiet --constraint constraints.txt --editable '.[corpora]' eflomal
+	@touch $@
+
+RUN ?= demo/bible-german-english
+alignments: .venv-align/bin/locant
+	.venv-align/bin/python benchmarks/quality/alignments.py $(RUN)
+
 # Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py training
@@ -151,22 +184,27 @@ bench: .venv-bench/bin/locant
 bench-contention: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
 
-# Preparation of 1, 4 and 16 million pairs; takes an hour and 10 GB of disk. Without MULTI30K=folder the text is from Bibles.
+# Preparation of 1, 4 and 16 million pairs; ends in at most MINUTES and takes 10 GB of disk. Without MULTI30K=folder the text
+# is from Bibles.
+MINUTES ?= 12
 bench-scale: $(BIN)/locant
-	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --output docs/results/scale.json
+	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --minutes $(MINUTES) --output docs/results/scale.json
 
-# Known faults of everything that .venv holds, by pip-audit in an environment of its own; asks PyPI over the network.
+# Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
+lock: $(BIN)/locant
+	$(BIN)/python tests/support/locked.py > locked.txt
+
+# Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network.
 .venv-audit/bin/pip-audit:
 	$(PYTHON) -m venv .venv-audit
 	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10'
 
-audit: $(BIN)/locant .venv-audit/bin/pip-audit
-	mkdir -p build
-	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' | sed 's/+.*//' > build/audit.txt
-	.venv-audit/bin/pip-audit --requirement build/audit.txt --no-deps --disable-pip
+audit: .venv-audit/bin/pip-audit
+	.venv-audit/bin/pip-audit --requirement locked.txt --no-deps --disable-pip
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
-# environment of its own, and two minutes of overload; ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two"
+# environment of its own, and two minutes of overload; ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two";
+# SERVE=--quick takes a third of that
 MODELS ?= $(DEMO)
 .venv-serve/bin/locust: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
@@ -176,11 +214,11 @@ MODELS ?= $(DEMO)
 
 .venv-libretranslate/bin/libretranslate: constraints.txt
 	$(PYTHON) -m venv .venv-libretranslate
-	.venv-libretranslate/bin/pip install --quiet --constraint constraints.txt torch libretranslate
+	.venv-libretranslate/bin/pip install --quiet --constraint constraints.txt torch libretranslate spacy
 	@touch $@
 
 bench-serve: .venv-serve/bin/locust .venv-libretranslate/bin/libretranslate
-	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate
+	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
 
 clean:
-	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit
+	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-align .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit

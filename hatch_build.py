@@ -1,7 +1,8 @@
-"""Hatchling's hook that builds the C++ kernels into a wheel, once for each kind of processor.
+"""Hatchling's hook that builds the C++ kernels into a wheel, once for each kind of processor and once for browsers.
 
 The package chooses among them when it runs (``src/locant/kernels/variants.py``). Where there is no compiler the wheel
-has the sources alone. An editable installation is left as it is: its kernels are built when they are first needed.
+has the sources alone. An editable installation is left as it is: its kernels are built when they are first needed. The
+engine for browsers is built by Zig, where that is the compiler or installed.
 
 Environment variables: ``CXX``, the compiler, with arguments where it needs some; ``LOCANT_WHEEL_PLATFORM``, the
 platform tag of a wheel for another machine than this one, as in ``manylinux_2_28_aarch64``.
@@ -16,13 +17,14 @@ import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_FLAGS = ("-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=fast", "-fopenmp-simd")
+_FLAGS = ("-O3", "-std=c++17", "-fno-math-errno", "-fopenmp-simd")
 _POSITION_INDEPENDENT = () if sys.platform == "win32" else ("-fPIC", "-pthread")
 
 _V2 = ("-msse3", "-mssse3", "-msse4.1", "-msse4.2", "-mpopcnt", "-mcx16", "-msahf")
@@ -56,6 +58,8 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         """Build, unless the installation is editable."""
         if self.target_name != "wheel" or version == "editable":
             return
+        self._folder = Path(mkdtemp(prefix="locant-kernels-"))
+        self._add_web_engine(build_data)
         compiler = _find_compiler()
         platform = os.environ.get("LOCANT_WHEEL_PLATFORM") or sysconfig.get_platform()
         variants = _variants(platform, zig="zig" in " ".join(compiler or ()))
@@ -63,7 +67,6 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
             why = "no C++ compiler was found" if variants else f"none are known for {platform}"
             self.app.display_warning(f"Locant is installed without its compiled kernels, because {why}.")
             return
-        self._folder = Path(mkdtemp(prefix="locant-kernels-"))
         sources = sorted(
             Path(self.root, "src", "locant", "kernels").glob("*.cpp"), key=lambda path: -path.stat().st_size
         )
@@ -83,6 +86,24 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
                 build_data["force_include"][str(path)] = place
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+
+    def _add_web_engine(self, build_data: dict[str, Any]) -> None:
+        kernels = Path(self.root, "src", "locant", "kernels")
+        if not list(kernels.glob("web/*.cpp")):
+            return
+        spec = spec_from_file_location("web_build", kernels / "web_build.py")
+        assert spec is not None
+        assert spec.loader is not None
+        building = module_from_spec(spec)
+        spec.loader.exec_module(building)
+        zig = building.find_zig(os.environ.get("CXX", ""))
+        if zig is None:
+            self.app.display_warning(
+                "Locant is installed without its translation engine for browsers, because Zig was not found (ziglang)."
+            )
+            return
+        building.build_engine(zig, self._folder / building.FILE)
+        build_data["force_include"][str(self._folder / building.FILE)] = f"locant/kernels/web/{building.FILE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what the wheel now has."""

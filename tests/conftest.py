@@ -7,6 +7,8 @@ import pytest
 
 # One thread a process: small tensors gain nothing from more, and test processes do not wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nor does torch's compiler start processes of its own, each of which would import torch anew.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -104,6 +104,9 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch:
 
 
 def test_a_folder_that_cannot_be_made_is_told_plainly(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match=r"file/run cannot be written"), holding(tmp_path / "file" / "run", "x"):
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(CheckpointError, match=r"file/run cannot be written"), holding(file / "run", "x"):
+        pass
+    with pytest.raises(CheckpointError, match="file cannot be written: it is no folder"), holding(file, "x"):
         pass

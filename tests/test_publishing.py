@@ -19,6 +19,7 @@ WRITERS = {
     "files.py": "all others write through it",
     "locks.py": "the note of who holds a lock, in the file that is locked",
     "app/explorer/context_panels.py": "into a folder that vanishes with the block",
+    "app/web_page.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/extend.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/folder.py": IN_A_TEMPORARY_FOLDER,
     "extension/extend/gguf.py": IN_A_TEMPORARY_FOLDER,

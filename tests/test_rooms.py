@@ -30,6 +30,7 @@ ROOMS = [
     "extension",
     "training",
     "interop",
+    "documents",
     "translation",
     "analysis",
     "models",

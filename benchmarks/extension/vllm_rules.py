@@ -187,6 +187,9 @@ def judge(case: Case, config_class: Any, place: tuple[str, str]) -> Outcome:
     """Return the outcome of one case."""
     about = (case.model_type, case.seed, case.rope_type)
     length = case.content.get("max_position_embeddings") or 512
+    # LongRoPE has one list for all texts, by the length that is served.
+    if case.content.get("original_max_position_embeddings") and "longrope" in case.rope_type:
+        length = case.content["original_max_position_embeddings"]
     try:
         with quiet():
             config = vllm.configuration(text_config(case, config_class, ()))

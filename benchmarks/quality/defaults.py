@@ -20,7 +20,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,11 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from run import Record, read, train_and_score
+from run import Record, read, train_and_score, use_processor_time
 
 from measure import machine
 
 CORPORA = Path(__file__).with_suffix(".yaml")
-
-
-def use_processor_time() -> None:
-    """Let every clock of this process count its own work; call before Locant is imported."""
-    time.perf_counter = time.process_time
 
 
 def open_recipe(corpus: dict[str, Any], minutes: float, multi30k: str, folder: Path) -> dict[str, Any]:

@@ -6,7 +6,9 @@
 
 The YAML file names the recipe, changes common to all variants and the changes of each. Every variant runs in a process
 of its own and adds a line of JSON to the output; a variant that is there already is not run again. The lines of the
-validation set take turns: those with an even number choose between variants, those with an odd number report.
+validation set take turns: those with an even number choose between variants, those with an odd number report. With
+`clock: processor` in the file minutes are those of the processor, so that other work on the machine shortens no
+training; such a plan wants one thread.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, warn_when_busy
 
 Record = dict[str, Any]
+
+
+def use_processor_time() -> None:
+    """Let every clock of this process count its own work; call before Locant is imported."""
+    time.perf_counter = time.process_time
 
 
 def train_and_score(name: str, recipe: str, changes: list[str], seed: int, decoding: dict[str, Any]) -> Record:
@@ -95,14 +102,20 @@ def main() -> int:
         show(read(options.show))
         return 0
     plan = yaml.safe_load(options.plan.read_text())
+    by_processor = plan.get("clock") == "processor"
+    if by_processor and options.threads != 1:
+        parser.error("the threads of a process add up to its processor time; a plan by that clock wants --threads 1")
     if options.variant:
+        if by_processor:
+            use_processor_time()
         changes = [*plan.get("common", []), *options.set, *plan["variants"][options.variant]]
         record = train_and_score(options.variant, plan["recipe"], changes, options.seeds[0], plan.get("decoding", {}))
         print(json.dumps(record))
         return 0
     if not options.output:
         parser.error("say where the records go: --output FILE")
-    warn_when_busy()
+    if not by_processor:
+        warn_when_busy()
     for seed in options.seeds:
         for name in options.only or plan["variants"]:
             done = {(record["variant"], record["seed"]) for record in read(options.output)}
@@ -115,6 +128,7 @@ def main() -> int:
 def run_alone(name: str, seed: int, options: argparse.Namespace) -> None:
     """Run a variant in a process of its own and write its record."""
     command = [sys.executable, __file__, str(options.plan), "--variant", name, "--seeds", str(seed)]
+    command += ["--threads", str(options.threads)]
     command += ["--set", *options.set] if options.set else []
     environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)

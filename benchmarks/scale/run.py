@@ -4,7 +4,8 @@
     python run.py --pairs 200000 --processes 1,2 --output scale.json
 
 Every measurement is a process of its own on text of make_text.py. The fewest pairs are prepared with one process too,
-which says what a core does; growth of memory is the slope between the sizes. Nothing else should run meanwhile.
+which says what a core does; growth of memory is the slope between the sizes. A size is left out that would not be ready
+within --minutes, as the slope of those before tells. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, warn_when_busy
 
 HERE = Path(__file__).parent
+GROWING = ("reading", "cleaning", "tokenising")
+"""Phases that grow with the text; that of the vocabulary does not from 50 million characters on."""
 _BETWEEN = 0.2  # seconds
 
 
@@ -123,6 +127,7 @@ def main() -> None:
     parser.add_argument("--processes", help="how many, with commas; by default 1 and as many as there are cores")
     parser.add_argument("--folder", type=Path, help="with train.en.gz and train.de.gz of Multi30k; else Bibles")
     parser.add_argument("--work", type=Path, default=Path("build/scale"), help="folder for text and caches; emptied")
+    parser.add_argument("--minutes", type=float, default=12.0, help="for all of it, the writing of text included")
     parser.add_argument("--output", type=Path, default=Path("scale.json"))
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -133,15 +138,24 @@ def main() -> None:
     warn_when_busy()
     sizes = sorted(map(int, options.pairs.split(",")))
     processes = list(map(int, (options.processes or f"1,{os.cpu_count()}").split(",")))
-    found = []
-    for size in sizes:
+    found: list[dict[str, Any]] = []
+    until, seconds = time.monotonic() + 60 * options.minutes, 0.0
+    for size, before in zip(sizes, [0, *sizes[:-1]], strict=True):
+        # Learning the vocabulary does not grow any more, so this is too much rather than too little.
+        expected = seconds * size / before if before else 0.0
+        if time.monotonic() + expected > until:
+            print(f"\n{size:,} pairs would take {expected:,.0f} seconds, which is more than are left.", flush=True)
+            break
+        begun = time.monotonic()
         shutil.rmtree(options.work, ignore_errors=True)
         text = options.work / "text"
         source = ["--folder", str(options.folder)] if options.folder else []
         subprocess.run(
             [sys.executable, str(HERE / "make_text.py"), str(size), "--output", str(text), *source], check=True
         )
+        written = time.monotonic()
         for count in processes if size == sizes[0] else processes[-1:]:
+            started = time.monotonic()
             run = options.work / "run"
             shutil.rmtree(run, ignore_errors=True)
             command = [sys.executable, __file__, "--measure", str(text), str(run), str(count)]
@@ -149,8 +163,31 @@ def main() -> None:
             found.append(json.loads(done.stdout.splitlines()[-1]))
             print(table(found[-1]), flush=True)
             record = {"machine": machine(), "text": "Multi30k" if options.folder else "Bibles", "measured": found}
+            if len(together := [one for one in found if one["processes"] == processes[-1]]) > 1:
+                record["slope"] = slope(together[-2], together[-1])
+                print(f"\nBetween the sizes: {record['slope']}", flush=True)
             options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            seconds = written - begun + time.monotonic() - started
     shutil.rmtree(options.work)
+
+
+def slope(less: dict[str, Any], more: dict[str, Any]) -> dict[str, float]:
+    """Return what a further pair takes of those phases that grow with the text: microseconds and bytes."""
+    pairs = more["pairs"] - less["pairs"]
+
+    def grown(what: str, names: Iterable[str]) -> float:
+        return sum(more["phases"][name][what] - less["phases"][name][what] for name in names)
+
+    def largest(of: dict[str, Any]) -> float:
+        return max(phase["own_memory_mb"] for phase in of["phases"].values()) * (1 << 20)
+
+    return {
+        "microseconds_a_pair": round(1e6 * grown("seconds", GROWING) / pairs, 2),
+        "processor_microseconds_a_pair": round(1e6 * grown("processor_seconds", GROWING) / pairs, 2),
+        "memory_bytes_a_pair": round((largest(more) - largest(less)) / pairs, 2),
+        "cache_bytes_a_pair": round((more["cache_bytes"] - less["cache_bytes"]) / pairs, 1),
+        "stored_bytes_a_pair": round((more["stored_bytes"] - less["stored_bytes"]) / pairs, 1),
+    }
 
 
 def table(found: dict[str, Any]) -> str:
@@ -164,7 +201,7 @@ def table(found: dict[str, Any]) -> str:
     lines += [
         f"| {name} | {' | '.join(f'{one:,}' for one in phase.values())} |" for name, phase in found["phases"].items()
     ]
-    work = sum(found["phases"][name]["processor_seconds"] for name in ("reading", "cleaning", "tokenising"))
+    work = sum(found["phases"][name]["processor_seconds"] for name in GROWING)
     return "\n".join(
         [*lines, f"\n{found['pairs'] / work:,.0f} pairs a second and core (reading, cleaning, tokenising)"]
     )

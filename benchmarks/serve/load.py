@@ -2,23 +2,29 @@
 
 Each client asks for one sentence after another. Environment: ``LOAD_TEXT``, a file with a sentence a line;
 ``LOAD_SOURCE`` and ``LOAD_TARGET``, the languages; ``LOAD_RATE``, requests a second of each client, as fast as they are
-answered where it is missing. Refusals with a sentence (429, 503) count under a name of their own.
+answered where it is missing; ``LOAD_OUTPUT``, a file that is written at the end: when the load began, the processor
+seconds of the clients, and of each request when it ended, its milliseconds and what became of it: ``answered``,
+``refused`` with a sentence (429, 503), or ``failed``.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
-from locust import FastHttpUser, constant, constant_throughput, task
+from locust import FastHttpUser, constant, constant_throughput, events, task
 
 SENTENCES = Path(os.environ["LOAD_TEXT"]).read_text(encoding="utf-8").splitlines()
 FIELDS = {"source": os.environ["LOAD_SOURCE"], "target": os.environ["LOAD_TARGET"]}
 RATE = os.environ.get("LOAD_RATE")
 NUMBERS = itertools.count()
+ENDED: list[tuple[float, float, str]] = []
+BEGUN: list[float] = []
 
 
 class Client(FastHttpUser):
@@ -41,3 +47,22 @@ class Client(FastHttpUser):
                 answer.success()
             elif answer.status_code == 200 and not answer.json().get("translatedText"):
                 answer.failure("an empty translation")
+
+
+@events.test_start.add_listener
+def begin(**_: Any) -> None:
+    """Note when the load begins."""
+    BEGUN.append(time.time())
+
+
+@events.request.add_listener
+def note(name: str, response_time: float, exception: Exception | None, **_: Any) -> None:
+    """Note what became of a request."""
+    ENDED.append((time.time(), response_time, name if exception is None else "failed"))
+
+
+@events.quitting.add_listener
+def write(**_: Any) -> None:
+    """Write what was noted."""
+    found = {"begun": BEGUN[0], "processor_seconds": time.process_time(), "requests": ENDED}
+    Path(os.environ["LOAD_OUTPUT"]).write_text(json.dumps(found), encoding="utf-8")

@@ -1,14 +1,14 @@
 """Load on `locant serve`, beside LibreTranslate with the same weights and beside `locant translate` without a server.
 
-Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--seconds 20] [--clients 1,8,64,256]
+Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--quick] [--seconds 20] [--clients 1,8,64,256]
            [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
 
 For each model and each number of clients, locust asks for one sentence after another: short ones (8 words at most)
 and mixed ones, drawn from the text, by default the source side of the test of the model's run. Reported are sentences
-a second, latencies by percentile, refusals, failures and memory. The overload test asks for ten times what 64 clients
-were answered, and then looks how soon a single request takes its usual time again. All of it stays on the loopback
-address and ends by itself: two loads of 20 seconds for each number of clients, for each model and server, and the
-overload's time. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json.
+a second, latencies by percentile, refusals, failures, memory and processor time. The overload asks for ten times what
+64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
+With --quick a load lasts 8 seconds, and short sentences are for 64 clients alone. All of it stays on the loopback
+address and ends by itself. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,13 @@ TIMES = 10
 OVERLOADING = 500
 """Clients of the overload."""
 WARM_UP = 3.0
-"""Seconds before a load that are not measured."""
+"""Seconds of a load that are not measured."""
+COLUMNS = (
+    *("server", "sentences", "clients", "sentences/s", "of offline", "p50", "p95", "p99", "refused", "failed", "MB"),
+    "CPU ms",
+)
+QUICK = 8.0
+"""Seconds of a load where it should be quick."""
 
 
 def sentences_of(model: Path, text: Path | None) -> list[str]:
@@ -58,58 +67,60 @@ def sentences_of(model: Path, text: Path | None) -> list[str]:
     return found
 
 
-def percentile(counts: dict[str, int], share: float) -> float:
-    """Return a percentile of response times that are counted by their milliseconds."""
-    place, seen = share * sum(counts.values()), 0
-    for milliseconds, count in sorted((float(key), count) for key, count in counts.items()):
-        seen += count
-        if seen >= place:
-            return milliseconds
-    return float("nan")
+def percentile(milliseconds: list[float], share: float) -> float:
+    """Return a percentile of response times."""
+    return round(sorted(milliseconds)[min(len(milliseconds) - 1, int(share * len(milliseconds)))], 1)
 
 
 def load(
-    server: Server, texts: Path, pair: tuple[str, str], clients: int, seconds: float, rate: float | None = None
+    server: Server,
+    texts: Path,
+    pair: tuple[str, str],
+    clients: int,
+    seconds: float,
+    rate: float | None = None,
+    warm_up: float = WARM_UP,
 ) -> dict[str, Any]:
-    """Return what clients were answered in some seconds."""
+    """Return what clients were answered in some seconds, those of the warm-up left out."""
     command = [sys.executable, "-m", "locust", "--locustfile", str(HERE / "load.py"), "--headless", "--only-summary"]
-    command += [
-        "--users",
-        str(clients),
-        "--spawn-rate",
-        str(clients),
-        "--run-time",
-        f"{seconds:g}s",
-        "--stop-timeout",
-        "150",
-    ]
-    told = {"LOAD_TEXT": str(texts), "LOAD_SOURCE": pair[0], "LOAD_TARGET": pair[1]}
-    if rate is not None:
-        told["LOAD_RATE"] = str(rate / clients)
-    done = subprocess.run(
-        [*command, "--host", server.address, "--json", "--exit-code-on-error", "0"],
-        env={**os.environ, **told},
-        capture_output=True,
-        text=True,
-        timeout=seconds + 240,
-        check=True,
-    )
-    entries = {entry["name"]: entry for entry in json.loads(done.stdout)}
-    answered, refused = entries.get("answered"), entries.get("refused")
-    if answered is None:
+    command += ["--users", str(clients), "--spawn-rate", str(clients), "--exit-code-on-error", "0"]
+    command += ["--run-time", f"{warm_up + seconds:g}s", "--stop-timeout", "150", "--host", server.address]
+    with tempfile.NamedTemporaryFile(suffix=".json") as output:
+        told = {"LOAD_TEXT": str(texts), "LOAD_SOURCE": pair[0], "LOAD_TARGET": pair[1], "LOAD_OUTPUT": output.name}
+        if rate is not None:
+            told["LOAD_RATE"] = str(rate / clients)
+        before = server.processor_seconds()
+        done = subprocess.run(
+            command, env={**os.environ, **told}, capture_output=True, text=True, timeout=warm_up + seconds + 240
+        )
+        spent = server.processor_seconds() - before
+        noted = Path(output.name).read_text(encoding="utf-8")
+    if not noted:
+        raise SystemExit(f"The load did not begin:\n{done.stderr[-2000:]}")
+    found = json.loads(noted)
+    begun, end = found["begun"] + warm_up, found["begun"] + warm_up + seconds
+    # Those that end after the time are slow ones: they count for everything but the speed.
+    times: dict[str, list[float]] = {"answered": [], "refused": [], "failed": []}
+    for ended, milliseconds, what in found["requests"]:
+        if ended >= begun:
+            times[what].append(milliseconds)
+    if not times["answered"]:
         raise SystemExit(f"{server.name} answered nothing:\n{done.stderr[-2000:]}")
-    good = answered["num_requests"] - answered["num_failures"]
-    first = min(entry["start_time"] for entry in entries.values())
-    span = max(entry["last_request_timestamp"] for entry in entries.values()) - first
+    in_time = sum(begun <= ended < end for ended, _, what in found["requests"] if what == "answered")
+    every = len(found["requests"])
     return {
         "clients": clients,
-        "sentences_per_second": round(good / span, 2),
-        **{f"p{share}": percentile(answered["response_times"], share / 100) for share in (50, 95, 99)},
-        "longest": round(max(entry["max_response_time"] for entry in entries.values())),
-        "answered": good,
-        "refused": refused["num_requests"] if refused else 0,
-        "failed": answered["num_failures"],
+        "sentences_per_second": round(in_time / seconds, 2),
+        **{f"p{share}": percentile(times["answered"], share / 100) for share in (50, 95, 99)},
+        "longest": round(max(map(max, filter(None, times.values())))),
+        "answered": len(times["answered"]),
+        "refused": len(times["refused"]),
+        "failed": len(times["failed"]),
         "megabytes": round(server.megabytes()),
+        "ended": end,  # seconds since the epoch
+        # Of each request, the warm-up's included.
+        "server_processor_milliseconds": round(1000 * spent / every, 2),
+        "client_processor_milliseconds": round(1000 * found["processor_seconds"] / every, 2),
     }
 
 
@@ -123,46 +134,73 @@ def once(server: Server, sentence: str, pair: tuple[str, str]) -> float:
     return time.perf_counter() - start
 
 
+class Probe:
+    """A client that asks for one sentence again and again, and notes when and how long each took."""
+
+    def __init__(self, ask: Callable[[], float]) -> None:
+        self._ask, self._stop = ask, threading.Event()
+        self.noted: list[tuple[float, float]] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            begun = time.time()
+            with suppress(OSError):  # refused
+                self.noted.append((begun, self._ask()))
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
 def overload(server: Server, texts: Path, pair: tuple[str, str], capacity: float, seconds: float) -> dict[str, Any]:
     """Return what happens when ten times as much is asked for as can be answered."""
     sentence = texts.read_text(encoding="utf-8").splitlines()[0]
     usual = sorted(once(server, sentence, pair) for _ in range(9))[4]
     load(server, texts, pair, OVERLOADING, min(10.0, seconds), TIMES * capacity)
     before = server.megabytes()
-    found = load(server, texts, pair, OVERLOADING, seconds, TIMES * capacity)
-    end = time.monotonic()
-    while time.monotonic() < end + 60:
-        try:
-            if once(server, sentence, pair) < 2 * usual + 0.02:
-                break
-        except OSError:
-            time.sleep(0.05)
+    with Probe(lambda: once(server, sentence, pair)) as probe:
+        found = load(server, texts, pair, OVERLOADING, seconds, TIMES * capacity, warm_up=0)
+        time.sleep(5)
+    end = found.pop("ended")
+    quick = [begun - end for begun, took in probe.noted if begun >= end and took < 2 * usual + 0.02]
     return {
         **found,
+        "asked_per_second": round((found["answered"] + found["refused"] + found["failed"]) / seconds, 1),
         "usual_seconds": round(usual, 4),
-        "seconds_until_usual": round(time.monotonic() - end, 2),
+        "seconds_until_usual": round(min(quick, default=float("inf")), 2),
         "memory_growth": round(server.megabytes() / before - 1, 3),
     }
 
 
-def offline(model: Path, texts: Path, options: list[str]) -> float:
-    """Return the sentences a second of `locant translate`, without the time that it takes to start."""
+def offline(model: Path, texts: Path, options: list[str]) -> dict[str, float]:
+    """Return the speed of `locant translate`, without the time that it takes to start."""
     lines = texts.read_text(encoding="utf-8").splitlines()
     lines *= -(-LEAST_OFFLINE // len(lines))
-    seconds = []
+    seconds, processor = [], []
     with tempfile.TemporaryDirectory() as folder:
         # The second text is five times as long; the difference is translation alone.
         for times in (1, 5):
             source = Path(folder, f"{times}.txt")
             source.write_text("".join(f"{line}\n" for line in lines * times), encoding="utf-8")
             command = [sys.executable, "-m", "locant", "translate", str(model), "--input", str(source)]
-            start = time.perf_counter()
+            start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([*command, "--output", f"{source}.out", *options], check=True, capture_output=True)
             seconds.append(time.perf_counter() - start)
-    return round(4 * len(lines) / (seconds[1] - seconds[0]), 2)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    count = 4 * len(lines)
+    return {
+        "sentences_per_second": round(count / (seconds[1] - seconds[0]), 2),
+        "processor_milliseconds": round(1000 * (processor[1] - processor[0]) / count, 2),
+    }
 
 
-def measure(model: Path, options: argparse.Namespace, work: Path) -> dict[str, Any]:
+def measure(model: Path, options: argparse.Namespace, work: Path, *, overloading: bool) -> dict[str, Any]:
     """Return all measurements of a model."""
     found = load_model_folder(model, device="meta")
     # A model within one language is served between two codes all the same: LibreTranslate asks for two.
@@ -188,12 +226,12 @@ def measure(model: Path, options: argparse.Namespace, work: Path) -> dict[str, A
         with ExitStack() as stack:
             server = stack.enter_context(start())
             for kind, path in texts.items():
-                for clients in options.clients:
-                    load(server, path, pair, clients, WARM_UP)
+                for clients in [64] if options.quick and kind == "short" else options.clients:
                     row = load(server, path, pair, clients, options.seconds)
+                    del row["ended"]
                     rows.setdefault(kind, []).append(row)
                     print(model.name, name, kind, row, flush=True)
-            if name == "Locant" and options.overload:
+            if name == "Locant" and overloading:
                 many = min(rows["mixed"], key=lambda row: abs(row["clients"] - 64))
                 row = overload(server, texts["mixed"], pair, many["sentences_per_second"], options.overload)
                 result["overload"] = row
@@ -208,29 +246,33 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "",
         f"{machine()}; beam {options.beam}; `make bench-serve`. Server and clients share the machine and the loopback "
         "address. Each client asks for one sentence after another; times are milliseconds, memory is that of all "
-        "processes of the server. LibreTranslate has the same weights (`locant export --to argos`), its own beam and "
-        "computes in the type that it chooses.",
+        "processes of the server, CPU the processor time of a request: of the server, and of the client. "
+        "LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in the type that "
+        "it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would fetch for it are "
+        "not there.",
     ]
     for result in results:
         lines += ["", f"## {result['model']}, {result['parameters']:,} parameters", ""]
-        lines += [
-            "| server | sentences | clients | sentences/s | of offline | p50 | p95 | p99 | refused | failed | MB |"
-        ]
-        lines += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+        lines += ["| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
         for server, kinds in result["servers"].items():
             for kind, rows in kinds.items():
                 for row in rows:
-                    share = row["sentences_per_second"] / result["offline"][kind]
+                    share = row["sentences_per_second"] / result["offline"][kind]["sentences_per_second"]
                     cells = (server, kind, row["clients"], row["sentences_per_second"], f"{share:.0%}")
                     rest = (f"{row['p50']:g}", f"{row['p95']:g}", f"{row['p99']:g}")
-                    last = (row["refused"], row["failed"], row["megabytes"])
+                    processor = [f"{row[f'{side}_processor_milliseconds']:g}" for side in ("server", "client")]
+                    last = (row["refused"], row["failed"], row["megabytes"], " + ".join(processor))
                     lines.append("| " + " | ".join(map(str, (*cells, *rest, *last))) + " |")
-        speeds = ", ".join(f"{kind} {speed:g}" for kind, speed in result["offline"].items())
-        lines += ["", f"`locant translate`, sentences a second: {speeds}."]
+        speeds = "; ".join(
+            f"{kind} {found['sentences_per_second']:g} sentences a second, {found['processor_milliseconds']:g} ms"
+            for kind, found in result["offline"].items()
+        )
+        lines += ["", f"`locant translate`, speed and processor time of a sentence: {speeds}."]
         if over := result.get("overload"):
             lines += [
                 "",
-                f"Ten times the load for {options.overload:g} seconds: {over['answered']} answered "
+                f"{OVERLOADING} clients that ask for ten times as much as 64 were answered, for {options.overload:g} "
+                f"seconds ({over['asked_per_second']:g} requests a second came): {over['answered']} answered "
                 f"({over['sentences_per_second']:g} a second), {over['refused']} refused, {over['failed']} failed, the "
                 f"longest after {over['longest'] / 1000:.1f} s; memory {over['memory_growth']:+.1%}; a single request "
                 f"took its usual time again {over['seconds_until_usual']:g} s after the end.",
@@ -244,18 +286,21 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run or model folder")
     parser.add_argument("--text", type=Path, help="sentences, one a line; by default the test of each model's run")
     parser.add_argument("--sentences", type=int, default=500, help="how many of them")
-    parser.add_argument("--seconds", type=float, default=20, help="of each load")
+    parser.add_argument("--quick", action="store_true", help="loads of 8 seconds, short sentences for 64 clients alone")
+    parser.add_argument("--seconds", type=float, help="of each load (20)")
     parser.add_argument("--clients", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 64, 256])
     parser.add_argument("--beam", type=int, default=4, help="LibreTranslate's is 4")
     parser.add_argument("--libretranslate", type=Path, metavar="PROGRAM", help="LibreTranslate's program")
     parser.add_argument("--overload", type=float, default=120, metavar="SECONDS", help="0 leaves it out")
     parser.add_argument("--output", type=Path, default=Path("docs/results/serving"), help="without .md and .json")
     options = parser.parse_args()
+    options.seconds = options.seconds or (QUICK if options.quick else 20.0)
     warn_when_busy()
     results = []
     for model in options.models:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as work:
-            results.append(measure(model, options, Path(work)))
+            overloading = options.overload > 0 and not results
+            results.append(measure(model, options, Path(work), overloading=overloading))
         options.output.parent.mkdir(parents=True, exist_ok=True)
         about = {"machine": machine(), "beam": options.beam, "seconds": options.seconds, "models": results}
         options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

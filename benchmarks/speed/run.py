@@ -2,7 +2,7 @@
 
     python run.py training --output training.json
     python run.py text --output text.json
-    python run.py translation --shapes small-8k base-32k --output translation.json
+    python run.py translation --shapes small-8k base-32k --searches 32x1 32x4 --output translation.json
 
 Prints Markdown tables; tables.py prints those of a record once more. Nothing else should run meanwhile.
 """
@@ -147,6 +147,10 @@ def main() -> None:
     parser.add_argument(
         "--engines", nargs="+", choices=TRAINING_ENGINES, default=list(TRAINING_ENGINES), help="of training"
     )
+    searches = ["1x1", "1x4", "32x1", "32x4"]
+    parser.add_argument(
+        "--searches", nargs="+", choices=searches, default=searches, help="of translation: batch x beam"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--tokens", type=int, default=200_000, help="of text: real target tokens to train on")
@@ -173,7 +177,7 @@ def main() -> None:
         elif arguments.what == "text":
             results[shape] = text(shape, arguments.engines, arguments.rounds, arguments.tokens, arguments.files)
         else:
-            for batch, beam in ((1, 1), (1, 4), (32, 1), (32, 4)):
+            for batch, beam in (map(int, search.split("x")) for search in arguments.searches):
                 found = translation(shape, batch, beam, arguments.rounds, arguments.seconds)
                 results[f"{shape} batch {batch} beam {beam}"] = found
         records["limits"] = best_limits(records["limits"], measured_limits())

@@ -1,5 +1,6 @@
 from locant import analysis as analysis
 from locant import app as app
+from locant import documents as documents
 from locant import errors as errors
 from locant import extension as extension
 from locant import figures as figures

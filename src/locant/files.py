@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.locks import LOCK_FILE, FileLock
@@ -230,12 +230,22 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
     """
     if path is None:
         yield sys.stdout
-    elif _written_through(path):
-        with readable_errors(path), open_stream(path) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as text:
-            yield text
     else:
-        with replacing_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as text:
+        with open_binary_output(path) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as text:
             yield text
+
+
+@contextmanager
+def open_binary_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Open what a command writes bytes to; what is said of :func:`open_output` holds here too."""
+    if path is None:
+        yield sys.stdout.buffer
+    elif _written_through(path):
+        with readable_errors(path), open_stream(path) as raw:
+            yield raw
+    else:
+        with replacing_file(path) as temporary, temporary.open("wb") as file:
+            yield file
 
 
 def append_line(path: Path, line: str) -> None:

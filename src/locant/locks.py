@@ -142,7 +142,8 @@ def holding(folder: Path, work: str) -> Iterator[None]:
         taken = lock.acquire(work)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
-            raise CheckpointError(f"{folder} cannot be written: {error.strerror or error}.") from None
+            reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
+            raise CheckpointError(f"{folder} cannot be written: {reason}.") from None
     if not taken:
         raise CheckpointError(f"{folder} is in use: {_said(lock.holder())} Wait for its end, or name another folder.")
     try:

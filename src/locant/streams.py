@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 # As Linux, macOS and the BSDs name the files that a process has open.
 _DESCRIPTOR = re.compile(r"/(?:dev/fd|proc/(?:self|thread-self|(?P<process>\d+))/fd)/(?P<number>\d+)")
@@ -34,7 +34,7 @@ def is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def open_stream(path: Path) -> Iterator[IO[bytes]]:
+def open_stream(path: Path) -> Iterator[BinaryIO]:
     """Open what :func:`is_stream` says is one, for writing.
 
     A descriptor is written from where it stands: a file to which a shell redirects the program is not cut off, and

@@ -153,3 +153,17 @@ def test_search_options_have_caps(translate, capsys) -> None:
     for option, value in (("--beam", "1000000"), ("--length-penalty", "inf"), ("--n-best", "100000")):
         assert translate("alpha", option, value) == 2
         assert "should be less than or equal to" in capsys.readouterr().err
+
+
+def test_alignments_stand_after_a_tab(translate, translator, expected, tmp_path, capfd) -> None:
+    source = write_lines(tmp_path / "in.txt", [*LINES, LONG])
+    assert translate("-i", source, "--alignments", "--on-long", "empty") == 0
+    links = [alignment.pharaoh for alignment in translator.align(LINES, expected)]
+    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
+    assert rows == [*map(list, zip(expected, links, strict=True)), ["", ""]]
+    assert translate("--n-best", 2, "--alignments", *LINES) == 0
+    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
+    found = translator.translate_n_best(LINES, n_best=2)
+    sources = [line for line, each in zip(LINES, found, strict=True) for _ in each]
+    links = [each.pharaoh for each in translator.align(sources, [one.text for each in found for one in each])]
+    assert [row[3] for row in rows] == links

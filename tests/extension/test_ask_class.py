@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from locant.extension import Inspection, inspect_model
+from locant.extension.inspect.model_class.observe import Recorder
 from locant.rotary_configs import families
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
@@ -69,8 +70,19 @@ def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()
 
 
-def test_a_class_whose_attention_cannot_be_watched_is_not_quoted(tmp_path: Path) -> None:
-    """GPT-NeoX Japanese multiplies queries and keys in its own way; that it rotates must not be denied."""
+def test_a_class_with_a_product_of_its_own_is_watched(tmp_path: Path) -> None:
+    """GPT-NeoX Japanese multiplies queries and keys by torch.baddbmm."""
+    inspection = _inspected(tmp_path, model_type="gpt_neox_japanese", rotary_emb_base=20000)
+    assert str(inspection.checked_against).startswith("GPTNeoXJapaneseModel of transformers ")
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.base == 20000
+
+
+def test_a_class_whose_attention_cannot_be_watched_is_not_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it rotates must not be denied."""
+    monkeypatch.setattr(f"{Recorder.__module__}._PRODUCTS", ())
     inspection = _inspected(tmp_path, model_type="gpt_neox_japanese", rotary_emb_base=10000)
     assert inspection.checked_against is None
     assert inspection.parsed is not None

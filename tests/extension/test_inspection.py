@@ -33,7 +33,10 @@ def _changed(name: str, /, **entries: Any) -> dict[str, Any]:
 
 
 _QWEN_YARN_FINDINGS = {"are both 32768, with factor 4"}
-_LONGROPE_FINDINGS = {"changes from the short to the long factors", "long factors for all texts once --max-model-len"}
+_LONGROPE_FINDINGS = {
+    "changes from the short to the long factors",
+    "Since October 2025 vLLM serves 4096 tokens by default, with the short",
+}
 _SOUND: dict[str, set[str]] = {
     "LLaMA-2-7B-32K": {"vLLM: serves 262144 by default"},
     "Qwen2.5 7B with YaRN": {*_QWEN_YARN_FINDINGS, "vLLM: serves 131072 by default"},

@@ -338,6 +338,14 @@ def test_archives_that_would_do_harm_are_refused(entries, message, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x.argosmodel"]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_unusual_compression_is_refused(method, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.argosmodel", "w", method) as archive:
+        archive.writestr("top/metadata.json", b"{}")
+    with pytest.raises(CheckpointError, match=rf"'top/metadata\.json' is compressed by method {int(method)}"):
+        import_argos(tmp_path / "x.argosmodel", tmp_path / "run")
+
+
 def test_files_that_are_no_archives_are_named(tmp_path, opennmt):
     with pytest.raises(CheckpointError, match="There is no file"):
         import_argos(tmp_path / "x.argosmodel", tmp_path / "run")

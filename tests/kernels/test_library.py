@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -236,9 +237,10 @@ def test_builds_are_of_a_target_a_compiler_and_a_c_library(
 def test_a_compiler_that_dies_is_not_taken_for_one_that_knows_less(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CXX", compiler_of(tmp_path, "kill -9 $$"))
-    with pytest.raises(ConfigError, match=r"a-compiler was ended by SIGKILL while it built probe\.cpp"):
-        fresh().require()
+    for number, name in ((9, "SIGKILL"), (signal.SIGRTMIN + 6, f"signal {signal.SIGRTMIN + 6}")):
+        monkeypatch.setenv("CXX", compiler_of(tmp_path, f"kill -{number} $$"))
+        with pytest.raises(ConfigError, match=rf"a-compiler was ended by {name} while it built probe\.cpp"):
+            fresh().require()
     said = "g++: fatal error: Killed signal terminated program cc1plus"
     monkeypatch.setenv("CXX", compiler_of(tmp_path, f"echo '{said}' >&2; exit 1"))
     with pytest.raises(ConfigError, match=f"could not build probe.cpp. It said: {said.replace('+', '.')}"):

@@ -87,6 +87,18 @@ def test_not_a_number_and_infinity_stay() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, -1, 0x7F800001, -0x7FFFFF, 0x7FFF8000, 0x7FC00000])
+def test_angles_that_are_no_numbers_give_none(layout: Any, bits: int) -> None:
+    """Whatever their bits are, of which rounding could make zero; in vectors and in what is left of them."""
+    table = torch.full((6, 40), bits, dtype=torch.int32).view(torch.float32)
+    assert table.isnan().all()
+    x = heads(1, 2, 6, 80).bfloat16()
+    found = rotate_pairs(x, table, table, layout)
+    assert served(x, 6, 40)
+    assert found.isnan().all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradients(layout: Any) -> None:
     rope, positions = Rotary(8, rotary_dim=4, layout=layout), torch.arange(5)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from with_kernels import needs_compiler
 
+from locant.errors import ConfigError
 from locant.kernels import variants
 from locant.kernels.building import find_compiler
+from locant.kernels.library import Library
 from locant.kernels.variants import VARIANTS, choose, features, variant_path
 
 SOURCE = Path(variants.__file__).parent / "processor.cpp"
@@ -122,8 +124,51 @@ def test_the_best_one_that_is_there_and_runs(asking: Path, tmp_path: Path) -> No
         assert there is not None
         assert there.path == variant_path(there.name, tmp_path)
         assert there.name == [other for other in runs if variant_path(other, tmp_path).exists()][-1]
+        assert there.runs == tuple(other for other in runs if variant_path(other, tmp_path).exists())
         if name in runs:
             assert (there.name, there.lacking) == (name, {})
         else:
             lacking = [feature for feature in VARIANTS[name] if LINUX_NAMES.get(feature, feature) not in linux_flags()]
             assert there.lacking[name] == lacking
+
+
+@needs_compiler
+@on_linux
+@on_x86
+def test_the_environment_takes_another_one(asking: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v2")
+    with pytest.raises(ConfigError, match="variant x86-64-v2 of the kernels, but this installation has none"):
+        choose(tmp_path)
+    shutil.copy(asking, variant_path("x86-64-v2", tmp_path))
+    best = choose(tmp_path)
+    for name in ("x86-64-v3", "x86-64-v4-vnni-bf16"):
+        shutil.copy(asking, variant_path(name, tmp_path))
+    there = choose(tmp_path)
+    assert best is not None
+    assert there is not None
+    assert there.name == best.name == "x86-64-v2"
+    assert there.path == variant_path("x86-64-v2", tmp_path)
+    assert not set(there.lacking) & set(there.runs)
+    monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "armv8")
+    with pytest.raises(ConfigError, match="armv8 of the kernels, but this installation has x86-64-v2, x86-64-v3, "):
+        choose(tmp_path)
+    if "avx2" in linux_flags():
+        monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v3")
+        assert choose(tmp_path).path == variant_path("x86-64-v3", tmp_path)
+    monkeypatch.setattr(variants, "features", lambda numbers, arm: {"sse3"})
+    monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v2")
+    with pytest.raises(ConfigError, match=r"but this processor lacks ssse3, sse4\.1, "):
+        choose(tmp_path)
+
+
+@needs_compiler
+def test_a_variant_that_is_asked_for_is_loaded_or_an_error(
+    asking: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variants.choose, "__defaults__", (tmp_path,))
+    monkeypatch.setenv("LOCANT_KERNELS_VARIANT", "x86-64-v2")
+    with pytest.raises(ConfigError, match="this installation has none"):
+        Library().load()
+    variant_path("x86-64-v2", tmp_path).write_bytes(b"half of a libra")
+    with pytest.raises(ConfigError, match="that LOCANT_KERNELS_VARIANT asks for cannot be loaded: "):
+        Library().load()

@@ -87,6 +87,18 @@ def test_texts_that_cannot_be_read(tmp_path: Path, content: bytes | None, said: 
         read_characters(path)
 
 
+def test_a_damaged_archive_and_a_text_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = bytearray(gzip.compress(bytes(range(32, 127)) * 50))
+    packed[20:24] = b"\xff" * 4
+    (tmp_path / "a.gz").write_bytes(packed)
+    with pytest.raises(DataError, match=r"a\.gz cannot be read"):
+        read_characters(tmp_path / "a.gz")
+    monkeypatch.setattr("locant.lab.characters._LARGEST", 1000)
+    (tmp_path / "b.gz").write_bytes(gzip.compress(b"a" * 1001))
+    with pytest.raises(DataError, match=r"b\.gz has more than 1,000 bytes"):
+        read_characters(tmp_path / "b.gz")
+
+
 def test_windows_are_of_the_text_and_labels_follow() -> None:
     ids = torch.arange(1, 101)
     batches = window_batches(ids, 8, 64, seed=1)

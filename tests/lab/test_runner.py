@@ -13,6 +13,7 @@ from locant.lab import Budget, Comparison, ComparisonCallback, expand_tasks, loa
 from locant.lab.comparison import Job, save_comparison
 from locant.lab.record import load_record, record_path, save_record
 from locant.lab.worker import main
+from locant.locks import holding
 from locant.positions import SCHEMES
 
 OPTIONS = {"model": TINY, "train_length": 2, "test_examples": 5}
@@ -65,6 +66,13 @@ def test_a_finished_record_never_runs_again(tmp_path: Path, monkeypatch: pytest.
     assert record["environment"]["packages"]["torch"]
     assert record["peak_memory"] > 1e6
     assert record["wall_seconds"] > 0
+
+
+def test_a_folder_in_which_another_process_compares_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "comparison"
+    with holding(folder, "comparing"), pytest.raises(CheckpointError, match="has been comparing in it since"):
+        run_comparison(folder, comparison(), device="cpu")
+    assert not folder.exists()
 
 
 def test_a_trial_that_fails_leaves_no_record_and_stops_no_other(tmp_path: Path) -> None:
@@ -147,7 +155,7 @@ def test_a_record_of_another_configuration_is_not_taken(tmp_path: Path) -> None:
 
 def test_the_text_is_needed_by_trials_that_have_to_run_alone(tmp_path: Path) -> None:
     finished = comparison(tasks=["language-modelling"], options={"text": "gone.txt"})
-    with pytest.raises(DataError, match=r"The text gone\.txt does not exist"):
+    with pytest.raises(DataError, match=r"The file gone\.txt does not exist"):
         run_comparison(tmp_path / "new", finished, device="cpu")
     assert not (tmp_path / "new").exists()
     record = make_record("language-modelling", "none", 1, {})

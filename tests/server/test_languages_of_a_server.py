@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from served import serving, tiny_translator
 from starlette.requests import Request
@@ -74,6 +76,50 @@ def test_a_model_for_several_languages_translates_into_the_one_that_is_asked_for
             answer = client.post("/translate", json={"q": "alpha beta", "source": "de", "target": target})
             translator.choose_languages("de" if layout == "fairseq" else None, target)
             assert answer.json() == {"translatedText": translator.translate("alpha beta")}
+
+
+TO_ENGLISH, FROM_ENGLISH = tiny_translator("de", "en", seed=8), tiny_translator("en", "fr", seed=2)
+PIVOTED = [(ModelPlace("a"), TO_ENGLISH), (ModelPlace("b"), FROM_ENGLISH)]
+ASKED = {"q": "alpha beta gamma", "source": "de", "target": "fr"}
+
+
+def test_a_text_goes_by_way_of_english_where_no_model_is_direct():
+    with serving(Models(PIVOTED)) as client:
+        assert client.get("/languages").json()[0] == {"code": "de", "name": "German", "targets": ["en", "fr"]}
+        english = TO_ENGLISH.translate(ASKED["q"])
+        french = FROM_ENGLISH.translate(english)
+        assert len({ASKED["q"], english, french}) == 3
+        assert client.post("/translate", json=ASKED).json() == {"translatedText": french}
+        # Beside one that is translated by one model, and one that stays.
+        texts = ["The dogs are playing with a ball.", "Das Pferd steht auf der Wiese.", "Le chat dort sur la table."]
+        answer = client.post("/translate", json={**ASKED, "source": "auto", "q": texts}).json()
+        assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "de", "fr"]
+        assert answer["translatedText"] == [
+            FROM_ENGLISH.translate(texts[0]), FROM_ENGLISH.translate(TO_ENGLISH.translate(texts[1])), texts[2]
+        ]  # fmt: skip
+        html = client.post("/translate", json={**ASKED, "q": f"<p>{ASKED['q']}</p>", "format": "html"}).json()
+        assert html == {"translatedText": f"<p>{french}</p>"}
+        streamed = client.post("/translate/stream", json=ASKED).text
+        pieces = [json.loads(line[6:]) for line in streamed.split("\n") if line.startswith("data: ")]
+        assert "".join(piece.get("text", "") for piece in pieces) == french
+        others = client.post("/translate", json={**ASKED, "alternatives": 2}).json()["alternatives"]
+        expected = FROM_ENGLISH.translate_n_best([english], beam=3, n_best=3)[0]
+        assert others == [found.text for found in expected[1:]]
+
+
+def test_a_direct_model_is_better_than_a_way_round():
+    direct = tiny_translator("de", "fr", seed=9)
+    with serving(Models([*PIVOTED, (ModelPlace("c"), direct)])) as client:
+        assert client.post("/translate", json=ASKED).json() == {"translatedText": direct.translate(ASKED["q"])}
+
+
+@pytest.mark.parametrize("pivot", [None, "it"])
+def test_no_way_leads_by_another_language(pivot):
+    with serving(Models(PIVOTED), pivot=pivot) as client:
+        assert client.get("/languages").json()[0]["targets"] == ["en"]
+        answer = client.post("/translate", json=ASKED)
+        assert answer.status_code == 400
+        assert "not available as a target language from German" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from locant.errors import ConfigError
 from locant.server import LimitSettings, ServerSettings
 from locant.server.files import FileStore, NoRoomError
 from locant.server.rates import Rates
+from locant.server.scheduler import QueueFullError
 from locant.server.settings import read_keys
 from locant.server.worker import close_silent
 
@@ -49,9 +52,46 @@ def test_sizes_are_limited(client):
     assert "500 bytes" in error(client.post("/translate_file", data=FIELDS, files=files), 413)
 
 
+def test_the_characters_of_a_file_are_limited_by_themselves():
+    with serving(limits={"characters": 3, "file_characters": 6}) as client:
+        for text, status in (("äöüäöü", 200), ("äöüäöüx", 400)):
+            files = {"file": ("a.txt", text.encode())}
+            answer = client.post("/translate_file", data=FIELDS, files=files)
+            assert answer.status_code == status
+        assert "(7) exceeds text limit (6) of characters" in error(answer, 400)
+
+
+def test_a_refusal_keeps_the_connection_unless_the_body_was_not_read(monkeypatch, client):
+    async def full(*arguments, **options):
+        raise QueueFullError(7)
+
+    monkeypatch.setattr(client.app.state.locant.service, "translate", full)
+    answer = client.post("/translate", json=FIELDS)
+    assert "more to translate than it can take" in error(answer, 503)
+    assert answer.headers["retry-after"] == "7"
+    assert "connection" not in answer.headers
+    answer = client.post("/translate", content=b"x" * 5_000)
+    error(answer, 413)
+    assert answer.headers["connection"] == "close"
+
+
 def test_a_request_of_more_sentences_than_wait_at_a_time_is_refused():
     with serving(limits={"waiting_sentences": 40, "characters": 200_000}) as client:
-        assert "at most 30 are taken" in error(client.post("/translate", json={**FIELDS, "q": "a\n" * 60_000}), 400)
+        for text in ("Alpha beta. " * 31, "a\n" * 31):
+            answer = client.post("/translate", json={**FIELDS, "q": text})
+            assert "at most 30 are taken" in error(answer, 400)
+
+
+def test_a_million_sentences_are_refused():
+    with serving(limits={"characters": 2_000_000, "body_bytes": 4_000_000}) as client:
+        answer = client.post("/translate", json={**FIELDS, "q": "a\n" * 1_000_000})
+        assert "at most 15,000 are taken" in error(answer, 400)
+
+
+def test_more_sentences_of_html_than_wait_at_a_time_are_refused():
+    with serving(limits={"waiting_sentences": 40}) as client:
+        answer = client.post("/translate", json={**FIELDS, "q": "<p>a" * 31, "format": "html"})
+        assert "at most 30 are taken" in error(answer, 400)
 
 
 def test_a_body_without_length_is_counted_as_it_comes(client):
@@ -112,14 +152,33 @@ def test_broken_bodies_are_refused(client, body, kind, status):
     [
         ("a.docx", b"PK\x03\x04", 400),
         ("a.zip", b"PK\x03\x04", 400),
-        ("a.html", b"<p>", 400),
+        ("a.pdf", b"%PDF-1.7", 400),
         ("a", b"a", 400),
         ("a.txt", b"\xff\xfe\x00a", 400),
         ("a.txt", b"a\0b", 400),
     ],
 )
-def test_only_plain_text_is_a_file(client, name, content, status):
+def test_only_documents_are_files(client, name, content, status):
     error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), status)
+
+
+def test_files_that_are_not_what_they_are_called_are_refused(client):
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr("[Content_Types].xml", b" " * 400_000)
+    for name, content, words in [
+        ("a.docx", b"PK", "no zip file"),
+        ("a.odt", b"", "no zip file"),
+        ("a.json", b"{", "no valid JSON"),
+        ("a.srt", b"alpha", "no line of times"),
+        ("a.po", b"alpha", "no PO catalogue"),
+        ("a.md", b"\xff", "not UTF-8"),
+    ]:
+        answer = error(client.post("/translate_file", data=FIELDS, files={"file": (name, content)}), 400)
+        assert words in answer
+    with serving(limits={"unpacked_bytes": 300_000}) as small:
+        files = {"file": ("a.docx", bomb.getvalue())}
+        assert "at most" in error(small.post("/translate_file", data=FIELDS, files=files), 400)
 
 
 def test_names_of_files_lead_nowhere(client):

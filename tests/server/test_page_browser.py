@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -121,7 +122,7 @@ def test_by_keyboard_alone(page: Any, models: Any) -> None:
 
 def test_languages_are_swapped_with_the_texts(page: Any) -> None:
     choose(page, "fr", "en")
-    assert page.locator("#target option").all_text_contents() == ["English"]
+    assert page.locator("#target option").all_text_contents() == ["English", "German"]  # German by way of English
     assert page.get_by_role("button", name="Swap the languages").is_disabled()
     choose(page, "de", "en")
     page.get_by_label("Text to translate").fill("alpha beta")
@@ -130,8 +131,9 @@ def test_languages_are_swapped_with_the_texts(page: Any) -> None:
     assert page.get_by_label("Text to translate").input_value() == first
     page.locator("#translation:not(:empty)[aria-busy=false]").wait_for()
     assert [page.locator(f"#{side}").input_value() for side in ("source", "target")] == ["en", "de"]
-    back = page.request.post("/translate", data={"q": first, "source": "en", "target": "de"})
-    assert translation(page) == back.json()["translatedText"]
+    back = page.request.post("/translate/stream", data={"q": first, "source": "en", "target": "de"}).text()
+    pieces = [json.loads(line.removeprefix("data: ")) for line in back.splitlines() if line.startswith("data: ")]
+    assert translation(page) == "".join(piece.get("text", "") for piece in pieces)
     page.reload()
     page.get_by_label("From").locator("option[value=fr]").wait_for(state="attached")
     assert [page.locator(f"#{side}").input_value() for side in ("source", "target")] == ["en", "de"]
@@ -165,6 +167,8 @@ def test_a_file_is_dropped(page: Any, models: Any) -> None:
     assert translation(page) == expected(models, "alpha beta")
     page.evaluate(DROP, ["a.txt", [0xFF, 0xFE]])
     page.get_by_role("alert").get_by_text("a.txt is not UTF-8 text.").wait_for()
+    page.evaluate(DROP, ["a.md", list(b"# alpha beta")])
+    page.get_by_text("a.md is translated.").wait_for()
     page.evaluate(DROP, ["a.pdf", [0x25]])
     page.get_by_role("alert").get_by_text("file format not supported").wait_for()
     long = "alpha beta\n" * 20  # more than a text may have, so it goes as a file

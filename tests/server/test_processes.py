@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -74,10 +76,16 @@ def running(folder, log, *options):
         process.join(PATIENCE)
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "de-en"
+    tiny_translator().save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path):
-    tiny_translator().save_pretrained(tmp_path / "de-en")
-    return tmp_path / "de-en"
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "de-en")
 
 
 def is_alive(process):
@@ -149,7 +157,7 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
 
         # On SIGTERM what is there is finished, and what is new refused.
         answers.clear()
-        long = threading.Thread(target=lambda: answers.append(server.ask(q="alpha beta gamma.\n" * 100)))
+        long = threading.Thread(target=lambda: answers.append(server.ask(q=different_sentences(100))))
         long.start()
         address = server.address
         server.wait_for(lambda: working(address))
@@ -159,6 +167,12 @@ def test_a_server_lives_through_reload_and_a_killed_worker_and_drains(folder, tm
         server.process.join(PATIENCE)
         assert server.process.exitcode == 0
     assert "alpha" not in (tmp_path / "log").read_text()
+
+
+def different_sentences(number):
+    """Return sentences that differ, for equal ones are translated once."""
+    words = itertools.product(("alpha", "beta", "gamma", "delta"), repeat=6)
+    return "".join(" ".join(each) + ".\n" for each in itertools.islice(words, number))
 
 
 def working(address):
@@ -185,7 +199,7 @@ def test_slow_and_silent_connections_are_closed_and_a_second_signal_ends(folder,
             large.settimeout(PATIENCE)
             large.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000)
             assert large.recv(100).startswith(b"HTTP/1.1 400")
-        body = json.dumps({**FIELDS, "q": "alpha beta gamma.\n" * 2_000}).encode()
+        body = json.dumps({**FIELDS, "q": different_sentences(2_000)}).encode()
         head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         with closing(socket.create_connection((host, int(port)))) as gone:
             gone.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)

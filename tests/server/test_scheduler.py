@@ -152,11 +152,14 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make):
     found.submit("a", [1, 2])
     found.wait_until(lambda: found.order == [1])
     found.submit("b", [3])
+    with pytest.raises(QueueFullError):
+        found.scheduler.check_room("c")
     with pytest.raises(QueueFullError) as refused:
         found.submit("c", [4])
     assert 1 <= refused.value.retry_after <= 60
     found.step(3)
     found.wait_for(1, 2, 3)
+    found.scheduler.check_room("c")
     found.submit("c", [4])
     found.step()
     found.wait_for(4)
@@ -216,6 +219,8 @@ def test_closing_finishes_what_is_there_and_ending_does_not(make):
     found.scheduler.close()
     with pytest.raises(SchedulerClosedError):
         found.submit("b", [3])
+    with pytest.raises(SchedulerClosedError):
+        found.scheduler.check_room("b")
     found.step(2)
     found.wait_for(1, 2)
 

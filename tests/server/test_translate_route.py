@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import docx
 import pytest
 from served import serving, tiny_models, tiny_translator
 
@@ -97,7 +99,9 @@ def test_languages_are_those_of_the_models(client):
 def test_a_page_finds_its_settings(client):
     found = client.get("/frontend/settings").json()
     assert found["charLimit"] == 100_000
-    assert found["supportedFilesFormat"] == [".txt"]
+    assert {".txt", ".md", ".html", ".srt", ".vtt", ".json", ".po", ".docx", ".odt"} <= set(
+        found["supportedFilesFormat"]
+    )
     assert found["language"]["target"] == {"code": "en", "name": "English"}
 
 
@@ -144,6 +148,35 @@ def test_a_file_is_translated_and_fetched(client, translator):
     first, second = translator.translate(["alpha beta.", "gamma"])
     assert fetched.text == f"{first}\n{second}\n"
     assert fetched.headers["content-disposition"] == 'attachment; filename="notes_en.txt"'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.md", "# alpha beta\n\n`gamma`\n", "# {}\n\n`gamma`\n"),
+        ("a.html", "<p title=x>alpha beta</p><script>gamma</script>", "<p title=x>{}</p><script>gamma</script>"),
+        ("a.SRT", "1\n00:00:01,000 --> 00:00:02,000\nalpha beta\n", "1\n00:00:01,000 --> 00:00:02,000\n{}\n"),
+        ("a.json", '{"alpha": ["alpha beta", 1.0]}', '{"alpha": ["{}", 1.0]}'),
+        ("a.po", 'msgid "alpha beta"\nmsgstr ""\n', 'msgid "alpha beta"\nmsgstr "{}"\n'),
+    ],
+)
+def test_documents_are_translated_and_fetched(client, translator, name, content, expected):
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": (name, content.encode())})
+    fetched = client.get(answer.json()["translatedFileUrl"])
+    assert fetched.text == expected.replace("{}", translator.translate("alpha beta"))
+    assert fetched.headers["content-type"] == "application/octet-stream"
+    assert fetched.headers["content-disposition"] == f'attachment; filename="a_en{name[1:].lower()}"'
+
+
+def test_a_word_document_is_translated_and_fetched(client, translator):
+    document, content = docx.Document(), io.BytesIO()
+    document.add_heading("alpha beta", 1)
+    document.save(content)
+    files = {"file": ("a.docx", content.getvalue())}
+    answer = client.post("/translate_file", data={"source": "de", "target": "en"}, files=files)
+    found = docx.Document(io.BytesIO(client.get(answer.json()["translatedFileUrl"]).content)).paragraphs[0]
+    assert (found.text, found.style.name) == (translator.translate("alpha beta"), "Heading 1")
 
 
 @pytest.mark.parametrize(

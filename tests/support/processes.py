@@ -16,11 +16,21 @@ from typing import Any
 
 import torch
 
+_DIES = "LOCANT_TESTS_MACHINE_DIES"
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Imports alone: the server computes nothing, so what it forks is as good as a fresh interpreter. PyTorch's optimisers
 # import torch._dynamo.
 _CONTEXT.set_forkserver_preload(
-    ["locant.cli.progress", "locant.training.run", "torch._dynamo", "torch.distributed.fsdp", "torch.utils.tensorboard"]
+    [
+        "locant.cli.progress",
+        "locant.training.run",
+        "torch._dynamo",
+        "torch.distributed.checkpoint.hf_storage",
+        "torch.distributed.fsdp",
+        "torch.distributed.run",
+        "torch.utils.tensorboard",
+    ]
 )
 
 
@@ -95,6 +105,49 @@ def run_processes(arguments: Sequence[str | Path], folder: Path, count: int = 2)
     assert codes == [0] * count, "\n".join(log.read_text()[-3000:] for log in sorted(folder.glob("process-*.log")))
 
 
+def run_torchrun(arguments: Sequence[str | Path], folder: Path, killed_in: tuple[str, int]) -> str:
+    """Run ``locant ARGUMENTS`` by torchrun as on two machines of one process each, of which one dies, and return what
+    the other says.
+
+    Args:
+        arguments: Of the command line.
+        folder: Of the outputs.
+        killed_in: At which call of which function the second machine dies, with its torchrun.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    machines = []
+    for number in range(2):
+        settings = f"is_host={1 - number},last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+        words = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=1", "--monitor-interval=0.1"]
+        words += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-conf={settings}", __file__]
+        words += map(str, (*killed_in, *arguments))
+        environment = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", _DIES: str(number)}
+        given = (words, str(folder / f"machine-{number}.log"), environment)
+        machines.append(_CONTEXT.Process(target=_run_torchrun, args=given))
+        machines[-1].start()
+    codes = exit_codes(machines, 400)
+    said = (folder / "machine-0.log").read_text()
+    assert codes == [0, -signal.SIGKILL], said[-5000:]
+    return said
+
+
+def _run_torchrun(arguments: list[str], log: str, environment: dict[str, str]) -> None:
+    from torch.distributed.run import main
+
+    _write_to(log)
+    os.environ.update(environment)
+    main(arguments)
+
+
+def _write_to(log: str) -> None:
+    """Let standard output and errors of this process go to a file."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for output in (1, 2):
+        os.dup2(descriptor, output)
+
+
 def _run(
     arguments: list[str],
     log: str,
@@ -103,9 +156,7 @@ def _run(
     folder: Path | None,
     killed_in: tuple[str, int] | None,
 ) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for output in (1, 2):
-        os.dup2(descriptor, output)
+    _write_to(log)
     os.environ.update(environment)
     torch.set_num_threads(threads)
     if folder:
@@ -117,15 +168,24 @@ def _run(
     sys.exit(main(arguments))
 
 
-def _kill_in(function: str, call: int) -> None:
-    """Let this process be killed at a call of a function."""
+def _kill_in(function: str, call: int, *others: int) -> None:
+    """Let this process be killed at a call of a function, after others."""
     place, _, name = function.rpartition(".")
     owner = resolve_name(place)
     real, calls = getattr(owner, name), itertools.count(1)
 
     def killed(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == call:
-            os.kill(os.getpid(), signal.SIGKILL)
+            for process in (*others, os.getpid()):
+                os.kill(process, signal.SIGKILL)
         return real(*args, **kwargs)
 
     setattr(owner, name, killed)
+
+
+if __name__ == "__main__":  # a process of torchrun
+    from locant.cli import main
+
+    if os.environ[_DIES] == "1":
+        _kill_in(sys.argv[1], int(sys.argv[2]), os.getppid())
+    sys.exit(main(sys.argv[3:]))

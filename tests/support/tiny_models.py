@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from locant.models import Transformer, TransformerConfig
@@ -43,6 +45,7 @@ def tiny_model(vocabulary: int, seed: int = 0, sharpness: float = 1.0, **changes
     return model
 
 
+@lru_cache(maxsize=1)
 def tiny_tokenizers() -> TokenizerPair:
     """Joint tokenizers of a made-up language and its reversal, with 36 subwords."""
     sentences = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(1, 2 + i % 6)) for i in range(60)]

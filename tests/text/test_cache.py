@@ -1,11 +1,24 @@
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from locant.errors import CheckpointError, DataError
-from locant.text import NoiseSettings, SampledEpochs, TextPart, TokenCache, write_cache, write_parts
+from locant.text import (
+    NoiseSettings,
+    RowSampler,
+    SampledEpochs,
+    StagePlace,
+    TextPart,
+    TokenCache,
+    TrainingEpochs,
+    write_cache,
+    write_parts,
+)
 from locant.text import cache as cache_module
+from locant.text import sampled_epochs as sampled_module
 
 
 def ids(column):
@@ -114,7 +127,7 @@ def test_sampled_epochs_leave_nothing_behind(pairs, tokenizers, tmp_path):
     for epoch in range(3):
         run(epoch)
     (folder,) = [path for path in tmp_path.iterdir() if path.name != "c"]
-    assert [path.name for path in folder.iterdir()] == ["2"]
+    assert [path.name for path in folder.iterdir()] == ["2.0"]
     del run
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
@@ -133,7 +146,7 @@ def test_processes_of_a_training_share_the_sampling_of_an_epoch(pairs, tokenizer
                 assert ids(found.source) == ids(expected.source)
                 assert ids(found.target) == ids(expected.target)
                 assert found.parts == expected.parts
-    assert sorted(path.name for path in (tmp_path / "sampled-2").iterdir()) == ["2", "3"]
+    assert sorted(path.name for path in (tmp_path / "sampled-2").iterdir()) == ["2.0", "3.0"]
     together.clear()
     assert not (tmp_path / "sampled-2").exists()
 
@@ -142,3 +155,31 @@ def test_processes_sample_as_one(pairs, tokenizers, tmp_path, small_chunks):
     cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
     one, two = (SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, processes=count)(0) for count in (1, 2))
     assert ids(one.source) == ids(two.source)
+
+
+def test_the_next_epoch_of_a_large_text_is_sampled_meanwhile(pairs, tokenizers, tmp_path, small_chunks, monkeypatch):
+    monkeypatch.setattr(sampled_module, "_SEVERAL_PROCESSES", 100)
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    sampler = RowSampler([len(cache)], [1], 1, seed=1)
+    alone = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, processes=1)
+    sampled = SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, processes=1)
+    epochs = TrainingEpochs(cache, [sampler], sampled)
+    assert ids(epochs(0).source) == ids(alone(0).source)
+    _wait_until(lambda: list(tmp_path.glob("sampled-*/1.0")))
+    with monkeypatch.context() as patched:
+        patched.setattr(sampled, "_make", None)  # nothing is left to do
+        assert ids(sampled(1).source) == ids(alone(1).source)
+    epochs.close()
+    # A stage of the corpus that begins earlier than was thought draws other rows.
+    later = TrainingEpochs(cache, [sampler, sampler], sampled)
+    later(1)
+    assert ids(later(2, StagePlace(1, 2)).source) == ids(alone(2).source)
+    later.close()
+    assert "locant-next-epoch" not in {thread.name for thread in threading.enumerate()}
+
+
+def _wait_until(there):
+    until = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -7,7 +7,15 @@ import pytest
 
 from locant.errors import ConfigError, DataError, MissingExtraError
 from locant.settings import Settings
-from locant.text import CorpusSettings, FilesCorpus, HuggingFaceCorpus, JsonlCorpus, TsvCorpus, load_corpus
+from locant.text import (
+    CorpusSettings,
+    FilesCorpus,
+    HuggingFaceCorpus,
+    JsonlCorpus,
+    TextStore,
+    TsvCorpus,
+    load_corpus,
+)
 
 
 class Holder(Settings):
@@ -198,6 +206,10 @@ def test_huggingface_from_a_local_folder(tmp_path):
     assert list(corpus.test) == [("e0", "test0"), ("e1", "test1")]
     assert len(corpus.train) == 29
     assert len(corpus.valid) == 1
+    kept = load_corpus(HuggingFaceCorpus.parse(settings), TextStore(tmp_path / "store", 1, 0))
+    assert list(kept.train) == list(corpus.train)
+    assert kept.digest == corpus.digest
+    assert list((tmp_path / "store").glob("*/text.bin"))
     with pytest.raises(DataError, match=r"no field 'translaton'. Did you mean 'translation'"):
         load_corpus(HuggingFaceCorpus.parse({**settings, "source_field": "translaton.en"}))
     with pytest.raises(DataError, match=r"no field 'translation\.fr'"):

@@ -1,3 +1,5 @@
+import json
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -14,6 +16,7 @@ from locant.text import (
     SampledEpochs,
     StagePlace,
     TextPart,
+    TokenCache,
     TrainingEpochs,
     sampling_shares,
     write_parts,
@@ -143,3 +146,26 @@ def test_the_stream_draws_from_the_stage_it_is_told(cache):
             break
         rows += [[token for token in row if token not in (PAD, EOS)] for row in batch.source.tolist()]
     assert sorted(rows) == sorted(ids(cache.source)[100:120])
+
+
+def test_an_epoch_takes_at_most_16_bytes_a_pair(tmp_path):
+    pairs = 1_500_000
+    folder = tmp_path / "c"
+    folder.mkdir()
+    for side in ("source", "target"):
+        np.ones(pairs, dtype=np.int32).tofile(folder / f"{side}.lengths.bin")
+        np.arange(pairs + 1, dtype=np.int64).tofile(folder / f"{side}.offsets.bin")
+        np.full(pairs, 5, dtype=np.uint16).tofile(folder / f"{side}.tokens.bin")
+    parts = [{"pairs": pairs // 2, "dropped": 0}] * 2
+    about = {"pairs": pairs, "parts": parts, "max_tokens": 9, "source_dtype": "uint16", "target_dtype": "uint16"}
+    (folder / "cache.json").write_text(json.dumps(about))
+    sampler = RowSampler([pairs // 2] * 2, [1, 3], 1, seed=1)
+    stream = BatchStream(TrainingEpochs(TokenCache(folder), [sampler]), BatchSettings(tokens=8192, pool=10_000), seed=1)
+    next(stream.start())  # what is imported is
+    tracemalloc.start()
+    try:
+        next(epoch for epoch, *_ in stream.start() if epoch == 1)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 17 * pairs

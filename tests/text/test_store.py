@@ -273,7 +273,7 @@ def test_rows_of_a_cleaned_text_without_the_others(odd_pairs, tmp_path, monkeypa
     """A vocabulary is learned of some of a large text, whatever way they are read."""
     small_blocks(monkeypatch)
     for name, value in limits.items():
-        monkeypatch.setattr(f"locant.text.tokenizer.{name}", value)
+        monkeypatch.setattr(f"locant.text.vocabulary.{name}", value)
     settings = write(tmp_path / "text", odd_pairs)
     learned = []
     train = sentencepiece.SentencePieceTrainer.train
@@ -322,6 +322,16 @@ def test_files_in_blocks_hold_whole_lines(tmp_path, monkeypatch):
         place = blocks[number - 1][1]
         rest = [pair for block, _ in files.blocks(place) for pair in files.format.parse(block)]
         assert rest == [(line, line) for line in lines[place.line - 1 :]]
+
+
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch, large):
+    for module in ("readers", "line_blocks"):
+        monkeypatch.setattr(f"locant.text.{module}.LONGEST_LINE", 1000)
+    monkeypatch.setattr("locant.text.line_blocks._BYTES", 100)
+    settings = write(tmp_path / "text", [("one", "eins")] * 30 + [("two " * 300, "zwei")])
+    with pytest.raises(DataError, match=r"a, line 31: the line has more than 1,000 bytes, so this is no text"):
+        opened(tmp_path / "text", settings, TextStore(tmp_path / "kept", 1, large), valid_size=0)
 
 
 def test_processes_give_results_in_order_and_end_with_the_caller(tmp_path):

@@ -23,7 +23,7 @@ from locant.files import file_digest, is_workplace
 from locant.models import load_model_folder
 from locant.text import TokenCache
 from locant.training import load_run_recipe, read_metrics
-from locant.training.checkpoint import checkpoint_folders, load_checkpoint
+from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
 
 CHANGES = [
@@ -52,7 +52,7 @@ def assert_readable(run: Path) -> None:
         elif path.name == "cache.json":
             TokenCache(path.parent)
     for folder in checkpoint_folders(run):
-        load_checkpoint(folder)
+        find_checkpoint(folder).read()
     if (run / "recipe.yaml").exists():
         load_run_recipe(run)
     if (run / "config.json").exists():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
-from processes import exit_codes, start_processes
+from processes import exit_codes, run_torchrun, start_processes
+from safetensors.torch import load_file
 
 from locant.training import Recipe, read_metrics, resume_training, train
+from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
 
 CHANGES = ["model.dropout=0", "training.steps=12", "training.validate_every=6", "training.average_checkpoints=1"]
@@ -39,43 +43,88 @@ def recipe(recipe_data: dict, tmp_path: Path) -> Path:
     return path
 
 
+EVERY_UPDATE = "training.checkpoint_minutes=0.00001"
+
+
+@pytest.fixture(scope="module")
+def killed_again_and_again(recipe_data: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes, of which one is killed in an update, then in a validation, then while it saves."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(apply_overrides(recipe_data, [*CHANGES, EVERY_UPDATE])))
+    return folder
+
+
 @pytest.mark.parametrize(
     ("rank", "function", "call", "saved"),
     [
-        (1, "locant.training.loop.TrainingLoop.update", 9, 6),
-        (0, "locant.training.evaluation.score_translations", 3, 6),
+        (1, "locant.training.loop.TrainingLoop.update", 4, 3),
+        (0, "locant.training.evaluation.score_translations", 1, 5),
         (0, "locant.training.checkpoint.write_state", 2, 6),
     ],
     ids=["in a step", "in validation", "in saving"],
 )
-def test_the_others_end_with_a_sentence_and_one_process_goes_on(recipe, whole, tmp_path, rank, function, call, saved):
-    run = tmp_path / "run"
-    command = ["train", recipe, "--output", run]
-    codes = exit_codes(start_processes([command] * 2, tmp_path, killed_in={rank: (function, call)}), 120)
+def test_the_others_end_with_a_sentence(killed_again_and_again, rank, function, call, saved):
+    folder = killed_again_and_again
+    command = ["train", folder / "recipe.yaml", "--output", folder / "run", "--resume-if-exists"]
+    codes = exit_codes(start_processes([command] * 2, folder, killed_in={rank: (function, call)}))
     assert codes == [-signal.SIGKILL if number == rank else 1 for number in range(2)]
-    said = (tmp_path / f"process-{1 - rank}.log").read_text()
+    said = (folder / f"process-{1 - rank}.log").read_text()
     assert f"locant: error: Process {1 - rank} of 2 on " in said
     assert "has lost the others: one of them has ended" in said
     assert "Traceback" not in said
-    assert [folder.name for folder in (run / "checkpoints").glob("step-*")] == [f"step-{saved:08}"]
+    assert checkpoint_folders(folder / "run")[-1].name == f"step-{saved:08}"
+
+
+def test_one_process_goes_on_where_others_were_killed(killed_again_and_again, whole):
+    run = killed_again_and_again / "run"
+    assert checkpoint_folders(run)[-1].name == "step-00000006"
     resume_training(run)
     assert_close(run, whole)
 
 
 def test_processes_with_different_recipes_are_refused(recipe, tmp_path):
     command = ["train", recipe, "--output", tmp_path / "run"]
-    codes = exit_codes(start_processes([command, [*command, "seed=2"]], tmp_path), 120)
+    codes = exit_codes(start_processes([command, [*command, "seed=2"]], tmp_path))
     assert codes == [2, 2]
     assert "the recipe of process 1 (on " in (tmp_path / "process-0.log").read_text()
     assert not (tmp_path / "run").exists()
 
 
-def test_a_sharded_run_goes_on(recipe, whole, tmp_path):
-    command = ["train", recipe, "training.parallel=fsdp", "--output", tmp_path / "run", "--resume-if-exists"]
-    for steps in ("--steps=6", "--steps=12"):
-        codes = exit_codes(start_processes([[*command, steps]] * 2, tmp_path))
-        assert codes == [0, 0], (tmp_path / "process-1.log").read_text()[-3000:]
-    assert_close(tmp_path / "run", whole)
+def test_a_sharded_run_goes_on_with_other_numbers_of_processes(recipe, whole, tmp_path):
+    run = tmp_path / "run"
+    command = ["train", recipe, "training.parallel=fsdp", EVERY_UPDATE, "--output", run, "--resume-if-exists"]
+    for count, steps in ((2, 4), (3, 8)):
+        codes = exit_codes(start_processes([[*command, f"--steps={steps}"]] * count, tmp_path))
+        assert codes == [0] * count, (tmp_path / "process-1.log").read_text()[-3000:]
+        *_, older, newest = checkpoint_folders(run)
+        assert [older.name, newest.name] == [f"step-{step:08}" for step in (steps - 1, steps)]
+        assert_parts(newest, count)
+    resume_training(run, training={"steps": 12})
+    assert_close(run, whole)
+
+
+def assert_parts(checkpoint: Path, count: int) -> None:
+    """Each process has written its part: none holds a whole matrix, together they hold what one process would."""
+    parts = [load_file(path) for path in sorted(checkpoint.glob("parts/*.safetensors"))]
+    together = find_checkpoint(checkpoint).read()
+    assert len(parts) == count
+    for name, weight in together.weights.items():
+        rows = [part[f"weights/{name}"] for part in parts if f"weights/{name}" in part]
+        assert torch.equal(torch.cat(rows), weight)
+        assert max(map(len, rows)) == -(-len(weight) // count)
+        assert together.optimizer[f"exp_avg/{name}"].shape == weight.shape
+
+
+def test_torchrun_goes_on_with_the_machines_that_are_left(recipe, whole, tmp_path):
+    run = tmp_path / "run"
+    command = ["train", recipe, "training.parallel=fsdp", EVERY_UPDATE, "--output", run, "--resume-if-exists"]
+    said = run_torchrun(command, tmp_path, killed_in=("locant.training.loop.TrainingLoop.update", 5))
+    assert "has lost the others" in said
+    assert_close(run, whole)
+    began = json.loads((run / "environment.json").read_text())
+    assert began["processes"] == 2
+    # The newest checkpoint may not have been complete.
+    assert [(each["step"] in (3, 4), each["processes"]) for each in began["resumed"]] == [(True, 1)]
 
 
 def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tmp_path):
@@ -83,15 +132,17 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     for machine in machines:
         machine.mkdir()
     command = ["train", recipe, "--output", "run", "--resume-if-exists"]
-    for steps in ("--steps=6", "--steps=12"):
-        processes = start_processes([[*command, steps]] * 2, tmp_path, folders=machines)
+    # What is sharded is gathered where not all see the folder, and may be replicated from there on.
+    for changes in (["training.parallel=fsdp", "--steps=6"], ["training.parallel=ddp", "--steps=12"]):
+        processes = start_processes([[*command, *changes]] * 2, tmp_path, folders=machines)
         assert exit_codes(processes) == [0, 0], (tmp_path / "process-1.log").read_text()
+        assert (checkpoint_folders(machines[0] / "run")[-1] / "weights.safetensors").exists()
     assert_close(machines[0] / "run", whole)
     assert (machines[1] / "run" / "cache" / "prepared.json").exists()
     assert not (machines[1] / "run" / "checkpoints").exists()
     # Another text on one of them.
     (text,) = (machines[1] / "run" / "cache").glob("prepared.json")
     text.write_text(text.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
-    codes = exit_codes(start_processes([[*command, "--steps=14"]] * 2, tmp_path, folders=machines), 120)
+    codes = exit_codes(start_processes([[*command, "--steps=14"]] * 2, tmp_path, folders=machines))
     assert codes == [1, 1]
     assert "was prepared from another text" in (tmp_path / "process-0.log").read_text()

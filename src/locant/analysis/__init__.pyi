@@ -1,3 +1,5 @@
+from locant.analysis.alignment_scores import AlignmentScores as AlignmentScores
+from locant.analysis.alignment_scores import score_alignments as score_alignments
 from locant.analysis.attention_steps import AttentionSteps as AttentionSteps
 from locant.analysis.attention_steps import attention_steps as attention_steps
 from locant.analysis.geometry import Geometry as Geometry

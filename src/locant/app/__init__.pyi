@@ -22,3 +22,4 @@ from locant.app.report import render_report as render_report
 from locant.app.report import write_report as write_report
 from locant.app.run_report import run_report as run_report
 from locant.app.run_report import write_run_report as write_run_report
+from locant.app.web_page import export_web as export_web

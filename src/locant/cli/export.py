@@ -11,7 +11,8 @@ _EPILOG = """examples:
   locant export runs/en-de --to huggingface --output en-de-marian
   locant export runs/en-de --to ctranslate2 --output en-de-ct2 --quantization int8
   locant export runs/en-de --to argos --output en-de.argosmodel
-  locant export runs/en-de --to onnx --output en-de-onnx"""
+  locant export runs/en-de --to onnx --output en-de-onnx
+  locant export runs/en-de --to web --output en-de-web"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("model", type=Path, metavar="RUN", help="folder of a run or of a saved model")
-    targets = ("huggingface", "ctranslate2", "argos", "onnx")
-    text = "what shall load it; argos is Argos Translate and LibreTranslate"
+    targets = ("huggingface", "ctranslate2", "argos", "onnx", "web")
+    text = "what shall load it; argos is Argos Translate and LibreTranslate, web a page that translates in any browser"
     parser.add_argument("--to", required=True, choices=targets, help=text)
     text = "new folder to write; with --to argos a new file, NAME.argosmodel"
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="PATH", help=text)
@@ -46,6 +47,10 @@ def run(options: argparse.Namespace) -> int:
 
     if options.to == "huggingface":
         notes = export_huggingface(options.model, options.output)
+    elif options.to == "web":
+        from locant.app import export_web
+
+        notes = export_web(options.model, options.output)
     elif options.to == "onnx":
         notes = export_onnx(options.model, options.output)
     elif options.to == "argos":

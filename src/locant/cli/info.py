@@ -102,7 +102,8 @@ def _kernels() -> dict[str, Any]:
     try:
         choice = choose()
         if choice is not None:
-            return found | {"variant": choice.name, "library": str(choice.path), "lacking": choice.lacking}
+            found |= {"variant": choice.name, "library": str(choice.path)}
+            return found | {"lacking": choice.lacking, "runs": choice.runs}
         path = built_path()
         return found | {"built": str(path) if path.exists() else None}
     except (LocantError, OSError) as error:
@@ -186,7 +187,9 @@ def _kernel_lines(kernels: dict[str, Any]) -> Iterator[str]:
         yield f"  {kernels['error']}"
         return
     if "variant" in kernels:
-        yield f"  variant: {kernels['variant']}, which came with the package"
+        best = kernels["runs"][-1]
+        by = "" if kernels["variant"] == best else f", by LOCANT_KERNELS_VARIANT; the best one here is {best}"
+        yield f"  variant: {kernels['variant']}, which came with the package{by}"
         yield from (f"  not {name}: this processor lacks {', '.join(of)}" for name, of in kernels["lacking"].items())
     else:
         yield f"  built for this processor: {kernels['built'] or 'not yet'}"

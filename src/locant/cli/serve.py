@@ -26,6 +26,7 @@ _LIMITS = {
     "texts": "most texts of a request",
     "alternatives": "most alternatives to a translation",
     "file-bytes": "largest file to translate",
+    "file-characters": "most characters of a file to translate",
     "body-bytes": "largest body of a request",
     "requests-per-minute": "most requests of a key or address in a minute; any number by default",
     "waiting-requests": "most requests that wait for a model",
@@ -36,6 +37,7 @@ _SECONDS = {
     "request-seconds": "longest time for a translation, waiting included",
     "body-seconds": "longest time in which the body of a request may arrive",
     "head-seconds": "longest time in which the head of a request may arrive",
+    "begin-seconds": "longest time until a new worker answers",
 }
 
 
@@ -60,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-page", action="store_true", help="leave out the page to translate in")
     parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
     parser.add_argument("--rows", type=int, metavar="N", help="most hypotheses that a model extends at once")
+    parser.add_argument(
+        "--pivot",
+        metavar="CODE",
+        help="language by way of which texts go where no model translates directly (default en; none for no such way)",
+    )
     add_engine_options(parser)
     group = parser.add_argument_group("limits")
     for name, text in _LIMITS.items():
@@ -101,7 +108,10 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         "page": not options.no_page,
         "keys": read_keys(options.keys, os.environ.get("LOCANT_API_KEYS")),
     }
-    return ServerSettings.parse({key: value for key, value in chosen.items() if value is not None}, "serve")
+    chosen = {key: value for key, value in chosen.items() if value is not None}
+    if options.pivot is not None:
+        chosen["pivot"] = None if options.pivot == "none" else options.pivot
+    return ServerSettings.parse(chosen, "serve")
 
 
 def _announce(address: str) -> None:

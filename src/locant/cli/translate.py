@@ -6,23 +6,30 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from locant.cli.translator_options import add_sampling_options, add_translator_options, load, search_overrides
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
     from locant.translation.lines import Line, OnLong
+    from locant.translation.translator import Translation, Translator
 
 _EPILOG = """examples:
   locant translate runs/en-de "A man is riding a horse." "Two dogs play."
   locant translate runs/en-de --input book.en --output book.de
   cat book.en | locant translate runs/en-de --beam 1 > book.de
+  locant translate runs/en-de --alignments "Two dogs play."
   locant translate runs/en-de --compute-type int8 --input book.en --output book.de
+  locant translate runs/en-de --input report.docx --output report.de.docx
 
-Every line has its translation on a line of its own. Lines of standard input are translated as they come. With
---on-long error (the default) a line that is too long gets an empty line in its place and a message on standard error,
-all others are translated, and the exit code is 1; with empty it is 0; with split the line is translated in parts."""
+A document is translated sentence by sentence, and all that is not text in it stays: Markdown, HTML, SubRip, WebVTT,
+JSON, PO, .docx and .odt by the name of the file, plain text with --format text.
+
+Of other files, every line has its translation on a line of its own. Lines of standard input are translated as they
+come. With --on-long error (the default) a line that is too long gets an empty line in its place and a message on
+standard error, all others are translated, and the exit code is 1; with empty it is 0; with split the line is translated
+in parts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write here (a pipe too) instead of standard output",
     )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help="lines, or of a document: text, markdown, html, srt, vtt, json, po, docx, odt; by default by the name",
+    )
+    parser.add_argument(
+        "--json-keys", metavar="KEY,...", help="of JSON, translate only values of these keys; a.b is b within a"
+    )
+    parser.add_argument("--wrapped", action="store_true", help="of a text: its sentences go over line breaks")
     parser.add_argument("--n-best", type=int, metavar="N", help="print N translations: line number, score, text")
     parser.add_argument(
-        "--on-long", choices=("error", "split", "empty"), default="error", help="of lines that are too long; see below"
+        "--alignments", action="store_true", help="print after a tab which source word each word comes from: 0-0 1-2"
     )
+    parser.add_argument("--on-long", choices=("error", "split", "empty"), help="of lines that are too long; see below")
     add_translator_options(parser)
     add_sampling_options(parser)
 
@@ -53,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("Give sentences as arguments or a file with --input, not both.")
     if options.input and (not options.input.exists() or options.input.is_dir()):
         raise UsageError(f"The input file {options.input} does not exist.")
+    if kind := _format(options):
+        return _translate_document(options, kind)
 
     from locant.files import open_output
     from locant.streams import is_stream
@@ -74,16 +93,75 @@ def run(options: argparse.Namespace) -> int:
             chunks = faults.texts(arriving_windows(raw, str(options.input or "standard input")))
         # What is too long is empty for the translator: here it is an error when all others are translated.
         on_long: OnLong = "split" if options.on_long == "split" else "empty"
+        sources: list[str] = []
+        chunks = _remembered(chunks, sources)
         for chunk in translator.translate_chunks(chunks, on_long=on_long, say=faults.too_long, **overrides):
-            for number, found in enumerate(chunk, start=done + 1):
-                if options.n_best:
-                    for translation in found:
-                        print(number, f"{translation.score:.4f}", translation.text, sep="\t", file=out)
-                else:
-                    print(found[0].text, file=out)
+            wanted = [found if options.n_best else found[:1] for found in chunk]
+            links = _links(translator, sources, wanted, overrides) if options.alignments else None
+            for number, found in enumerate(wanted, start=done + 1):
+                for translation in found:
+                    row = [str(number), f"{translation.score:.4f}"] if options.n_best else []
+                    print(*row, translation.text, *([next(links)] if links else []), sep="\t", file=out)
             done += len(chunk)
             out.flush()
-    return 1 if faults.unreadable or (faults.long and options.on_long == "error") else 0
+    return 1 if faults.unreadable or (faults.long and options.on_long in (None, "error")) else 0
+
+
+def _format(options: argparse.Namespace) -> str | None:
+    """Return the format of the document that is to be translated; ``None`` for lines."""
+    from locant.documents import find_format, format_of
+
+    if options.format == "lines":
+        kind = None
+    elif options.format:
+        kind = find_format(options.format)
+    else:
+        # A name that says no more than that it is text leaves it to be lines, as ever.
+        found = format_of(options.input) if options.input else None
+        kind = None if found is None or found.name == "text" else found
+    given = {
+        "--json-keys goes with documents in JSON.": options.json_keys and (kind is None or kind.name != "json"),
+        "--wrapped goes with --format text.": options.wrapped and (kind is None or kind.name != "text"),
+        "Documents come from --input or standard input; arguments are lines.": kind and options.text,
+        "--n-best goes with lines; a document has one translation.": kind and options.n_best,
+        "--alignments goes with lines.": kind and options.alignments,
+        "--on-long goes with lines; sentences of documents are cut where they are too long.": kind and options.on_long,
+    }
+    for sentence, is_wrong in given.items():
+        if is_wrong:
+            raise UsageError(sentence)
+    return kind.name if kind else None
+
+
+def _translate_document(options: argparse.Namespace, kind: str) -> int:
+    from locant.documents import DocumentOptions, open_documents, write_documents
+
+    keys = tuple(key for key in (options.json_keys or "").split(",") if key)
+    reading = DocumentOptions(keys=keys, wrapped=options.wrapped)
+    overrides = search_overrides(options)
+    with open_documents(options.input, kind, reading) as documents:  # before any work
+        write_documents(load(options), documents, options.output, **overrides)
+    return 0
+
+
+def _remembered(chunks: Iterator[list[str]], last: list[str]) -> Iterator[list[str]]:
+    """Yield chunks, each of which ``last`` holds until the next."""
+    for chunk in chunks:
+        last[:] = chunk
+        yield chunk
+
+
+def _links(
+    translator: Translator,
+    sources: list[str],
+    chunk: list[list[Translation]],
+    overrides: dict[str, Any],
+) -> Iterator[str]:
+    """Return the links of each translation of a chunk; those of a line that was too long are none."""
+    of_each = [source for source, found in zip(sources, chunk, strict=True) for _ in found]
+    texts = [translation.text for found in chunk for translation in found]
+    found_links = translator.align(of_each, texts, say=lambda sentence: None, **overrides)
+    return (alignment.pharaoh for alignment in found_links)
 
 
 class _Faults:

@@ -35,8 +35,8 @@ class ArgosPackage:
 
     Raises:
         CheckpointError: It is no zip archive, or none that Argos Translate makes: two entries have one name, a name
-            leads out of the folder, an entry is a link or encrypted, it is too large, or there is not one folder with
-            ``metadata.json``.
+            leads out of the folder, an entry is a link, encrypted or unusually compressed, it is too large, or there is
+            not one folder with ``metadata.json``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -143,6 +143,9 @@ class ArgosPackage:
             seen.add(name.rstrip("/").casefold())
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise refused(f"its entry {name!r} is a link")
+            # Others take any amount of memory, and raise errors of their own.
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise refused(f"its entry {name!r} is compressed by method {entry.compress_type}")
             if entry.flag_bits & 1:
                 raise refused(f"its entry {name!r} is encrypted")
             if entry.file_size > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * entry.compress_size):

@@ -206,13 +206,18 @@ class _RefusedError(ConfigError):
     """The compiler has looked at what it was given and refused it."""
 
 
+def _signal_name(number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(number, f"signal {number}")  # real-time signals have no names but the first and the last
+
+
 def _run(compiler: str, arguments: Sequence[str], what: str) -> None:
     run = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return
     said = (run.stderr.strip().splitlines() or ["nothing"])[0]
     if run.returncode < 0:
-        killed = signal.Signals(-run.returncode).name
+        killed = _signal_name(-run.returncode)
         raise ConfigError(f"The C++ compiler {compiler} was ended by {killed} while it built {what}.")
     message = f"The C++ compiler {compiler} could not build {what}. It said: {said}"
     # The part that does the work was ended, and the rest of the compiler says so.

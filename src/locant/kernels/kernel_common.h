@@ -30,6 +30,11 @@ inline Complaint complain(const char* text) { return text; }
 
 // Runs what returns a complaint. Memory is made before threads share work, which no exception may leave.
 template <class Work>
+#ifdef __wasm__  // which has no exceptions: it stops where memory fails
+inline Complaint within_memory(const Work& work) {
+  return work();
+}
+#else
 inline Complaint within_memory(const Work& work) try {
   return work();
 } catch (const std::bad_alloc&) {
@@ -37,6 +42,7 @@ inline Complaint within_memory(const Work& work) try {
 } catch (const std::length_error&) {
   return kNoMemory;
 }
+#endif
 
 // Whether so many threads can be asked for.
 inline bool some_threads(int64_t threads) { return 0 < threads && threads <= 1 << 16; }

@@ -7,13 +7,12 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.kernels.building import build, built_path, mark_as_used
-from locant.kernels.variants import choose
+from locant.kernels.variants import VARIANT, choose
 
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
@@ -73,7 +72,8 @@ class Library:
         Where none came, the sources are built for this processor, unless that is in the cache folder already.
 
         Raises:
-            ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written.
+            ConfigError: There is no C++ compiler, it fails, or the cache folder cannot be written; or the variant that
+                the environment names cannot be used.
         """
         with self._lock:
             if self._loaded is None:
@@ -140,10 +140,13 @@ def build_all() -> None:
 
 
 def _load() -> ctypes.CDLL:
-    with suppress(OSError):  # what came with the package is for a system with other libraries
+    try:
         choice = choose()
         if choice is not None:
             return ctypes.CDLL(str(choice.path))
+    except OSError as error:  # what came with the package is for a system with other libraries
+        if VARIANT in os.environ:
+            raise ConfigError(f"The variant of kernels that {VARIANT} asks for cannot be loaded: {error}") from error
     path = built_path()
     try:
         library = _load_or_build(path)

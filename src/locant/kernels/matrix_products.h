@@ -1,7 +1,17 @@
 // Products of rows of activations with packed matrices of weights: float32, or bfloat16 with float32 sums, or int8 with a
 // scale for each output and for each row of input.
 
+//
+// Every result is rounded as it stands here, and sums are added in the order that stands here: int8 gives the same numbers
+// on all processors. Where a product and a sum may be rounded at once, it is said (`fused`).
+
 #pragma once
+
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -14,14 +24,16 @@
 #include "kernel_common.h"
 #include "threads.h"
 
-#ifdef __AVX512F__
+#ifdef __AVX__
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 // Which narrow products the processor that this is compiled for has.
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD) || defined(__wasm_simd128__)
 #define LOCANT_INT8
 #endif
 #if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
@@ -87,14 +99,8 @@ inline void save(Lanes value, float* to) { *reinterpret_cast<Lanes*>(to) = value
 inline Lanes largest(Lanes one, Lanes other) { return one > other ? one : other; }
 
 #ifdef __AVX512F__
-inline float total(Lanes lanes) { return _mm512_reduce_add_ps(reinterpret_cast<__m512>(lanes)); }
 inline float largest(Lanes lanes) { return _mm512_reduce_max_ps(reinterpret_cast<__m512>(lanes)); }
 #else
-inline float total(Lanes lanes) {
-  float sum = 0;
-  for (int64_t i = 0; i < kLanes; i++) sum += lanes[i];
-  return sum;
-}
 inline float largest(Lanes lanes) {
   float found = lanes[0];
   for (int64_t i = 1; i < kLanes; i++) found = std::max(found, lanes[i]);
@@ -102,13 +108,63 @@ inline float largest(Lanes lanes) {
 }
 #endif
 
+// x * y + sum, rounded once where the processor can do that.
+inline Lanes fused(Lanes x, Lanes y, Lanes sum) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Lanes>(
+      _mm512_fmadd_ps(reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(sum)));
+#elif defined(__FMA__) && defined(__AVX__)
+  return reinterpret_cast<Lanes>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(x), reinterpret_cast<__m256>(y), reinterpret_cast<__m256>(sum)));
+#elif defined(__aarch64__)
+  return static_cast<Lanes>(
+      vfmaq_f32(static_cast<float32x4_t>(sum), static_cast<float32x4_t>(x), static_cast<float32x4_t>(y)));
+#else
+  return sum + x * y;
+#endif
+}
+
+// A sum of many numbers: sixteen sums side by side, however wide a register is, which are added by halves in the end. What
+// does not fill them comes one by one after that.
+class Sum {
+ public:
+  static constexpr int64_t kWidth = 16;
+
+  // Adds what `term` makes of kLanes numbers at a time, `term(0)` to `term(kWidth - kLanes)`.
+  template <class Term>
+  void add(const Term& term) {
+    for (int64_t part = 0; part < kParts; part++) sums_[part] += term(part * kLanes);
+  }
+
+  float total() const {
+#ifdef __AVX512F__
+    return _mm512_reduce_add_ps(reinterpret_cast<__m512>(sums_[0]));  // adds by halves
+#else
+    Lanes sums[kParts];
+    for (int64_t part = 0; part < kParts; part++) sums[part] = sums_[part];
+    for (int64_t left = kParts / 2; left; left /= 2)
+      for (int64_t part = 0; part < left; part++) sums[part] += sums[part + left];
+    float numbers[kLanes];
+    save(sums[0], numbers);
+    for (int64_t left = kLanes / 2; left; left /= 2)
+      for (int64_t i = 0; i < left; i++) numbers[i] += numbers[i + left];
+    return numbers[0];
+#endif
+  }
+
+ private:
+  static constexpr int64_t kParts = kWidth / kLanes;
+  Lanes sums_[kParts] = {};
+};
+
 inline float dot(const float* one, const float* other, int64_t size) {
-  Lanes sums = {};
+  Sum sum;
   int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) sums += load(one + i) * load(other + i);
-  float sum = total(sums);
-  for (; i < size; i++) sum += one[i] * other[i];
-  return sum;
+  for (; i + Sum::kWidth <= size; i += Sum::kWidth)
+    sum.add([&](int64_t place) { return load(one + i + place) * load(other + i + place); });
+  float all = sum.total();
+  for (; i < size; i++) all += one[i] * other[i];
+  return all;
 }
 
 // The largest of at least one number; what is not a number is passed over.
@@ -129,8 +185,20 @@ enum Precision : int64_t { kFloat32, kBFloat16, kInt8 };
 
 inline int64_t bytes_of(Precision precision) { return precision == kFloat32 ? 4 : precision == kBFloat16 ? 2 : 1; }
 
-// Bytes of a row of so many numbers, filled up to what a product takes at once.
-inline int64_t byte_stride(int64_t width, Precision precision) { return (width + 15) / 16 * 16 * bytes_of(precision); }
+// A row of activations in int8 as a product reads it, and the bytes that an output's weights take for four of its bytes.
+// WebAssembly multiplies numbers of 16 bits; its weights are widened when they are read.
+#ifdef __wasm__
+using Quantized = int16_t;
+constexpr int64_t kGroupBytes = 2;
+#else
+using Quantized = uint8_t;
+constexpr int64_t kGroupBytes = 4;
+#endif
+
+// Bytes of a row of so many activations, filled up to what a product takes at once.
+inline int64_t byte_stride(int64_t width, Precision precision) {
+  return (width + 15) / 16 * 16 * (precision == kInt8 ? sizeof(Quantized) : bytes_of(precision));
+}
 
 struct Range {
   int64_t begin, end;
@@ -189,21 +257,22 @@ struct Rows {
   void quantize(int64_t row) const {
     const float* from = values + row * width;
     // Comparisons pass over what is not a number, and integers would hide it: `odd` is zero, or not a number.
-    Lanes sizes = {}, odds = {};
+    Lanes sizes = {}, odds = {};  // of no odds the sum is zero, in any order
     int64_t start = 0;
     for (; start + kLanes <= width; start += kLanes) {
       const Lanes values = load(from + start);
       sizes = largest(largest(values, -values), sizes);
       odds += values * 0.0f;
     }
-    float reach = largest(sizes), odd = total(odds);
+    float reach = largest(sizes), odd = 0;
+    for (int64_t i = 0; i < kLanes; i++) odd += odds[i];
     for (; start < width; start++) reach = std::max(reach, std::fabs(from[start])), odd += from[start] * 0.0f;
     const float scale = reach > 0 ? 127.0f / reach : 0.0f;
-    uint8_t* to = bytes + row * stride;
+    auto* to = reinterpret_cast<Quantized*>(bytes + row * stride);
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
       // Rounds to the nearest, because 128 makes the number positive.
-      to[i] = static_cast<uint8_t>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + kByteOffset);
+      to[i] = static_cast<Quantized>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + kByteOffset);
     }
     scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
   }
@@ -228,8 +297,9 @@ LOCANT_UNROLL
 LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         const float value = x[r * width + k + u];
-        sums[u][r][0] += value * first;
-        sums[u][r][1] += value * second;
+        const Lanes all = Lanes{} + value;
+        sums[u][r][0] = fused(all, first, sums[u][r][0]);
+        sums[u][r][1] = fused(all, second, sums[u][r][1]);
       }
     }
   }
@@ -256,16 +326,24 @@ typedef int32_t Integers __attribute__((vector_size(4 * kLanes), aligned(4)));
 using Bytes = __m512i;
 inline Bytes bytes_at(const uint8_t* from) { return _mm512_load_si512(from); }
 inline Bytes repeated(int32_t four) { return _mm512_set1_epi32(four); }
+#elif defined(__wasm__)
+using Bytes = v128_t;
+inline Bytes bytes_at(const uint8_t* from) { return wasm_i16x8_load8x8(from); }
+inline Bytes repeated(int32_t two) { return wasm_i32x4_splat(two); }
 #else
 using Bytes = int8x16_t;
 inline Bytes bytes_at(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
 inline Bytes repeated(int32_t four) { return vreinterpretq_s8_s32(vdupq_n_s32(four)); }
 #endif
 
-// Adds the products of four int8 to each sum.
+// Adds the products of four int8 to each sum, or of two.
 #if defined(__AVX512VNNI__)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
   return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), x, w));
+}
+#elif defined(__wasm__)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
+  return static_cast<Integers>(wasm_i32x4_add(static_cast<v128_t>(sums), wasm_i32x4_dot_i16x8(x, w)));
 }
 #elif defined(LOCANT_INT8)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
@@ -294,8 +372,8 @@ __attribute__((noinline)) void sum_narrow(const uint8_t* x, int64_t stride, cons
   for (int64_t g = 0; g < groups; g += U) {
 LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
-      const Bytes first = bytes_at(w + (g + u) * kColumns * 4);
-      const Bytes second = bytes_at(w + (g + u) * kColumns * 4 + kLanes * 4);
+      const Bytes first = bytes_at(w + (g + u) * kColumns * kGroupBytes);
+      const Bytes second = bytes_at(w + (g + u) * kColumns * kGroupBytes + kLanes * kGroupBytes);
 LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         int32_t four;
@@ -320,10 +398,7 @@ LOCANT_UNROLL
 class Linear {
  public:
   void pack(const float* weight, const float* bias, int64_t inputs, int64_t outputs, Precision precision) {
-    inputs_ = inputs, outputs_ = outputs, panels_ = (outputs + kColumns - 1) / kColumns;
-    precision_ = precision;
-    bias_.resize_to_zeros(panels_ * kColumns);
-    if (bias) std::memcpy(bias_.get(), bias, outputs * sizeof(float));
+    begin(bias, inputs, outputs, precision);
     if (precision == kFloat32) {
       floats_.resize_to_zeros(panels_ * inputs * kColumns);
       for (int64_t n = 0; n < outputs; n++)
@@ -331,11 +406,7 @@ class Linear {
           floats_[(n / kColumns * inputs + k) * kColumns + n % kColumns] = weight[n * inputs + k];
       return;
     }
-    groups_ = byte_stride(inputs, precision) / 4;
-    narrow_.resize_to_zeros(panels_ * groups_ * kColumns * 4);
-    scale_.resize_to_zeros(panels_ * kColumns);
-    offset_.resize_to_zeros(panels_ * kColumns);
-    std::vector<uint8_t> row(groups_ * 4);
+    std::vector<uint8_t> row(groups_ * kGroupBytes);
     for (int64_t n = 0; n < outputs; n++) {
       const float* from = weight + n * inputs;
       if (precision == kBFloat16) {
@@ -343,8 +414,21 @@ class Linear {
       } else {
         quantize(from, n, row.data());
       }
-      for (int64_t g = 0; g < groups_; g++)
-        std::memcpy(&narrow_[((n / kColumns * groups_ + g) * kColumns + n % kColumns) * 4], &row[4 * g], 4);
+      place(n, row.data());
+    }
+  }
+
+  // The same of weights `[outputs, inputs]` that are int8 already, with the scale of each output.
+  void pack_quantized(const int8_t* weight, const float* scale, const float* bias, int64_t inputs, int64_t outputs) {
+    begin(bias, inputs, outputs, kInt8);
+    std::memcpy(scale_.get(), scale, outputs * sizeof(float));
+    std::vector<uint8_t> row(groups_ * kGroupBytes);
+    for (int64_t n = 0; n < outputs; n++) {
+      std::memcpy(row.data(), weight + n * inputs, inputs);
+      int32_t sum = 0;
+      for (int64_t k = 0; k < inputs; k++) sum += weight[n * inputs + k];
+      offset_[n] = kByteOffset * sum;
+      place(n, row.data());
     }
   }
 
@@ -361,6 +445,26 @@ class Linear {
   }
 
  private:
+  // Makes room, for zeros, and takes the bias.
+  void begin(const float* bias, int64_t inputs, int64_t outputs, Precision precision) {
+    inputs_ = inputs, outputs_ = outputs, panels_ = (outputs + kColumns - 1) / kColumns;
+    precision_ = precision;
+    bias_.resize_to_zeros(panels_ * kColumns);
+    if (bias) std::memcpy(bias_.get(), bias, outputs * sizeof(float));
+    if (precision == kFloat32) return;
+    groups_ = byte_stride(inputs, precision) / 4;
+    narrow_.resize_to_zeros(panels_ * groups_ * kColumns * kGroupBytes);
+    scale_.resize_to_zeros(panels_ * kColumns);
+    offset_.resize_to_zeros(panels_ * kColumns);
+  }
+
+  // Puts the narrow weights of an output into its panel.
+  void place(int64_t output, const uint8_t* row) {
+    uint8_t* panel = narrow_.get() + output / kColumns * groups_ * kColumns * kGroupBytes;
+    for (int64_t g = 0; g < groups_; g++)
+      std::memcpy(panel + (g * kColumns + output % kColumns) * kGroupBytes, row + g * kGroupBytes, kGroupBytes);
+  }
+
   // Writes the weights of an output in int8, its scale, and what the offset of the inputs adds to its sum.
   void quantize(const float* from, int64_t output, uint8_t* to) {
     float largest = 0, odd = 0;
@@ -409,7 +513,7 @@ class Linear {
   int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
     float* to = out + row * stride() + panel * kColumns;
     const float* bias = bias_.get() + panel * kColumns;
-    [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * 4;
+    [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * kGroupBytes;
     if (precision_ == kInt8) {
 #ifdef LOCANT_INT8
       alignas(64) int32_t sums[R * kColumns];

@@ -64,10 +64,19 @@ inline Floats upper(Bits words) {
   return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
+// The bits of float32 numbers; of what is none only those that its bfloat16 keeps, because rounding carries the others over
+// into a number.
+inline Bits bits_of(Floats x) {
+  const Bits bits = _mm512_castps_si512(x), kept = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const int and_then_or = 0xea;
+  return _mm512_mask_ternarylogic_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), kept,
+                                        _mm512_set1_epi32(0x00400000), and_then_or);
+}
+
 // The inverse of both. Rounds to the nearest, ties to even: up where what is cut off is more than a half, or a half after
 // an odd number.
 inline Bits words(Floats lower, Floats upper) {
-  const Bits low = _mm512_castps_si512(lower), up = _mm512_castps_si512(upper);
+  const Bits low = bits_of(lower), up = bits_of(upper);
   const __mmask32 odd = 0xaaaaaaaau;
   const Bits kept = _mm512_mask_mov_epi16(_mm512_srli_epi32(low, 16), odd, up);
   const Bits cut = _mm512_mask_mov_epi16(low, odd, _mm512_slli_epi32(up, 16));

@@ -4,6 +4,35 @@
 
 #pragma once
 
+#ifdef __wasm__
+
+// In a browser there is the calling thread alone.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace locant {
+
+class Barrier {
+ public:
+  void wait(int) {}
+};
+
+template <class Work>
+void in_team(int, const Work& work) {
+  Barrier barrier;
+  work(barrier, 0, 1);
+}
+
+template <class Work>
+void parallel_for(int64_t size, int64_t grain, int, const Work& work) {
+  for (int64_t begin = 0; begin < size; begin += grain) work(begin, std::min(begin + grain, size), 0);
+}
+
+}  // namespace locant
+
+#else
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -107,3 +136,5 @@ inline int64_t grain_of(int64_t size, int threads, int64_t least) {
 }
 
 }  // namespace locant
+
+#endif

@@ -7,6 +7,8 @@
 //
 // Notation: M rows, E features of the model, F of the feed-forward, V vocabulary.
 
+#include "matrix_products.h"  // first: it says how numbers are rounded
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,30 +17,39 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "kernel_common.h"
-#include "matrix_products.h"
 
 namespace {
+
+// Rows up to which every thread computes everything between products for itself: waiting would cost more.
+constexpr int64_t kRowsAlone = 2;
 
 // Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
 // caches.
 constexpr int64_t kRowsApart = 4, kRowsApartUncached = 32;
 constexpr int64_t kCachedBytes = 16 << 20;
 
+// The sum of what `term` makes of numbers, one or several at a time.
+template <class Term>
+inline float sum_of(const float* x, int64_t size, const Term& term) {
+  Sum sum;
+  int64_t i = 0;
+  for (; i + Sum::kWidth <= size; i += Sum::kWidth) sum.add([&](int64_t place) { return term(load(x + i + place)); });
+  float all = sum.total();
+  for (; i < size; i++) all += term(x[i]);
+  return all;
+}
+
 struct Norm {
   const float* gamma;
   const float* beta;
 
   void apply(const float* from, float* to, int64_t width) const {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < width; i++) sum += from[i];
-    const float mean = sum / width;
-    float squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < width; i++) squares += (from[i] - mean) * (from[i] - mean);
+    const float mean = sum_of(from, width, [](auto x) { return x; }) / width;
+    const float squares = sum_of(from, width, [=](auto x) { return (x - mean) * (x - mean); });
     const float scale = 1.0f / std::sqrt(squares / width + 1e-5f);
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) to[i] = (from[i] - mean) * scale * gamma[i] + beta[i];
@@ -47,6 +58,13 @@ struct Norm {
 
 enum Activation { kRelu, kGelu, kSilu, kSigmoid };
 
+// To 1.5e-7: Abramowitz and Stegun (1964), formula 7.1.26. C libraries differ.
+inline float error_function(float x) {
+  const float size = std::fabs(x), t = 1.0f / (1.0f + 0.3275911f * size);
+  const float sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+  return std::copysign(1.0f - sum * exponential(-size * size), x);
+}
+
 inline void activate(int64_t kind, float* x, int64_t size) {
   switch (kind) {
     case kRelu:
@@ -54,7 +72,8 @@ inline void activate(int64_t kind, float* x, int64_t size) {
       for (int64_t i = 0; i < size; i++) x[i] = std::max(x[i], 0.0f);
       break;
     case kGelu:
-      for (int64_t i = 0; i < size; i++) x[i] *= 0.5f * (1.0f + std::erf(x[i] * 0.70710678f));
+#pragma omp simd
+      for (int64_t i = 0; i < size; i++) x[i] *= 0.5f * (1.0f + error_function(x[i] * 0.70710678f));
       break;
     case kSilu:
 #pragma omp simd
@@ -87,12 +106,14 @@ struct Engine {
 };
 
 // What one sub-layer hands to the next, for M rows. With very few rows every thread computes them all for itself
-// instead of waiting for the others: `copies` of the rows.
+// instead of waiting for the others: `copies` of the rows, and two places for products, so that nobody waits until the
+// others have read the last one.
 struct Workspace {
   Buffer<float> stream, input, context, product, hidden;
   Buffer<uint8_t> input_bytes, context_bytes, hidden_bytes;
   Buffer<float> input_scales, context_scales, hidden_scales;
   Buffer<float> scores;  // of one thread: [heads, keys]
+  int64_t apart = 0;     // from one product's place to the other's
 
   void resize(const Shape& s, int64_t rows, int64_t copies, int64_t product_width) {
     const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
@@ -102,18 +123,21 @@ struct Workspace {
     context.resize(copies * rows * s.d_model), context_bytes.resize(copies * rows * e_bytes);
     hidden.resize(copies * rows * s.d_ff), hidden_bytes.resize(copies * rows * f_bytes);
     input_scales.resize(copies * rows), context_scales.resize(copies * rows), hidden_scales.resize(copies * rows);
-    product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
+    const int64_t widest = rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns));
+    apart = copies > 1 ? widest : 0;
+    product.resize(widest + apart);
   }
 };
 
 // One thread's view of the work on M rows.
 class Worker {
  public:
-  Worker(const Shape& shape, Workspace& space, const Team& team, int64_t rows, bool alone)
-      : shape_(shape), space_(space), team_(team), rows_(rows),
+  Worker(const Shape& shape, const Workspace& space, const Team& team, int64_t rows, bool alone)
+      : shape_(shape), team_(team), rows_(rows),
         mine_(alone ? Range{0, rows} : team.share(rows)), alone_(alone) {
     const int64_t first = alone ? team.thread * rows : 0, e = shape_.d_model, f = shape_.d_ff;
     const int64_t e_bytes = byte_stride(e, shape.precision), f_bytes = byte_stride(f, shape.precision);
+    product_ = space.product.get(), next_ = product_ + space.apart;
     stream_ = space.stream.get() + first * e;
     input_ = {space.input.get() + first * e, space.input_bytes.get() + first * e_bytes,
               space.input_scales.get() + first, e, e_bytes, shape.precision};
@@ -124,13 +148,13 @@ class Worker {
   }
 
   const Rows& input() const { return input_; }
-  float* product() const { return space_.product.get(); }
+  float* product() const { return product_; }
   const Team& team() const { return team_; }
 
   // Whether what is for all threads is this one's to write.
   bool writes() const { return !alone_ || team_.thread == 0; }
 
-  // Rows are ready: others may read them.
+  // Rows are ready: others may read them, and have read the product, which may be written anew.
   void ready() const {
     if (!alone_) team_.wait();
   }
@@ -154,26 +178,27 @@ class Worker {
     ready();
   }
 
-  // Multiplies into the shared product; afterwards every thread may read all of it.
-  void multiply(const Linear& linear, const Rows& x) const {
+  // Multiplies into the shared product; afterwards every thread may read all of it. Where threads do not wait until their
+  // rows are ready, some may still read the last product, but none the one before.
+  void multiply(const Linear& linear, const Rows& x) {
+    std::swap(product_, next_);
     linear.apply(team_, x, rows_, product());
     team_.wait();
   }
 
   // Attends and projects; `attend(row, query, context)` fills the context of a row.
   template <class Attend>
-  void attention(const Linear& query, const Linear& output, const Attend& attend) const {
+  void attention(const Linear& query, const Linear& output, const Attend& attend) {
     multiply(query, input_);
     for (int64_t row = mine_.begin; row < mine_.end; row++) {
       attend(row, product() + row * query.stride(), context_.values + row * shape_.d_model);
       context_.convert(row);
     }
-    // The product is written anew: everybody must have read it.
-    team_.wait();
+    ready();
     multiply(output, context_);
   }
 
-  void feed_forward(const Linear& inner, const Linear& outer) const {
+  void feed_forward(const Linear& inner, const Linear& outer) {
     multiply(inner, input_);
     const int64_t f = shape_.d_ff;
     for (int64_t row = mine_.begin; row < mine_.end; row++) {
@@ -187,7 +212,7 @@ class Worker {
       }
       hidden_.convert(row);
     }
-    team_.wait();
+    ready();
     multiply(outer, hidden_);
   }
 
@@ -202,7 +227,7 @@ class Worker {
       if (!shape_.pre_norm) norms[sublayer].apply(to, to, e);
       prepare(row, norms, sublayer + 1);
     }
-    team_.wait();
+    ready();
   }
 
  private:
@@ -217,11 +242,11 @@ class Worker {
   }
 
   const Shape& shape_;
-  Workspace& space_;
   Team team_;
   int64_t rows_;
   Range mine_;
   bool alone_;
+  float *product_, *next_;  // the last one, and where the next one goes
   float* stream_;
   Rows input_, context_, hidden_;
 };
@@ -317,7 +342,7 @@ void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spac
   const Shape& shape = engine.shape;
   const int64_t rows = task.cuts.back(), parts = static_cast<int64_t>(task.cuts.size()) - 1;
   const bool apart = threads > 1 && rows >= engine.rows_apart * threads && parts >= threads;
-  const bool alone = rows <= 2;
+  const bool alone = rows <= kRowsAlone;
   spaces.resize(threads);
   for (Workspace& space : spaces) space.scores.resize(shape.heads * task.keys);
   if (!apart) {
@@ -360,12 +385,12 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
   }
   batch.rows.reserve(batch.rows.size() + made.size());
   std::vector<Workspace> spaces;
-  const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
+  const auto work = [&](Worker worker, float* scores, int64_t first, int64_t count) {
     worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
       const Linear* part = &engine.encoder[layer * 4];
-      const float* all = worker.product();
       worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
+        const float* all = worker.product();
         const int64_t sentence = owner[first + row], begin = starts[sentence] - first, stride = part[0].stride();
         const auto key = [&](int64_t i) { return all + (begin + i) * stride + e; };
         const auto value = [&](int64_t i) { return key(i) + e; };
@@ -384,8 +409,7 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
         const float* from = worker.product() + row * both.stride();
         std::memcpy(sentence.source(s, layer, places[first + row]), from, 2 * e * sizeof(float));
       }
-      // The product is written anew: everybody must have read it.
-      worker.team().wait();
+      worker.ready();
     }
   };
   in_parallel(engine, batch.threads, spaces, {starts, 0, longest}, work);
@@ -395,9 +419,14 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
 // Returns what a row's logits exceed its log-probabilities by, and rules out the tokens that are never written.
 float normaliser_of(const Shape& s, float* logits) {
   const float highest = largest_of(logits, s.vocabulary);
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < s.vocabulary; i++) sum += exponential(logits[i] - highest);
+  constexpr int64_t block = 4 * Sum::kWidth;
+  float sum = 0, powers[block];
+  for (int64_t start = 0; start < s.vocabulary; start += block) {
+    const int64_t size = std::min(block, s.vocabulary - start);
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++) powers[i] = exponential(logits[start + i] - highest);
+    sum += sum_of(powers, size, [](auto x) { return x; });
+  }
   logits[s.padding] = logits[s.begin] = -std::numeric_limits<float>::infinity();
   return highest + std::log(sum);
 }
@@ -451,7 +480,7 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
     if (row.past.size() == row.past.capacity()) row.past.reserve(2 * row.past.size() + kBlock);
   }
   const int64_t width = engine.projection.stride();
-  const auto work = [&](const Worker& worker, float* scores, int64_t first, int64_t count) {
+  const auto work = [&](Worker worker, float* scores, int64_t first, int64_t count) {
     worker.embed(engine.target_embedding, tokens + first, positions, times.data() + first, engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from locant.errors import ConfigError
+
+VARIANT = "LOCANT_KERNELS_VARIANT"
+"""Environment variable that names the variant to load in the place of the best one."""
 
 FOLDER = Path(__file__).parent / "variants"
 """Where an installed package has its libraries; the sources alone have none."""
@@ -76,35 +82,46 @@ class Choice:
         name: One of :data:`VARIANTS`.
         path: Its library.
         lacking: What the processor lacks for each better variant that is there, by name.
+        runs: All variants that are there and that the processor runs, the least one first.
     """
 
     name: str
     path: Path
     lacking: dict[str, list[str]]
+    runs: tuple[str, ...]
 
 
 def choose(folder: Path = FOLDER) -> Choice | None:
     """Return the best variant of a folder that this processor runs; ``None`` where there is none.
 
+    The environment variable ``LOCANT_KERNELS_VARIANT`` takes another one.
+
     Args:
         folder: Where the libraries are.
 
     Raises:
+        ConfigError: The variant that the environment names is not there, or the processor does not run it.
         OSError: The least variant cannot be loaded, of which the processor's features are asked.
     """
+    asked = os.environ.get(VARIANT, "")
     there = [name for name in VARIANTS if variant_path(name, folder).exists()]
+    if asked and asked not in there:
+        has = f"has {', '.join(there)}" if there else "has none: its kernels are built for the processor at hand"
+        raise ConfigError(f"{VARIANT} asks for the variant {asked} of the kernels, but this installation {has}.")
     if not there:
         return None
     numbers = (ctypes.c_uint64 * 8)()
     ctypes.CDLL(str(variant_path(there[0], folder))).locant_processor(numbers)
-    has = features(list(numbers), arm=there[0].startswith("arm"))
-    lacking = {name: [feature for feature in VARIANTS[name] if feature not in has] for name in there}
-    runs = [name for name in there if not lacking[name]]
+    features_here = features(list(numbers), arm=there[0].startswith("arm"))
+    lacking = {name: [feature for feature in VARIANTS[name] if feature not in features_here] for name in there}
+    runs = tuple(name for name in there if not lacking[name])
+    if asked and asked not in runs:
+        lacks = ", ".join(lacking[asked])
+        raise ConfigError(f"{VARIANT} asks for the variant {asked} of the kernels, but this processor lacks {lacks}.")
     if not runs:
         return None
-    best = runs[-1]
-    better = there[there.index(best) + 1 :]
-    return Choice(best, variant_path(best, folder), {name: lacking[name] for name in better})
+    taken, better = asked or runs[-1], there[there.index(runs[-1]) + 1 :]
+    return Choice(taken, variant_path(taken, folder), {name: lacking[name] for name in better}, runs)
 
 
 def variant_path(name: str, folder: Path = FOLDER) -> Path:

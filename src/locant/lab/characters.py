@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +12,12 @@ from torch import Tensor, nn
 
 from locant.errors import DataError
 from locant.models.language_model import LanguageModel
+from locant.text.readers import open_bytes
 from locant.training import LanguageModelBatch
 
 _TEST_TOKENS = 16384  # read at once
+_LARGEST = 1 << 30
+"""Bytes of the largest text; each character takes eight in memory."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,16 @@ def read_characters(path: Path) -> Characters:
     """Read a UTF-8 text, ``.gz`` too.
 
     Raises:
-        DataError: The file is missing, empty or no UTF-8 text.
+        DataError: The file is missing, damaged, empty, too large or no UTF-8 text.
     """
+    with open_bytes(path) as file:
+        raw = file.read(_LARGEST + 1)
+    if len(raw) > _LARGEST:
+        raise DataError(f"The text {path} has more than {_LARGEST:,} bytes. Give a part of it.")
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"The text {path} does not exist.") from None
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"The text {path} is not UTF-8: byte {error.start} cannot be read.") from None
-    except (OSError, EOFError) as error:
-        raise DataError(f"The text {path} cannot be read: {error}.") from None
     if not text:
         raise DataError(f"The text {path} is empty.")
     alphabet = "".join(sorted(set(text)))

@@ -19,6 +19,7 @@ from locant.kernels.library import build_all
 from locant.lab.comparison import Comparison, Job, finished_record, require_same_way, save_comparison
 from locant.lab.record import prepared_path
 from locant.lab.variants import modules_of
+from locant.locks import holding
 from locant.runtime import choose_device, most_threads, usable_cores
 
 
@@ -67,27 +68,29 @@ def run_comparison(
 
     Raises:
         LocantError: Something is wrong with the comparison, before any trial runs.
+        CheckpointError: Another process compares in the folder.
     """
     callback = callback or ComparisonCallback()
     comparison.check_names()
     kind = choose_device(device).type
-    require_same_way(folder, comparison)
-    jobs = comparison.jobs()
-    waiting = [job for job in jobs if finished_record(folder, comparison, job) is None]
-    for name in dict.fromkeys(job.task for job in waiting):
-        comparison.build(name).check()
-    save_comparison(folder, comparison)
-    places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
-    at_once = at_once or places
-    callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
-    if waiting and kind == "cpu":
-        build_all()  # here, where it is announced, and not in every process at the same time
-    modules = modules_of(job.variant for job in waiting)
-    pool = _Pool(folder, kind, at_once, modules, callback)
-    needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
-    failures = pool.run([job for job in needed if not prepared_path(folder, job.task, job.seed).exists()])
-    missing = {(failure.job.task, failure.job.seed) for failure in failures}
-    return failures + pool.run([job for job in waiting if (job.task, job.seed) not in missing])
+    with holding(folder, "comparing"):
+        require_same_way(folder, comparison)
+        jobs = comparison.jobs()
+        waiting = [job for job in jobs if finished_record(folder, comparison, job) is None]
+        for name in dict.fromkeys(job.task for job in waiting):
+            comparison.build(name).check()
+        save_comparison(folder, comparison)
+        places = min(_cores(), 4 * torch.cuda.device_count()) if kind == "cuda" else _cores()
+        at_once = at_once or places
+        callback.on_start(len(waiting), len(jobs) - len(waiting), min(at_once, len(waiting)))
+        if waiting and kind == "cpu":
+            build_all()  # here, where it is announced, and not in every process at the same time
+        modules = modules_of(job.variant for job in waiting)
+        pool = _Pool(folder, kind, at_once, modules, callback)
+        needed = dict.fromkeys(Job(job.task, "", job.seed) for job in waiting if comparison.build(job.task).prepares)
+        failures = pool.run([job for job in needed if not prepared_path(folder, job.task, job.seed).exists()])
+        missing = {(failure.job.task, failure.job.seed) for failure in failures}
+        return failures + pool.run([job for job in waiting if (job.task, job.seed) not in missing])
 
 
 class _Pool:

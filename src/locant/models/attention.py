@@ -180,3 +180,11 @@ class CrossAttention(nn.Module):
         k, v = keys_and_values
         context = attend(q, k, v, mask, dropout=self.dropout if self.training else 0.0)
         return self.output(_merge_heads(context))
+
+    def weights(self, x: Tensor, keys: Tensor, mask: Mask) -> Tensor:
+        """Return how much each of ``x [B, Q, E]`` attends to keys ``[B, H, K, D]``: ``[B, H, Q, K]``, rows sum to 1."""
+        q = _split_heads(self.query(x), self.heads)
+        scores = (q @ keys.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        if mask.keys is not None:
+            scores = scores.masked_fill(~mask.keys, -torch.inf)
+        return scores.softmax(-1, dtype=torch.float32)

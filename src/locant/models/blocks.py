@@ -66,8 +66,12 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer`` to ``x [B, L, E]`` with its residual; returns ``[B, L, E]``."""
         if self.pre:
-            return self.dropout(sublayer(layer_norm(x, self.norm)), x)
+            return self.dropout(sublayer(self.given(x)), x)
         return add_and_norm(sublayer(x), x, self.dropout, self.norm)
+
+    def given(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer is given of ``x [B, L, E]``."""
+        return layer_norm(x, self.norm) if self.pre else x
 
 
 class SelfAttentionLayer(nn.Module):
@@ -111,6 +115,22 @@ class DecoderLayer(nn.Module):
         x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, causal, cache))
         x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask))
         return self.residuals[2](x, self.feed_forward)
+
+    def cross_attention_weights(
+        self, x: Tensor, positions: Tensor, scheme: PositionScheme, keys: Tensor, memory_mask: Mask
+    ) -> Tensor:
+        """Return how much each token of ``x [B, T, E]`` attends to those of the source, ``[B, H, T, S]``.
+
+        Args:
+            x: What the layer receives, from the first token on.
+            positions: Integer positions of ``x``.
+            scheme: The positional scheme of the layer.
+            keys: This layer's keys of the encoder's output, ``[B, H, S, D]``.
+            memory_mask: Which of them are real tokens.
+        """
+        x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, Mask(causal=True)))
+        residual: Residual = self.residuals[1]  # type: ignore[assignment]
+        return self.cross_attention.weights(residual.given(x), keys, memory_mask)
 
 
 class Stack(nn.Module):
@@ -196,6 +216,22 @@ class Decoder(Stack):
         if use_cache:
             cache.length += positions.shape[-1]
         return self.norm(x)
+
+    def cross_attention_weights(self, x: Tensor, cache: DecoderCache, number: int) -> Tensor:
+        """Return how much each token attends to those of the source in a layer, ``[B, H, T, S]``.
+
+        Args:
+            x: Token embeddings ``[B, T, E]``, from the first token on.
+            cache: From :meth:`start`; stays empty.
+            number: The layer, from 0; those above it are not computed.
+        """
+        positions = torch.arange(x.shape[1], device=x.device)
+        mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
+        x = self.embed(x, positions)
+        for index in range(number):
+            x = self.layers[index](x, positions, self.scheme(index), cache.cross[index], mask, None)
+        layer: DecoderLayer = self.layers[number]  # type: ignore[assignment]
+        return layer.cross_attention_weights(x, positions, self.scheme(number), cache.cross[number][0], mask)
 
 
 def draw_initial_weights(model: nn.Module, d_model: int, output: nn.Linear, *, tied: bool) -> None:

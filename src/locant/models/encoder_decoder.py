@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from pydantic import Field
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from locant.settings import Settings
 from locant.text.tokenizer import BOS, PAD
+
+AlignmentStep = Literal["predicts", "reads"]
+"""The step of the decoder whose attention says where a token comes from: the one that predicts it or that reads it."""
 
 MOST_LAYERS, WIDEST, LARGEST_VOCABULARY = 1000, 1_000_000, 100_000_000
 """Limits of layers, of widths and of vocabularies in a configuration: far above what any model has."""
@@ -70,6 +73,30 @@ class EncoderDecoder(nn.Module, ABC, Generic[State]):
     @abstractmethod
     def hidden(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
         """Return the decoder's output ``[B, T, E]``, before the projection to the vocabulary."""
+
+    @abstractmethod
+    def alignment_weights(
+        self,
+        source: Tensor,
+        source_lengths: Tensor,
+        target: Tensor,
+        *,
+        layer: int | None = None,
+        step: AlignmentStep | None = None,
+    ) -> Tensor:
+        """Return from which source tokens each target token comes, as the attention to the source says it.
+
+        Args:
+            source: Integer ids ``[B, S]``, padded on the right.
+            source_lengths: Number of real tokens of each row, ``[B]``.
+            target: Integer ids ``[B, T]``, beginning with BOS.
+            layer: The decoder layer whose attention is taken, from 0; ``None`` for the one that does it best.
+            step: The step whose attention is taken; ``None`` for the one that does it best.
+
+        Returns:
+            Weights ``[B, T, S]``, the mean of all heads: row ``t`` is of ``target[:, t]`` itself, and sums to 1. At
+            the step that predicts, the first row is zero: nothing predicts the first token.
+        """
 
     def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
         """Return the logits of every next target token.

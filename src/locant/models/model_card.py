@@ -90,6 +90,25 @@ def write_card(folder: Path, origin: Path | None) -> None:
     write_text(folder / CARD, card or model_card(folder))
 
 
+def model_facts(folder: Path) -> dict[str, str]:
+    """Return what people ask first of a model: its languages, licence, training text and parameters.
+
+    Args:
+        folder: A run or model folder.
+
+    Raises:
+        CheckpointError: A record is damaged.
+    """
+    with explaining_damage(folder):
+        data = read_records(folder).get("data", {})
+        return {
+            "languages": _named(folder, read_json(folder / "config.json"))[1],
+            "licence": _licence(data),
+            "training text": data.get("corpus") or _NOT_RECORDED,
+            "parameters": _parameters(data),
+        }
+
+
 def model_card(folder: Path, use: str = LOCANT_USE) -> str:
     """Return the card of a model, Markdown with the metadata that the Hugging Face Hub reads.
 
@@ -109,10 +128,7 @@ def _card(folder: Path, use: str) -> str:
     records = read_records(folder)
     data = records.get("data", {})
     languages = [config.get("source_language"), config.get("target_language")]
-    several = list((read_json(folder / "tokenizer.json").get("languages") or {}).get("ids", {}))
-    named = " to ".join(language or "unknown language" for language in languages)
-    if several:
-        named = f"{len(several)} languages ({', '.join(several[:_NAMED])}{', ...' if len(several) > _NAMED else ''})"
+    several, named = _named(folder, config)
     name = data.get("corpus") or "Translator"
     parts = [
         _metadata(several or [language for language in languages if language]),
@@ -126,6 +142,20 @@ def _card(folder: Path, use: str) -> str:
         "## Licence\n\n" + _licence(data),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _named(folder: Path, config: dict[str, Any]) -> tuple[list[str], str]:
+    """Return the languages of a model for several, and in words between which languages it translates."""
+    several = list((read_json(folder / "tokenizer.json").get("languages") or {}).get("ids", {}))
+    if several:
+        more = ", ..." if len(several) > _NAMED else ""
+        return several, f"{len(several)} languages ({', '.join(several[:_NAMED])}{more})"
+    languages = [config.get("source_language"), config.get("target_language")]
+    return [], " to ".join(language or "unknown language" for language in languages)
+
+
+def _parameters(data: dict[str, Any]) -> str:
+    return f"{data['parameters']:,}" if "parameters" in data else _NOT_RECORDED
 
 
 def _kind(model: dict[str, Any]) -> str:
@@ -228,7 +258,7 @@ def _scores(records: dict[str, Any], digest: str) -> str:
 
 
 def _model(model: dict[str, Any], data: dict[str, Any], training: dict[str, Any] | None) -> str:
-    rows = {"parameters": f"{data['parameters']:,}" if "parameters" in data else _NOT_RECORDED}
+    rows = {"parameters": _parameters(data)}
     rows |= {key.replace("_", " "): str(value) for key, value in model.items() if value not in ({}, None)}
     rows["training"] = _NOT_RECORDED
     if training:

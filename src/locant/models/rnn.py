@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from locant.errors import ConfigError
 from locant.models.dropout import Dropout
-from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, EncoderDecoder, EncoderDecoderConfig
+from locant.models.encoder_decoder import MOST_LAYERS, WIDEST, AlignmentStep, EncoderDecoder, EncoderDecoderConfig
 
 _LAYERS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 _GATES = {"gru": 3, "lstm": 4}
@@ -281,6 +281,28 @@ class RNN(EncoderDecoder[RNNState]):
         """Return the decoder's readout ``[B, T, E]``, before the projection to the vocabulary."""
         state = self.start(self.encode(source, source_lengths), source_lengths)
         return self.decoder(self._embed(self.target_embedding, target), state)
+
+    def alignment_weights(
+        self,
+        source: Tensor,
+        source_lengths: Tensor,
+        target: Tensor,
+        *,
+        layer: int | None = None,
+        step: AlignmentStep | None = None,
+    ) -> Tensor:
+        """Return from which source tokens each target token comes, ``[B, T, S]``, see the base class.
+
+        The weights are always those with which the token is predicted (section 3.1), and only one layer attends.
+        """
+        del layer, step
+        state = self.start(self.encode(source, source_lengths), source_lengths)
+        rows = [torch.zeros(source.shape, device=source.device)]
+        for number in range(target.shape[1] - 1):
+            _, weights = self.decoder.attention(state.hidden[0], state.keys, state.memory, state.mask)
+            rows.append(weights.float())
+            self.decoder(self._embed(self.target_embedding, target[:, number : number + 1]), state)
+        return torch.stack(rows, dim=1)
 
     def _embed(self, embedding: nn.Embedding, ids: Tensor) -> Tensor:
         return self.dropout(embedding(ids) * math.sqrt(self.config.d_model))

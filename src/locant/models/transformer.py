@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from locant.models.attention import DecoderCache
 from locant.models.blocks import Decoder, Encoder, draw_initial_weights
 from locant.models.config import TransformerConfig
-from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.positions import Mask
+
+_DEEP = 5  # decoder layers
 
 
 class Transformer(EncoderDecoder[DecoderCache]):
@@ -79,6 +81,35 @@ class Transformer(EncoderDecoder[DecoderCache]):
         """Return the decoder's output ``[B, T, E]``, before the projection to the vocabulary."""
         cache = self.start(self.encode(source, source_lengths), source_lengths)
         return self.decoder(self._embed_target(target), cache, use_cache=False)
+
+    def alignment_weights(
+        self,
+        source: Tensor,
+        source_lengths: Tensor,
+        target: Tensor,
+        *,
+        layer: int | None = None,
+        step: AlignmentStep | None = None,
+    ) -> Tensor:
+        """Return from which source tokens each target token comes, ``[B, T, S]``, see the base class."""
+        cache = self.start(self.encode(source, source_lengths), source_lengths)
+        usual_layer, usual_step = self.alignment_attention
+        chosen = usual_layer if layer is None else layer
+        weights = self.decoder.cross_attention_weights(self._embed_target(target), cache, chosen).mean(1)
+        if (step or usual_step) == "reads":
+            return weights
+        return torch.cat((torch.zeros_like(weights[:, :1]), weights[:, :-1]), dim=1)
+
+    @property
+    def alignment_attention(self) -> tuple[int, AlignmentStep]:
+        """The decoder layer, from 0, and the step whose attention to the source says best which word comes from which.
+
+        Of deep decoders it is the third layer at the step that reads the word (Chen et al. 2020, "Accurate Word
+        Alignment Induction from Neural Machine Translation", Shift-Att). Shallow ones, whose every layer
+        has to predict, say it at the step that predicts the word, in the middle layer (docs/results/alignments.md).
+        """
+        layers = self.config.decoder_layers
+        return (2, "reads") if layers >= _DEEP else (layers // 2, "predicts")
 
     @property
     def max_positions(self) -> int | None:

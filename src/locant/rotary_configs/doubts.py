@@ -1,4 +1,4 @@
-"""Doubts about a configuration: unusual numbers, names that nothing reads, missing layer types, wrong axes."""
+"""Doubts about a configuration: unusual numbers, names that nothing reads, missing layer types, axes, indexers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.fields import Finding
+from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.families import INDEXERS, ModelType
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
 
@@ -94,3 +96,27 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> Parse
             raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
         findings.append(Finding("warning", message, f"Correct {name}; pairs beyond it take the positions of others."))
     return replace(parsed, findings=(*parsed.findings, *findings))
+
+
+def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig) -> list[Finding]:
+    """Return a note on the indexer of sparse attention, which rotates queries and keys of its own.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        config: What the attention does.
+    """
+    if kind is None or kind.name not in INDEXERS:
+        return []
+    layout, place = INDEXERS[kind.name]
+    size = part.whole("index_head_dim")
+    of = "its features" if size is None else f"its {size} features"
+    other = "as the attention does" if layout == config.layout else f"unlike the attention, which has '{config.layout}'"
+    return [
+        Finding(
+            "note",
+            f"The indexer of the sparse attention rotates the {place} {config.rotary_dim} of {of} by the same "
+            f"frequencies, in the layout '{layout}', {other}.",
+            "Rotate the queries and keys of the indexer so, too.",
+        )
+    ]

@@ -24,7 +24,7 @@ YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
 
 
 OTHER_POSITIONS = {
-    **dict.fromkeys(("bloom", "mpt"), "ALiBi (here: the scheme 'alibi')"),
+    **dict.fromkeys(("bloom", "mpt", "gpt_refact"), "ALiBi (here: the scheme 'alibi')"),
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5's biases (here: the scheme 't5')"),
 }
 """What classes without rotary positions have in their place, where Locant has it as well."""
@@ -39,8 +39,21 @@ HEAD_IS_ROTATED_PART = frozenset(_OWN_PART.split())
 LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 
+WINDOW_OF_FULL_ATTENTION = frozenset(["minimax", "minimax_text_01", "minimax_m1"])
+"""Model types whose layers of full attention have the ``sliding_window`` of the file."""
+
+HALVES_ITS_WINDOW = frozenset(["t5gemma2_text"])
+"""Model types whose encoders look back over half of their window, rounded up, and ahead over the rest."""
+
 HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 """Model types with a ``sliding_window`` that the masks of their classes pass over."""
+
+INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
+    **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
+    **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
+    "hy_v4": ("half", "last"),
+}
+"""How the indexers of sparse attention pair features, and which of their ``index_head_dim`` features they rotate."""
 
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""

@@ -24,7 +24,7 @@ from locant.rotary_configs.wording import speaks_of
 _INTERLEAVED = """
 llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
 deepseek32 plm chatglm granite granitemoe granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5
-ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4
+ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4 cohere2moe deepseek2-ocr
 """
 INTERLEAVED = tuple(_INTERLEAVED.split())
 """Architectures that pair neighbouring features (``LLAMA_ROPE_TYPE_NORM``)."""
@@ -57,6 +57,9 @@ AXES_BY_SECTIONS = frozenset(("glm4", "glm4moe", "hunyuan_vl"))
 
 SEPARATE_PART = frozenset(("deepseek2", "deepseek32", "minicpm3", "plm", "mistral4", "glm-dsa"))
 """Architectures whose rotated features are a separate part of the head, of ``rope.dimension_count`` features."""
+
+WHOLE_HEADS = frozenset(("llama", "deci", "falcon", "llama-embed"))
+"""Architectures of which llama.cpp loads no file that rotates a part of the head."""
 
 LOG_MULTIPLIER_UNIT = {"deepseek2": 0.1, "deepseek32": 0.1, "mistral3": 1.0}
 """Unit of ``yarn_log_multiplier``, which is mscale_all_dim, by architecture."""
@@ -208,6 +211,9 @@ def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> 
 
 def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
     rotary_dim, head_dim = keys.whole(f"rope.dimension_count{of}"), keys.whole(f"attention.key_length{of}")
+    if of:  # those of the other layers, where sliding ones have none of their own
+        rotary_dim = rotary_dim or keys.whole("rope.dimension_count")
+        head_dim = head_dim or keys.whole("attention.key_length")
     width = keys.whole("embedding_length")
     heads = keys.get("attention.head_count")
     heads = None if isinstance(heads, Sequence) else keys.whole("attention.head_count")  # OpenELM has a list, by layer
@@ -220,6 +226,11 @@ def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
                 f"attention.head_count ({heads}) divides."
             )
         head_dim = width // heads
+    if architecture in WHOLE_HEADS and rotary_dim not in (None, head_dim):
+        raise ConfigError(
+            f"rope.dimension_count in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
+            f"refuses a file of the architecture '{architecture}' where they differ."
+        )
     return head_dim, rotary_dim or head_dim
 
 

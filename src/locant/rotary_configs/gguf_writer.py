@@ -11,7 +11,14 @@ from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.forms import GGUFForm
 from locant.rotary_configs.base import by_layer, cannot_express, with_equivalent_base
-from locant.rotary_configs.gguf import LOCAL_BASE, LOG_MULTIPLIER_UNIT, SEPARATE_PART, SEVERAL_AXES, layout_of
+from locant.rotary_configs.gguf import (
+    LOCAL_BASE,
+    LOG_MULTIPLIER_UNIT,
+    SEPARATE_PART,
+    SEVERAL_AXES,
+    WHOLE_HEADS,
+    layout_of,
+)
 from locant.rotary_configs.gguf_layers import FULL, SCALES_FULL_ATTENTION, SLIDING
 
 _FORMAT = "GGUF"
@@ -76,6 +83,11 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
         raise ConfigError(
             f"The architecture '{architecture}' rotates a separate part of the head as a whole: head_dim must be "
             f"rotary_dim, {full.rotary_dim}; got {full.head_dim}."
+        )
+    if architecture in WHOLE_HEADS and full.rotary_dim != full.head_dim:
+        raise ConfigError(
+            f"GGUF cannot express {full.rotary_dim} rotated features of {full.head_dim} for the architecture "
+            f"'{architecture}': llama.cpp loads no such file."
         )
     scaling, tensors = _scaling(full, architecture)
     written |= {f"rope.scaling.{key}": value for key, value in scaling.items()}

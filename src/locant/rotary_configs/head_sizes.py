@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from locant.errors import ConfigError
+from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.families import HEAD_IS_ROTATED_PART, ModelType
 from locant.rotary_configs.layers import GLOBAL
 from locant.rotary_configs.rope_parameters import read_type
 
-_SIZES = ("head_dim", "kv_channels", "attention_head_dim")
+_SIZES = ("head_dim", "kv_channels", "attention_head_dim", "hidden_size_per_head")
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "model_dim")
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 
@@ -32,6 +33,21 @@ class HeadSizes:
     rotary_dim: int
     fraction: float | None
     findings: tuple[Finding, ...] = ()
+
+    def rotated_by(self, scaling: FrequencyScaling) -> int:
+        """Return the features that a scaling rotates: the whole head where it says itself which pairs turn.
+
+        Raises:
+            ConfigError: They are no pairs.
+        """
+        features = self.rotary_dim if scaling.turning_fraction is None else self.head_dim
+        if features % 2 and features < self.head_dim and self.fraction is not None:
+            raise ConfigError(
+                f"partial_rotary_factor {self.fraction:g} of a head of {self.head_dim} features is {features} of them, "
+                "but rotary positions turn features in pairs, so their number must be even. Classes of transformers "
+                f"take {features + 1} then, with frequencies for {features}; no other engine does."
+            )
+        return features
 
 
 def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, names: tuple[str, ...]) -> HeadSizes:

@@ -9,11 +9,16 @@ from typing import Any
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.positions.scaling.forms import RopeContext
+from locant.positions.scaling.forms import OF_THE_CLASS, RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length
-from locant.rotary_configs.doubts import doubts_about, refuse_impossible_values, with_checked_axes
+from locant.rotary_configs.doubts import (
+    doubts_about,
+    notes_on_indexers,
+    refuse_impossible_values,
+    with_checked_axes,
+)
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layers import (
@@ -30,37 +35,18 @@ from locant.rotary_configs.layers import (
 )
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
-from locant.rotary_configs.vision import vision_types
+from locant.rotary_configs.without_rotation import (
+    ROPE_KEYS,
+    has_rotary_code,
+    refuse_other_positions,
+    speaks_of_rotation,
+)
 from locant.rotary_configs.wording import speaks_of
 
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
-_TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
-_ROPE_KEYS = (
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "rotary_emb_base",
-    "rope_local_base_freq",
-    "global_rope_theta",
-    "local_rope_theta",
-    "partial_rotary_factor",
-    "rotary_pct",
-    "rotary_dim",
-    "attn_rotary_emb",
-    "rope_interleave",
-    "qk_rope_head_dim",
-    "no_rope_layers",
-    "no_rope_layer_interval",
-    "layer_rope_theta",
-    "rotary",
-    "rotary_value",
-    "rope_interleaved",
-    "rope_scaling_layers",
-    "use_mem_rope",
-    "compress_rope_theta",
-)
+_TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 
@@ -105,12 +91,14 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     findings: list[Finding] = []
     name = text_type(config)
     kind = families.model_type(name) or kind
+    if kind is not None and not kind.rotates and has_rotary_code(text_part(config)):
+        kind = None  # the class of transformers is another one
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
     entries = {key: value for key, value in text_part(config).items() if key != LAYOUT_MARK}
     part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
     part.get("model_type")
-    _refuse_other_positions(part, kind, name)
+    refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
     layout = _marked(config, findings) or families.layout_of(name, _interleaves(part, in_vllm), kind)
     findings += _doubts_about_layout(part, kind, name)
@@ -133,18 +121,19 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         configs[layer] = RotaryConfig(
             head_dim=sizes.head_dim,
             base=base,
-            rotary_dim=sizes.rotary_dim if scaling.turning_fraction is None else sizes.head_dim,
+            rotary_dim=sizes.rotated_by(scaling),
             layout=layout,
             scaling=scaling,
             max_length=declared_length(scaling, max_length, context.findings),
         )
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     layers = _layer_types(part, kind, names, configs)
-    part.refuse_rest(_ROPE_KEYS, [key for key in part.values if _is_about_rotation(key, kind)])
+    part.refuse_rest(ROPE_KEYS, [key for key in part.values if _is_about_rotation(key, kind)])
     part.refuse_misspelt(_LENGTHS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
     findings += layers_without_positions(layers, "queries and keys are not rotated there")
+    findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     findings += doubts_about(part.values, kind.defaults if kind else ())
     parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
@@ -177,7 +166,7 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
         part = config.get(name)
         if not isinstance(part, Mapping):
             continue
-        for key in (*_ROPE_KEYS, *_LENGTHS):
+        for key in (*ROPE_KEYS, *_LENGTHS):
             if config.get(key) is not None and config[key] != part.get(key):
                 raise ConfigError(
                     f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
@@ -197,6 +186,8 @@ def text_type(config: Mapping[str, Any]) -> str | None:
     """
     part = text_part(config)
     own = Fields(part, "config.json").text("model_type")
+    if part.get("use_mla") is False and own == "deepseek_v2":
+        return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
     outer = Fields(config, "config.json").text("model_type")
     for name in (own, outer):
         known = families.model_type(name)
@@ -210,39 +201,6 @@ def text_type(config: Mapping[str, Any]) -> str | None:
 def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     known = families.model_type(config.get("model_type") if isinstance(config.get("model_type"), str) else None)
     return known.text_part[:1] if known is not None and known.text_part else _TEXT_PARTS
-
-
-def _refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:
-    """Raise ConfigError for a model that has no rotary positions, by its class or by an entry."""
-    if name in vision_types():
-        raise ConfigError(
-            f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
-            "an image, which locant.rotary_configs.read_vision reads."
-        )
-    if part.flag("rotary") is False:
-        raise ConfigError("config.json has rotary false: the model is said to have no rotary positions.")
-    if part.flag("alibi"):
-        raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
-    if name in families.TURNS_BACKWARDS:
-        raise ConfigError(
-            f"The class of the model type '{name}' turns pairs backwards, by minus the angle, which a rotary "
-            "configuration does not express."
-        )
-    stated = part.get("position_embedding_type")
-    if kind is not None and not kind.rotates:
-        other = families.OTHER_POSITIONS.get(kind.name)
-        instead = f", but {other}" if other else ""
-        raise ConfigError(f"The class of the model type '{name}' in transformers has no rotary positions{instead}.")
-    if kind is not None and kind.switch is not None:
-        key, on = kind.switch
-        value = part.get(key) if key in part.values else kind.defaults.get(key)
-        if value != on:
-            raise ConfigError(
-                f"The class of the model type '{name}' rotates where {key} is {on!r}; here it is {value!r}, so the "
-                "model has no rotary positions."
-            )
-    elif isinstance(stated, str) and "nope" in stated.lower():
-        raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
 
 
 def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout | None:
@@ -271,7 +229,8 @@ def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None)
             Finding(
                 "warning",
                 f"config.json does not say how features are paired, and the model type '{name}' is not known "
-                "here: halves are assumed, as most models have it.",
+                "here: halves are assumed, as most models have it."
+                + ("" if speaks_of_rotation(part) else " Nor does it say that the model rotates at all."),
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )
         )
@@ -317,7 +276,7 @@ def _groups(
         base = None  # transformers writes the class's own beside the one that counts
     base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
     if not given and kind is not None and not kind.rope_by_layer:
-        rope = Fields(_scaling_of(kind.rope), f"the class of '{kind.name}'")
+        rope = Fields(_scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
     if UNSCALED in names and read_type(rope) != "default":
         both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
         return {name: group for name, group in both.items() if name in names}

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
-from locant.rotary_configs.families import HAS_NO_WINDOW, LOOKS_BOTH_WAYS, Behaviour, ModelType
+from locant.rotary_configs.families import (
+    HALVES_ITS_WINDOW,
+    HAS_NO_WINDOW,
+    LOOKS_BOTH_WAYS,
+    WINDOW_OF_FULL_ATTENTION,
+    Behaviour,
+    ModelType,
+)
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
@@ -45,6 +52,12 @@ _WINDOWS = {
 }
 _BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
+
+_BY_LAYER: dict[str, Callable[[Any], bool]] = {
+    "attn_type_list": bool,  # of MiniMax: 0 for lightning attention
+    "block_configs": lambda block: not _is_without_attention(block),  # of Nemotron's searched models
+}
+"""Lists that tell layer by layer what is attention."""
 
 MOST_LAYERS = 10_000
 """Layers of the deepest model that is read."""
@@ -117,7 +130,11 @@ def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
     linear = part.get("linear_attn_config")
     if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
         return tuple(GLOBAL if index + 1 in linear["full_attn_layers"] else LINEAR for index in indices)
-    for name in ("attn_layer_indices", "full_attn_idxs"):
+    for name, is_attention in _BY_LAYER.items():
+        stated = part.get(name)
+        if isinstance(stated, list) and len(stated) >= count:
+            return tuple(GLOBAL if is_attention(each) else LINEAR for each in stated[:count])
+    for name in ("attn_layer_indices", "attn_layer_idxs", "full_attn_idxs"):
         chosen = part.get(name)
         if isinstance(chosen, list):
             other = "conv" if name == "full_attn_idxs" else LINEAR
@@ -132,8 +149,15 @@ def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
         return tuple(GLOBAL if (index + 1) % every == 0 else LINEAR for index in indices)
     every = part.get("global_attn_every_n_layers")
     if isinstance(every, int) and every > 0:
-        return tuple(LOCAL if index % every else GLOBAL for index in indices)
+        # ModernBERT begins with full attention, AFMoE ends each round with it.
+        last = kind is not None and tuple(kind.layer_types[:1]) == (LOCAL,)
+        return tuple(LOCAL if (index + last) % every else GLOBAL for index in indices)
     return _sliding(part, kind, count)
+
+
+def _is_without_attention(block: Any) -> bool:
+    attention = block.get("attention") if isinstance(block, Mapping) else None
+    return isinstance(attention, Mapping) and any(attention.get(key) for key in ("no_op", "replace_with_linear"))
 
 
 def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
@@ -213,7 +237,7 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
     if kind is not None and kind.name in HAS_NO_WINDOW:
         return None
-    if name == ALL_LAYERS:
+    if name == ALL_LAYERS or (name == GLOBAL and kind is not None and kind.name in WINDOW_OF_FULL_ATTENTION):
         if part.get("use_sliding_window") is False or (kind and kind.defaults.get("use_sliding_window") is False):
             return None
         value = part.get("sliding_window")
@@ -221,6 +245,8 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     for key in _WINDOWS.get(name, ()):
         value = part.get(key) if key in part.values else None if kind is None else kind.defaults.get(key)
         if isinstance(value, int) and _is_count(value):
+            if kind is not None and kind.name in HALVES_ITS_WINDOW:
+                return (value + 1) // 2
             # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
             is_halved = key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all")
             return value // 2 + 1 if is_halved else value + _beyond(kind)

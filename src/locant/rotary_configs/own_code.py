@@ -19,6 +19,11 @@ Findings = list[Finding]
 
 def _chatglm(given: dict[str, Any], findings: Findings) -> None:
     """ChatGLM2, ChatGLM3, GLM-4-9B (modeling_chatglm.py): half of a head of ``kv_channels``, a larger base."""
+    if given.get("position_encoding_2d"):
+        raise ConfigError(
+            "config.json has position_encoding_2d true: ChatGLM-6B turns half of a head by the position and half by "
+            "the place within the answer, which a rotary configuration does not express."
+        )
     _rename(given, "kv_channels", "head_dim")
     _rename(given, "seq_length", "max_position_embeddings")
     _rename(given, "num_layers", "num_hidden_layers")
@@ -148,8 +153,10 @@ def _hunyuan(given: dict[str, Any], findings: Findings) -> None:
         if not isinstance(group, Mapping) or alpha is None:
             continue
         width, heads = given.get("hidden_size"), given.get("num_attention_heads")
-        size = given.get("head_dim") or (
-            width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
+        size = (
+            given.get("head_dim")
+            or given.get("attention_head_dim")
+            or (width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None)
         )
         if not isinstance(size, int) or size < 3 or alpha <= 0:
             raise ConfigError(
@@ -165,16 +172,132 @@ def _dbrx(given: dict[str, Any], findings: Findings) -> None:
     group = given.get("attn_config")
     if not isinstance(group, Mapping) or group.get("rope_theta") is None:
         return
-    given.setdefault("rope_theta", group["rope_theta"])
-    if not given.get("rope_parameters") and group["rope_theta"] != 10_000:
+    written = given.get("rope_parameters")
+    taken = written.get("rope_theta", 10_000) if isinstance(written, Mapping) else 10_000
+    if not written:
+        given.setdefault("rope_theta", group["rope_theta"])
+    if group["rope_theta"] != taken:
         findings.append(
             Finding(
                 "warning",
                 f"rope_theta {group['rope_theta']!r:.20} stands in attn_config, where the model's own code and vLLM "
-                "look for it. The class of 'dbrx' in transformers 5 passes over it and takes 10000.",
-                "Set rope_theta in rope_parameters as well.",
+                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:g}.",
+                "Set the same rope_theta in rope_parameters.",
             )
         )
+
+
+def _olmo(given: dict[str, Any], findings: Findings) -> None:
+    """OLMo as first published, LLaDA (modeling_olmo.py, modeling_llada.py): ``max_sequence_length``, switches."""
+    del findings
+    _rename(given, "max_sequence_length", "max_position_embeddings")
+    given.pop("rope_full_precision", None)  # angles are float32 in any case
+
+
+def _mpt(given: dict[str, Any], findings: Findings) -> None:
+    """MPT (modeling_mpt.py of llm-foundry): ``rope`` in the group ``attn_config``."""
+    del findings
+    group = given.get("attn_config")
+    if isinstance(group, Mapping) and group.get("rope") is True:
+        raise ConfigError(
+            "attn_config of config.json has rope true: the code of llm-foundry rotates, but the class of 'mpt' in "
+            "transformers has ALiBi, whatever the file says."
+        )
+
+
+def _deepseek(given: dict[str, Any], findings: Findings) -> None:
+    """DeepSeek-MoE, and the text parts of DeepSeek-OCR and DeepSeek-VL2 without latent attention."""
+    del findings
+    for name in ("qk_rope_head_dim", "qk_nope_head_dim"):
+        if not given.get(name):
+            given.pop(name, None)
+
+
+def _smallthinker(given: dict[str, Any], findings: Findings) -> None:
+    """SmallThinker (modeling_smallthinker.py): which layers rotate, and which have a window, by lists of 0 and 1."""
+    del findings
+    _rename(given, "rope_layout", "no_rope_layers")  # 1 where a layer rotates in both
+    slides = given.pop("sliding_window_layout", None)
+    if isinstance(slides, list) and "layer_types" not in given:
+        given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
+
+
+def _step3p5(given: dict[str, Any], findings: Findings) -> None:
+    """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention."""
+    del findings
+    bases, shares = given.get("rope_theta"), given.get("partial_rotary_factors")
+    types = given.get("layer_types")
+    if not isinstance(bases, list) and shares is None:
+        return
+    if not isinstance(types, list):
+        types = ["full_attention"] * (len(bases) if isinstance(bases, list) else 1)
+    groups: dict[str, Any] = {}
+    for index, name in enumerate(types):
+        if not isinstance(name, str):
+            raise ConfigError(f"'layer_types' in config.json must be a list of the layers' types; got {types!r:.60}.")
+        group = {"rope_type": "default"}
+        for key, value in (("rope_theta", bases), ("partial_rotary_factor", shares)):
+            if isinstance(value, list) and index < len(value):
+                group[key] = value[index]
+            elif value is not None and not isinstance(value, list):
+                group[key] = value
+        if groups.setdefault(name, group) != group:
+            raise ConfigError(
+                f"rope_theta or partial_rotary_factors of config.json differ within the layers of type '{name}'; the "
+                "class of 'step3p5' in transformers takes those of the first."
+            )
+    scaling = given.pop("rope_scaling", None)
+    if isinstance(scaling, Mapping) and "full_attention" in groups:
+        groups["full_attention"] |= scaling
+    for key in ("rope_theta", "partial_rotary_factors"):
+        given.pop(key, None)
+    given["rope_parameters"] = groups
+
+
+def _mimo_v2(given: dict[str, Any], findings: Findings) -> None:
+    """MiMo-V2-Flash (configuration_mimo_v2_flash.py): a base for sliding layers, ``hybrid_layer_pattern``."""
+    del findings
+    pattern, past = given.pop("hybrid_layer_pattern", None), given.pop("sliding_window_size", None)
+    if isinstance(pattern, list) and "layer_types" not in given:
+        given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in pattern]
+    if isinstance(past, int) and not isinstance(past, bool):
+        given["sliding_window"] = past + 1  # tokens before the token itself
+    given.pop("swa_head_dim", None)
+    full, sliding = given.pop("rope_theta", None), given.pop("swa_rope_theta", None)
+    share = given.pop("partial_rotary_factor", None)
+    if given.get("rope_parameters") is None and (full is not None or sliding is not None):
+        usual = {"rope_type": "default", "partial_rotary_factor": 0.334 if share is None else share}
+        given["rope_parameters"] = {
+            "full_attention": {**usual, "rope_theta": 5_000_000.0 if full is None else full},
+            "sliding_attention": {**usual, "rope_theta": 10_000.0 if sliding is None else sliding},
+        }
+
+
+def _clvp_encoder(given: dict[str, Any], findings: Findings) -> None:
+    """CLVP (modeling_clvp.py): as many features as ``projection_dim`` says, in values too."""
+    width, heads = given.get("projection_dim", 768), given.get("num_attention_heads", 12)
+    if isinstance(width, int) and isinstance(heads, int) and heads > 0:
+        given["rotary_dim"] = max(width // (2 * heads), 32)
+    findings.append(
+        Finding(
+            "warning",
+            "The class of 'clvp_encoder' turns values as well as queries and keys.",
+            "Turn the values too, in code of your own; no rotary scheme does.",
+        )
+    )
+
+
+def _ernie_vl(given: dict[str, Any], findings: Findings) -> None:
+    """ERNIE 4.5 VL as first published (configuration_ernie4_5_vl.py): axes, as its class in transformers has them."""
+    del findings
+    if given.pop("rope_3d", True) is False:
+        raise ConfigError("rope_3d false: the class of 'ernie4_5_vl_moe' in transformers has axes of images always.")
+
+
+def _neobert(given: dict[str, Any], findings: Findings) -> None:
+    """NeoBERT (model.py): ``max_length``."""
+    del findings
+    _rename(given, "max_length", "max_position_embeddings")
 
 
 def _number(value: Any, name: str) -> float | None:
@@ -201,6 +324,16 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "qwen": _qwen,
     "kimi_linear": _kimi_linear,
     "dbrx": _dbrx,
+    "hf_olmo": _olmo,
+    "llada": _olmo,
+    "mpt": _mpt,
+    "deepseek": _deepseek,
+    "smallthinker": _smallthinker,
+    "step3p5": _step3p5,
+    "mimo_v2_flash": _mimo_v2,
+    "clvp_encoder": _clvp_encoder,
+    "neobert": _neobert,
+    "ernie4_5_vl_moe_text": _ernie_vl,
     "hunyuan": _hunyuan,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan,
@@ -251,6 +384,16 @@ OWN_CODE: dict[str, ModelType] = {
         "minicpm3": _half(rope_theta=10000.0),
         "exaone": _half(rope_theta=10000.0),
         "internlm3": _half(rope_theta=10000.0, head_dim=128),
+        "hf_olmo": _half(rope_theta=10000.0, n_layers=32, n_heads=32),
+        "llada": _half(rope_theta=10000.0),
+        "smallthinker": _half(rope_theta=10000.0),
+        "minimax_text_01": _half(rope_theta=10_000_000.0),
+        "minimax_m1": _half(rope_theta=10_000_000.0),
+        "neobert": {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
+        # without rotary positions
+        "gpt_refact": {"rotates": False},
+        **{name: {"rotates": False} for name in ("phi4flash", "rwkv5", "rwkv6", "rwkv7")},
     }.items()
 }
 """Facts of model types that transformers has no class for."""

@@ -12,7 +12,8 @@ from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import VllmContext
+from locant.positions.scaling.forms import VllmContext, VllmLengths
+from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config, text_part
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -67,10 +68,13 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
     if model_type == "glm":
         merged = _with_half_of_the_head(merged)
     parsed = read_config(merged, in_vllm=True)
-    for read in parsed.configs.values():
-        findings += read.scaling.vllm_findings(read.max_length)
+    configs = {}
+    for layer, read in parsed.configs.items():
+        lengths = _lengths(read.max_length, text_part(merged), model_type)
+        findings += read.scaling.vllm_findings(lengths)
         _refuse(read, bool(parsed.multimodal))
-    configs = {layer: _as_served(read, model_type) for layer, read in parsed.configs.items()}
+        scaling, served = read.scaling.as_served_by_vllm(lengths)
+        configs[layer] = replace(read, scaling=scaling, max_length=served)
     for layer in parsed.multimodal:
         configs[layer] = _with_wide_ramp(configs[layer], findings)
     return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
@@ -198,11 +202,12 @@ def _with_wide_ramp(config: RotaryConfig, findings: list[Finding]) -> RotaryConf
     return replace(config, scaling=widened, max_length=None)
 
 
-def _as_served(config: RotaryConfig, model_type: str) -> RotaryConfig:
-    """Return the configuration that vLLM computes, with the longest text that it serves."""
-    is_extended = model_type.startswith(_EXTENDED_LENGTH)
-    scaling, length = config.scaling.as_served_by_vllm(config.max_length, is_extended=is_extended)
-    return replace(config, scaling=scaling, max_length=length)
+def _lengths(declared: int | None, part: Mapping[str, Any], model_type: str) -> VllmLengths:
+    """Return the lengths by which vLLM serves a model."""
+    name = "original_max_position_embeddings"
+    kind = families.model_type(model_type)
+    original = Fields(part, "config.json").whole(name) or (kind.defaults.get(name) if kind else None)
+    return VllmLengths(declared, model_type.startswith(_EXTENDED_LENGTH), original)
 
 
 def write_vllm(

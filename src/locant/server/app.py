@@ -49,6 +49,7 @@ def build_app(
         files: Where translated files are kept; by default in a temporary folder of its own.
     """
     settings = settings or ServerSettings()
+    models = models.by_way_of(settings.pivot)
     limits = settings.limits
     metrics = Metrics()
     state = routes.State(

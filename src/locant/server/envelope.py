@@ -66,7 +66,8 @@ class Envelope:
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 # What is left of a body that was refused is not read.
-                if status in (408, 413, 503) or self._state.retiring:
+                unread = status in (408, 413, 503) and not scope["state"].get("body_read")
+                if unread or self._state.retiring or self._state.draining:
                     headers["connection"] = "close"
             await send(message)
 

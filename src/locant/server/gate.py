@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from starlette.requests import Request
 
@@ -80,7 +81,11 @@ class Gate:
 
 def address_of(request: Request) -> str:
     """Return the address of a client; of IPv6 the network that is one customer's."""
-    host = request.client.host if request.client else ""
+    return _network(request.client.host if request.client else "")
+
+
+@lru_cache(maxsize=4096)
+def _network(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

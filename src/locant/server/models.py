@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 from locant.errors import ConfigError, UsageError
@@ -62,11 +64,24 @@ class Route:
         return self.translator.tokenizers.prefixes(*self.direction)
 
 
+Way = tuple[Route, ...]
+"""The models that a text goes through one after the other: one, or two by way of a language that both know."""
+
+
 class Models:
     """Translators by direction.
 
     Args:
         found: Translators with their places.
+
+    Attributes:
+        translators: The translators.
+        names: Of the models, in the same order.
+        routes: The model that translates in a direction.
+        ways: The models that a text goes through in a direction; more directions than ``routes`` after
+            :meth:`by_way_of`.
+        targets: The target languages of each source language.
+        codes: The codes of all languages, sources first.
 
     Raises:
         ConfigError: A model does not say its languages, or has not those that are named.
@@ -83,14 +98,34 @@ class Models:
                     other = found[self.routes[direction].number][0].folder
                     raise UsageError(f"Both {other} and {place.folder} translate {direction}. Give one of them.")
                 self.routes[direction] = Route(number, translator, direction)
-        self.targets: dict[str, list[str]] = {}
-        for direction in self.routes:
-            self.targets.setdefault(direction.source, []).append(direction.target)
+        self._set_ways({})
 
-    @property
-    def codes(self) -> list[str]:
-        """The codes of all languages, sources first."""
-        return list(dict.fromkeys([*self.targets, *(direction.target for direction in self.routes)]))
+    def _set_ways(self, indirect: Mapping[Direction, Way]) -> None:
+        self.ways: dict[Direction, Way] = {direction: (route,) for direction, route in self.routes.items()}
+        for direction, way in indirect.items():
+            self.ways.setdefault(direction, way)
+        self.targets: dict[str, list[str]] = {}
+        for direction in self.ways:
+            self.targets.setdefault(direction.source, []).append(direction.target)
+        # Of all languages, sources first.
+        self.codes = list(dict.fromkeys([*self.targets, *(direction.target for direction in self.ways)]))
+
+    def by_way_of(self, pivot: str | None) -> Models:
+        """Return the same models, translating by way of a language where no model does so directly.
+
+        Args:
+            pivot: Its code; ``None`` for direct translation alone.
+        """
+        before = [route for direction, route in self.routes.items() if direction.target == pivot]
+        after = [route for direction, route in self.routes.items() if direction.source == pivot]
+        indirect: dict[Direction, Way] = {}
+        for first, second in product(before, after):
+            direction = Direction(first.direction.source, second.direction.target)
+            if direction.source != direction.target and pivot not in direction:
+                indirect[direction] = first, second
+        found = copy(self)
+        found._set_ways(indirect)
+        return found
 
 
 def load_models(

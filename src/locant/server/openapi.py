@@ -99,7 +99,7 @@ def describe() -> dict[str, Any]:
         },
         "/translate_file": {
             "post": {
-                "summary": "Translate a file of plain text.",
+                "summary": "Translate a document: plain text, Markdown, HTML, SubRip, WebVTT, JSON, PO, .docx or .odt.",
                 "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": upload}}},
                 "responses": _answers(_json(_FILE), "Where the translated file can be fetched.", *_WORK),
             }
@@ -109,7 +109,13 @@ def describe() -> dict[str, Any]:
                 "summary": "Fetch a translated file.",
                 "parameters": [{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
                 "responses": {
-                    **_answers({"text/plain": {"schema": _TEXT}}, "The file."),
+                    **_answers(
+                        {
+                            "text/plain": {"schema": _TEXT},
+                            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+                        },
+                        "The file.",
+                    ),
                     "404": {"description": "There is no such file.", "content": _json(_ERROR)},
                 },
             }

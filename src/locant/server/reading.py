@@ -122,6 +122,7 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
         ) from None
     except ClientDisconnect:
         raise RequestError(400, "The connection was closed before the request was complete.", reason="gone") from None
+    request.state.body_read = True  # the connection can have another request
     return b"".join(parts)
 
 

@@ -8,18 +8,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from locant.errors import LocantError
+from locant.documents.formats import SUFFIXES, DocumentOptions, format_of
+from locant.errors import DataError, LocantError
 from locant.server.files import FileStore, NoRoomError
 from locant.server.gate import Gate
 from locant.server.identification import Identified, Identifier
 from locant.server.metrics import Metrics
-from locant.server.models import Route, language_name
+from locant.server.models import Way, language_name
 from locant.server.reading import (
     DetectionAsked,
     FileAsked,
@@ -37,7 +39,6 @@ from locant.server.translating import Translated, TranslationService
 from locant.text.directions import Direction
 
 _FRONTEND_TIMEOUT = 1000  # milliseconds that a page waits after a key stroke
-_FILE_KINDS = (".txt",)
 _AUTO = "auto"
 
 Result = TypeVar("Result")
@@ -83,9 +84,9 @@ async def translate(request: Request) -> Response:
     asked = parse(TranslationAsked, await _fields(request))
     client = _enter(request, asked.api_key)
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
-    _check_size(state, texts, asked.alternatives)
+    _check_size(state, texts, state.settings.limits.characters, asked.alternatives)
     sources = await _sources(state, texts, asked.source, asked.target)
-    routed = [(text, _route(state, source.code, asked.target)) for text, source in zip(texts, sources, strict=True)]
+    routed = [(text, _way(state, source.code, asked.target)) for text, source in zip(texts, sources, strict=True)]
     work = _translate(state, routed, client, asked.format == "html", asked.alternatives)
     found = await _unless_gone(request, _in_time(state, work))
     many = not isinstance(asked.q, str)
@@ -107,18 +108,17 @@ async def stream(request: Request) -> Response:
     state = state_of(request)
     asked = parse(StreamAsked, await _fields(request))
     client = _enter(request, asked.api_key)
-    _check_size(state, [asked.q], 0)
+    _check_size(state, [asked.q], state.settings.limits.characters)
     (source,) = await _sources(state, [asked.q], asked.source, asked.target)
-    route = _route(state, source.code, asked.target)
+    way = _way(state, source.code, asked.target)
     request.state.noted = {"characters": len(asked.q), "texts": 1}
     start: dict[str, Any] = {"detectedLanguage": _identified(source)} if asked.source == _AUTO else {}
-    if route is None:
+    if way is None:
         return _EventStream(_same(start, asked.q))
-    pieces = state.service.stream(asked.q, route, client)
+    pieces = state.service.stream(asked.q, way, client)
     deadline = asyncio.get_running_loop().time() + state.settings.limits.request_seconds
     # With the first piece it is known that the text was taken: a refusal still has its own status.
-    start["sentences"] = await anext(pieces)
-    first = await _unless_gone(request, _in_time(state, _first(pieces)))
+    start["sentences"], first = await _unless_gone(request, _in_time(state, _first(pieces)))
     return _EventStream(_events(state, start, first, pieces, deadline))
 
 
@@ -127,7 +127,7 @@ async def detect(request: Request) -> Response:
     state = state_of(request)
     asked = parse(DetectionAsked, await _fields(request))
     _enter(request, asked.api_key)
-    _check_size(state, [asked.q], 0)
+    _check_size(state, [asked.q], state.settings.limits.characters)
     if state.identifier is None:
         raise RequestError(400, "This server does not identify languages.")
     found: list[Identified] = await state.service.aside(state.identifier.identify, asked.q)
@@ -135,7 +135,7 @@ async def detect(request: Request) -> Response:
 
 
 async def translate_file(request: Request) -> Response:
-    """Translate a file of plain text and return the address under which it can be fetched."""
+    """Translate a document and return the address under which it can be fetched."""
     state = state_of(request)
     _knock(request)
     limits = state.settings.limits
@@ -145,26 +145,30 @@ async def translate_file(request: Request) -> Response:
     if form.file is None:
         raise RequestError(400, "Invalid request: missing file parameter")
     name, content = form.file
-    if PurePath(name).suffix.lower() not in _FILE_KINDS:
+    kind = format_of(name)
+    if kind is None:
         raise RequestError(
-            400, "Invalid request: file format not supported. Only plain text (.txt) is.", reason="file_kind"
+            400, f"Invalid request: file format not supported. Known: {', '.join(SUFFIXES)}.", reason="file_kind"
         )
     if len(content) > limits.file_bytes:
         raise RequestError(
             413, f"The file is too large; at most {limits.file_bytes:,} bytes are read.", reason="file_size"
         )
+    read = partial(kind.read, options=DocumentOptions(largest_unpacked=limits.unpacked_bytes))
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RequestError(400, "Invalid request: the file is not UTF-8 text.", reason="file_kind") from None
-    if "\0" in text:
-        raise RequestError(400, "Invalid request: the file is not plain text.", reason="file_kind")
+        document = await state.service.aside(read, content)
+    except DataError as error:
+        raise RequestError(400, f"Invalid request: {error}", reason="file_kind") from None
+    text = "\n".join("".join(item.text for item in passage) for passage in document.passages)
+    _check_size(state, [text], limits.file_characters)
     (source,) = await _sources(state, [text], asked.source, asked.target)
-    routed = [(text, _route(state, source.code, asked.target))]
-    (found,) = await _unless_gone(request, _in_time(state, _translate(state, routed, client, False, 0)))
-    stem = PurePath(name).stem
+    way = _way(state, source.code, asked.target)
+    if way is not None:
+        work = state.service.translate_document(document, read, way, client)
+        content = await _unless_gone(request, _in_time(state, work))
+    path = PurePath(name)
     try:
-        kept = await state.service.aside(state.files.keep, found.text.encode(), f"{stem}_{asked.target}.txt")
+        kept = await state.service.aside(state.files.keep, content, f"{path.stem}_{asked.target}{path.suffix.lower()}")
     except NoRoomError as error:
         raise RequestError(503, str(error), reason="files", retry_after=60) from None
     request.state.noted = {"characters": len(text), "texts": 1}
@@ -177,7 +181,9 @@ async def download_file(request: Request) -> Response:
     if found is None:
         raise RequestError(404, "There is no such file; translated files are kept for some minutes only.")
     path, name = found
-    return FileResponse(path, filename=name, media_type="text/plain; charset=utf-8")
+    # Nothing but text is named as what it is: a browser that shows it would run what is in it.
+    media_type = "text/plain; charset=utf-8" if name.endswith(".txt") else "application/octet-stream"
+    return FileResponse(path, filename=name, media_type=media_type)
 
 
 async def languages(request: Request) -> Response:
@@ -201,7 +207,7 @@ async def frontend_settings(request: Request) -> Response:
             "keyRequired": state.gate.asks_for_keys,
             "suggestions": False,
             "filesTranslation": True,
-            "supportedFilesFormat": list(_FILE_KINDS),
+            "supportedFilesFormat": list(SUFFIXES),
             "language": {
                 "source": {"code": source, "name": "Auto Detect" if source == _AUTO else language_name(source)},
                 "target": {"code": first.target, "name": language_name(first.target)},
@@ -254,11 +260,11 @@ async def _fields(request: Request) -> Any:
     return await read_fields(request, body)
 
 
-def _check_size(state: State, texts: Sequence[str], alternatives: int) -> None:
+def _check_size(state: State, texts: Sequence[str], most_characters: int, alternatives: int = 0) -> None:
     limits, characters = state.settings.limits, sum(map(len, texts))
     for size, limit, what in (
         (len(texts), limits.texts, "texts"),
-        (characters, limits.characters, "characters"),
+        (characters, most_characters, "characters"),
         (alternatives, limits.alternatives, "alternatives"),
     ):
         if size > limit:
@@ -284,28 +290,28 @@ async def _sources(state: State, texts: Sequence[str], source: str, target: str)
     return await state.service.aside(lambda: [choose(text, known) for text in texts])
 
 
-def _route(state: State, source: str, target: str) -> Route | None:
-    """Return the model for two languages; ``None`` where they are the same and no model translates within them."""
-    route = state.service.models.routes.get(Direction(source, target))
-    if route is None and source == target:
+def _way(state: State, source: str, target: str) -> Way | None:
+    """Return the models for two languages; ``None`` where they are the same and no model translates within them."""
+    way = state.service.models.ways.get(Direction(source, target))
+    if way is None and source == target:
         return None
-    if route is None:
+    if way is None:
         raise RequestError(
             400,
             f"{language_name(target)} ({target}) is not available as a target language from "
             f"{language_name(source)} ({source})",
             reason="language",
         )
-    return route
+    return way
 
 
 async def _translate(
-    state: State, texts: Sequence[tuple[str, Route | None]], client: str, markup: bool, alternatives: int
+    state: State, texts: Sequence[tuple[str, Way | None]], client: str, markup: bool, alternatives: int
 ) -> list[Translated]:
     """Translate texts; those whose language is the target's stay as they are."""
-    routed = [(text, route) for text, route in texts if route is not None]
+    routed = [(text, way) for text, way in texts if way is not None]
     found = iter(await state.service.translate(routed, client, markup=markup, alternatives=alternatives))
-    return [next(found) if route is not None else Translated(text, []) for text, route in texts]
+    return [next(found) if way is not None else Translated(text, []) for text, way in texts]
 
 
 async def _in_time(state: State, work: Awaitable[Result]) -> Result:
@@ -347,9 +353,10 @@ def _identified(language: Identified) -> dict[str, Any]:
     return {"confidence": language.confidence, "language": language.code}
 
 
-async def _first(pieces: AsyncIterator[str | int]) -> str | None:
-    found = await anext(pieces, None)
-    return None if found is None else str(found)
+async def _first(pieces: AsyncIterator[str | int]) -> tuple[str | int, str | None]:
+    """Return the number of sentences, and the first piece."""
+    sentences, found = await anext(pieces), await anext(pieces, None)
+    return sentences, None if found is None else str(found)
 
 
 class _EventStream(StreamingResponse):

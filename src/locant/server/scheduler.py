@@ -149,16 +149,7 @@ class Scheduler:
         """
         self.check_size(len(sentences))
         with self._changed:
-            if self._closed:
-                raise SchedulerClosedError
-            own = self._clients.get(client, ())
-            own_sentences = sum(len(ticket.sentences) - ticket.taken for ticket in own)
-            for there, of_client, more, most in (
-                (self._requests, len(own), 1, self._most_requests),
-                (self._sentences, own_sentences, len(sentences), self._most_sentences),
-            ):
-                if there + more > most or (of_client and of_client + more > _SHARE * most):
-                    raise QueueFullError(self._seconds_to_drain())
+            self._require_room(client, len(sentences))
             ticket = Ticket(client, sentences, deliver)
             self._clients.setdefault(client, deque()).append(ticket)
             self._requests += 1
@@ -166,6 +157,23 @@ class Scheduler:
             self._tell_waiting()
             self._changed.notify()
             return ticket
+
+    def check_room(self, client: str) -> None:
+        """Raise what :meth:`submit` would for a request of one sentence, before anything is done for it."""
+        with self._changed:
+            self._require_room(client, 1)
+
+    def _require_room(self, client: str, sentences: int) -> None:
+        if self._closed:
+            raise SchedulerClosedError
+        own = self._clients.get(client, ())
+        own_sentences = sum(len(ticket.sentences) - ticket.taken for ticket in own)
+        for there, of_client, more, most in (
+            (self._requests, len(own), 1, self._most_requests),
+            (self._sentences, own_sentences, sentences, self._most_sentences),
+        ):
+            if there + more > most or (of_client and of_client + more > _SHARE * most):
+                raise QueueFullError(self._seconds_to_drain())
 
     def check_size(self, sentences: int) -> None:
         """Raise TooManySentencesError where so many sentences would never be taken."""

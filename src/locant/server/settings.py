@@ -22,6 +22,8 @@ class LimitSettings(Settings):
         texts: Most texts of a request.
         alternatives: Most alternatives to each translation.
         file_bytes: Largest file.
+        file_characters: Most characters of a file.
+        unpacked_bytes: Most bytes of a file that is packed (.docx, .odt), unpacked.
         files: Most translated files that are kept at a time.
         file_minutes: How long they are kept.
         body_bytes: Largest body of a request.
@@ -34,6 +36,7 @@ class LimitSettings(Settings):
         waiting_requests: Most requests that wait for a model, three quarters of them of one client.
         waiting_sentences: Most sentences that wait for a model, likewise.
         request_seconds: Longest time for a translation, waiting included.
+        begin_seconds: Longest time until a new worker answers; on a GPU it loads the models in that time.
         sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
     """
 
@@ -41,6 +44,8 @@ class LimitSettings(Settings):
     texts: int = Field(1_000, ge=1)
     alternatives: int = Field(3, ge=0, le=32)
     file_bytes: int = Field(1_000_000, ge=1)
+    file_characters: int = Field(1_000_000, ge=1)
+    unpacked_bytes: int = Field(20_000_000, ge=1)
     files: int = Field(1_000, ge=1)
     file_minutes: float = Field(30.0, gt=0)
     body_bytes: int = Field(2_000_000, ge=1_000)
@@ -53,6 +58,7 @@ class LimitSettings(Settings):
     waiting_requests: int = Field(256, ge=1)
     waiting_sentences: int = Field(20_000, ge=1)
     request_seconds: float = Field(120.0, gt=0)
+    begin_seconds: float = Field(300.0, gt=0)
     sentence_tokens: int = Field(256, ge=4)
 
     @model_validator(mode="after")
@@ -73,6 +79,7 @@ class ServerSettings(Settings):
         workers: Processes that answer.
         beam: Hypotheses kept for each sentence; ``None`` for what each model was saved with.
         rows: Most hypotheses that a model extends at once.
+        pivot: The language by way of which texts are translated where no model does so directly; ``None`` for none.
         keys: API keys with their names, by name; without any, everybody may ask.
         cors_origins: Origins whose pages may ask from a browser; ``*`` for all.
         trusted_proxies: Addresses or networks whose ``X-Forwarded-For`` is believed.
@@ -86,6 +93,7 @@ class ServerSettings(Settings):
     workers: int = Field(1, ge=1, le=256)
     beam: int | None = Field(None, ge=1)
     rows: int = Field(320, ge=1)
+    pivot: str | None = "en"
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
     cors_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import select
 import shutil
@@ -31,7 +32,7 @@ _LOG = logging.getLogger("locant.server")
 _PACKAGES = {
     "starlette": "starlette",
     "uvicorn": "uvicorn",
-    "h11": "h11",
+    "httptools": "httptools",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
     "sentencex": "sentencex",
@@ -40,6 +41,7 @@ _PACKAGES = {
 }
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 _PAUSE = 0.5  # seconds before a worker that died young is replaced
+_GRACE = 15.0  # seconds that a worker has to end, beyond the longest request
 
 
 @dataclass
@@ -50,12 +52,14 @@ class _Child:
         generation: Number of the models that it has.
         ready: The end of a pipe on which it says that it answers; ``None`` once it has.
         begun: When it was forked.
+        latest: When it is killed, unless it has done by then what is expected of it: to answer, or to end.
         retired: Whether it has been told to end.
     """
 
     generation: int
     ready: int | None
     begun: float
+    latest: float
     retired: bool = False
 
 
@@ -131,6 +135,8 @@ class Supervisor:
             self._kill(signal.SIGKILL)
             return
         self._stopping = True
+        for child in self._children.values():
+            child.latest = self._latest_end()
         self._kill(signal.SIGTERM)
 
     def _ask_reload(self, number: int, frame: Any) -> None:
@@ -140,6 +146,21 @@ class Supervisor:
         for process in list(self._children):
             with suppress(ProcessLookupError):
                 os.kill(process, number)
+
+    def _latest_end(self) -> float:
+        """Return when a worker that is now told to end must have done so, whatever hangs in it."""
+        known = self._current or self._next
+        assert known is not None
+        return time.monotonic() + known[2].limits.request_seconds + _GRACE
+
+    def _end_hung(self) -> None:
+        """Kill workers that neither begin nor end in their time."""
+        for process, child in self._children.items():
+            if time.monotonic() >= child.latest:
+                _LOG.error("a worker hangs", extra={"worker": process})
+                child.latest = math.inf
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
     def _look(self) -> None:
         """Wait until something happens, and see to it."""
@@ -151,6 +172,7 @@ class Supervisor:
             if pipe in pipes:
                 self._hear(self._children[pipes[pipe]])
         self._bury()
+        self._end_hung()
         if self._stopping:
             return
         if self._reload and self._next is None:
@@ -197,8 +219,10 @@ class Supervisor:
                 sys.stderr.flush()
                 os._exit(code)
         os.close(writing)
-        self._children[process] = _Child(number, reading, time.monotonic())
+        now = time.monotonic()
+        self._children[process] = child = _Child(number, reading, now, now + settings.limits.begin_seconds)
         if self._stopping:  # the signal came between the fork and now
+            child.latest = self._latest_end()
             self._kill(signal.SIGTERM)
 
     def _hear(self, child: _Child) -> None:
@@ -209,6 +233,8 @@ class Supervisor:
         child.ready = None
         if not says:
             return
+        if not (child.retired or self._stopping):
+            child.latest = math.inf
         if self._next is None or child.generation != self._next[0]:
             return
         if any(other.ready is not None for other in self._children.values() if other.generation == child.generation):
@@ -222,7 +248,7 @@ class Supervisor:
             _LOG.info("reloaded")
         for process, other in self._children.items():
             if other.generation != self._current[0] and not other.retired:
-                other.retired = True
+                other.retired, other.latest = True, self._latest_end()
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGUSR1)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
+from locant.server.protocol import bounded_protocol
 from locant.server.routes import State
 from locant.server.settings import LimitSettings
 
@@ -23,6 +25,7 @@ _LOG = logging.getLogger("locant.server")
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
 _TICK = 0.1  # seconds between two looks at what is still going on
 _GRACE = 5.0  # seconds beyond the longest request
+_TURN = 0.0005  # seconds for which one Python thread may keep another waiting
 
 
 class Worker(uvicorn.Server):
@@ -44,7 +47,7 @@ class Worker(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # has limits for the heads of requests
+                http=bounded_protocol(limits.head_bytes),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -52,7 +55,6 @@ class Worker(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE,
-                h11_max_incomplete_event_size=limits.head_bytes,
             )
         )
         self._state, self._lifeline, self._ready = state, lifeline, ready
@@ -65,6 +67,9 @@ class Worker(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
+        # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
+        # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
+        sys.setswitchinterval(_TURN)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._terminate)

@@ -46,6 +46,9 @@ from locant.text.prepare import PreparedData as PreparedData
 from locant.text.prepare import prepare as prepare
 from locant.text.sampled_epochs import SampledEpochs as SampledEpochs
 from locant.text.store import TextStore as TextStore
+from locant.text.subword_spans import Span as Span
+from locant.text.subword_spans import encode_with_spans as encode_with_spans
+from locant.text.subword_spans import word_spans as word_spans
 from locant.text.tokenizer import BOS as BOS
 from locant.text.tokenizer import EOS as EOS
 from locant.text.tokenizer import PAD as PAD
@@ -56,5 +59,5 @@ from locant.text.tokenizer import Prefixes as Prefixes
 from locant.text.tokenizer import Tokenizer as Tokenizer
 from locant.text.tokenizer import TokenizerPair as TokenizerPair
 from locant.text.tokenizer import TokenizerSettings as TokenizerSettings
-from locant.text.tokenizer import train_tokenizers as train_tokenizers
 from locant.text.translation_filters import TranslationFilters as TranslationFilters
+from locant.text.vocabulary import train_tokenizers as train_tokenizers

@@ -17,7 +17,7 @@ from pydantic import Field
 from locant.errors import ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
-from locant.text.epochs import StagePlace
+from locant.text.epochs import StagePlace, TrainingEpochs
 from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
@@ -171,7 +171,8 @@ def stream_batches(
             f"The batch budget is {settings.tokens} tokens, but the longest sentence alone has {longest}. "
             "Raise the number of tokens of a batch, or drop long sentences with a smaller limit."
         )
-    shuffled = rng.permutation(np.arange(count, dtype=np.uint32 if count < 1 << 32 else np.int64))
+    shuffled = np.arange(count, dtype=np.uint32 if count < 1 << 32 else np.int64)
+    rng.shuffle(shuffled)
     for start in range(0, count, settings.pool):
         pool = shuffled[start : start + settings.pool].astype(np.int64)
         source, target = (lengths[pool].astype(np.int64) + 1 for lengths in (source_lengths, target_lengths))
@@ -325,14 +326,19 @@ class BatchStream:
             index: Of the first batch in that epoch.
             stage: Of the corpus, where it has several; all epochs from here on are of it.
         """
-        while True:
-            cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)
-            plan = stream_batches(
-                cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
-            )
-            for number, rows in enumerate(islice(plan, index, None), start=index):
-                yield epoch, number, collate(cache, rows[self._rank :: self._world_size])
-            epoch, index = epoch + 1, 0
+        try:
+            while True:
+                cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)
+                plan = stream_batches(
+                    cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
+                )
+                for number, rows in enumerate(islice(plan, index, None), start=index):
+                    yield epoch, number, collate(cache, rows[self._rank :: self._world_size])
+                epoch, index = epoch + 1, 0
+                del cache, plan  # before those of the next epoch are made
+        finally:
+            if isinstance(self._epochs, TrainingEpochs):
+                self._epochs.close()
 
 
 def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:

@@ -23,17 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import publish, read_json, readable_errors, write_json
+from locant.files import explaining_damage, publish, read_json, readable_errors, write_json
 from locant.text.cleaning import CleanText
 from locant.text.encoding import Encoded, Encoder, Lengths, Task, Tokens, id_types
 from locant.text.growing import GrowingColumns
-from locant.text.pairs import Pair, ParallelText, Rows, memory_blocks
+from locant.text.pairs import Pair, ParallelText, RowNumbers, Rows, memory_blocks
 from locant.text.tokenizer import PLAIN, Prefixes, TokenizerPair
 from locant.text.workers import in_order
 
 # Changing it changes what subword sampling draws: a chunk is sampled with one seed.
 _CHUNK = 8192
 
+_TAKEN = 1 << 16
 _SIDES = ("source", "target")
 
 
@@ -85,10 +86,10 @@ class Column:
         return self.all_offsets[indices if self.rows is None else self.rows[indices]]
 
     @classmethod
-    def open(cls, folder: Path, name: str, dtype: str, count: int) -> Column:
+    def open(cls, folder: Path, name: str, dtype: np.dtype[Any], count: int) -> Column:
         """Map one side of a cache from disk."""
         offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
-        tokens: Tokens = _map(folder / f"{name}.tokens.bin", np.dtype(dtype), int(offsets[-1]))
+        tokens: Tokens = _map(folder / f"{name}.tokens.bin", dtype, int(offsets[-1]))
         known = folder / f"{name}.lengths.bin"
         # Earlier versions left the lengths to be computed.
         lengths = _map(known, np.dtype(np.int32), count) if known.exists() else np.diff(offsets).astype(np.int32)
@@ -103,9 +104,9 @@ class Column:
         ends = np.array([self.offsets(row) if row < len(self.lengths) else len(self.tokens) for row in (start, end)])
         return self.tokens[ends[0] : ends[1]], self.lengths[start:end]
 
-    def select(self, rows: npt.NDArray[np.integer[Any]]) -> Column:
+    def select(self, rows: RowNumbers) -> Column:
         """Return some of the sentences, each as often as it is named."""
-        return replace(self, lengths=self.lengths[rows], rows=rows if self.rows is None else self.rows[rows])
+        return replace(self, lengths=_taken(self.lengths, rows), rows=rows if self.rows is None else self.rows[rows])
 
 
 class TokenCache:
@@ -127,31 +128,39 @@ class TokenCache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        about = read_json(folder / "cache.json")
-        self._count: int = about["pairs"]
-        self.max_tokens: int = about["max_tokens"]
-        self.parts = tuple(
-            CachePart(part["pairs"], part["dropped"], Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN)
-            for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
-        )
-        self.source = Column.open(folder, "source", about["source_dtype"], self._count)
-        self.target = Column.open(folder, "target", about["target_dtype"], self._count)
-        self._rows: npt.NDArray[np.integer[Any]] | None = None
+        path = folder / "cache.json"
+        about = read_json(path)
+        with explaining_damage(path):
+            self._count = _natural(about["pairs"])
+            self.max_tokens = _natural(about["max_tokens"])
+            self.parts = tuple(
+                CachePart(
+                    _natural(part["pairs"]),
+                    _natural(part["dropped"]),
+                    Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN,
+                )
+                for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
+            )
+            kinds = [np.dtype({"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]]) for side in _SIDES]
+            if sum(part.pairs for part in self.parts) != self._count:
+                raise ValueError("its parts do not have as many pairs as it has")
+        self.source = Column.open(folder, "source", kinds[0], self._count)
+        self.target = Column.open(folder, "target", kinds[1], self._count)
+        self._rows: RowNumbers | None = None
 
     def __len__(self) -> int:
         return len(self.source.lengths)
 
-    def select(self, rows: Rows) -> TokenCache:
+    def select(self, rows: RowNumbers) -> TokenCache:
         """Return some of the pairs, each as often as it is named, without copying their tokens.
 
         Args:
-            rows: Indices of pairs in ascending order, so that parts stay together; [M] int64.
+            rows: Indices of pairs in ascending order, so that parts stay together; [M].
         """
-        if len(self.source.all_offsets) < 1 << 32:
-            rows = rows.astype(np.uint32)  # half the memory
         selected = copy(self)
         selected.source, selected.target = self.source.select(rows), self.target.select(rows)
-        bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]))
+        # Of the same type, or all of the rows would be copied to another.
+        bounds = np.searchsorted(rows, np.cumsum([0, *(part.pairs for part in self.parts)]).astype(rows.dtype))
         selected.parts = tuple(
             part._replace(pairs=int(count)) for part, count in zip(self.parts, np.diff(bounds), strict=True)
         )
@@ -369,6 +378,20 @@ def chunk_bounds(pairs: int) -> Iterator[tuple[int, int]]:
     """Yield where the chunks of so many pairs begin and end, which are sampled together."""
     for start in range(0, pairs, _CHUNK):
         yield start, min(pairs, start + _CHUNK)
+
+
+def _taken(values: Lengths, rows: RowNumbers) -> Lengths:
+    """Return ``values[rows]`` without the copy of all rows that indexing would make."""
+    found = np.empty(len(rows), values.dtype)
+    for start in range(0, len(rows), _TAKEN):
+        found[start : start + _TAKEN] = values[rows[start : start + _TAKEN]]
+    return found
+
+
+def _natural(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of things")
+    return value
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

@@ -145,8 +145,13 @@ class Facts(NamedTuple):
     stripped: npt.NDArray[np.uint64]
 
 
-def facts_of(pairs: Sequence[Pair]) -> Facts:
-    """Return what cleaning looks at."""
+def facts_of(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None = None) -> Facts:
+    """Return what cleaning looks at.
+
+    Args:
+        pairs: The text.
+        hashes: Those of the pairs as they are, where they are known.
+    """
     sentences = list(chain.from_iterable(pairs))
     parts = [sentence.split() for sentence in sentences]
     words = np.fromiter(map(len, parts), np.uint32, len(parts))
@@ -155,8 +160,19 @@ def facts_of(pairs: Sequence[Pair]) -> Facts:
             words[row] = count_words(sentence)
     plain = map(str.casefold, map(" ".join, parts))
     checksums = np.fromiter(map(crc32, utf8(plain)), np.uint32, len(parts))
-    stripped = (f"{source.strip()}\n{target.strip()}" for source, target in pairs)
-    return Facts(words.reshape(-1, 2), checksums.reshape(-1, 2), hashes64(utf8(stripped)))
+    return Facts(words.reshape(-1, 2), checksums.reshape(-1, 2), _stripped(pairs, hashes))
+
+
+def _stripped(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None) -> npt.NDArray[np.uint64]:
+    """Return the hashes of pairs without white space around their sides, given those of the pairs as they are."""
+    bare = [(source.strip(), target.strip()) for source, target in pairs]
+    if hashes is None:
+        return hashes64(utf8(map("\n".join, bare)))
+    found = hashes.copy()
+    rows = [row for row, (one, other) in enumerate(zip(pairs, bare, strict=True)) if one != other]
+    if rows:
+        found[rows] = hashes64(utf8("\n".join(bare[row]) for row in rows))
+    return found
 
 
 def utf8(texts: Iterable[str]) -> Iterator[bytes]:

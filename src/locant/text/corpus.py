@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,11 +23,11 @@ from locant.text.corpus_settings import (
     SourceCorpusSettings,
     TsvCorpus,
 )
+from locant.text.dataset_rows import DatasetSplit, open_dataset
 from locant.text.directions import Direction
 from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFiles
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import Pair, ParallelText, concatenated, hold_out, in_memory, survey, turned
-from locant.text.readers import dataset_pairs
+from locant.text.pairs import ParallelText, concatenated, hold_out, in_memory, survey, turned
 from locant.text.store import StoredText, TextStore
 from locant.text.tokenizer import LanguageLayout
 
@@ -400,9 +400,7 @@ def _survey_split(
 ) -> ParallelText | StoredText:
     """Read a split once; a large one is kept in the store."""
     open_pairs = _opener(settings, split)
-    text: ParallelText | StoredText | None = None
-    if store and isinstance(open_pairs, TextFiles):
-        text = store.open(open_pairs)
+    text: ParallelText | StoredText | None = store.open(open_pairs) if store else None
     text = text or survey(open_pairs)
     if not text.count:
         raise DataError(f"The '{name}' split of the corpus in {settings.folder.absolute()} is empty.")
@@ -413,10 +411,10 @@ def _plain(text: ParallelText | StoredText) -> ParallelText:
     return text.whole() if isinstance(text, StoredText) else text
 
 
-def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | Callable[[], Iterator[Pair]]:
-    """Return a function that opens the pairs of one split."""
+def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | DatasetSplit:
+    """Return what reads the pairs of one split."""
     if isinstance(settings, HuggingFaceCorpus) and isinstance(split, str):
-        return dataset_pairs(
+        return open_dataset(
             settings.dataset,
             folder=settings.folder.expanduser(),
             config=settings.config,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from locant.text.pairs import Block, Pair, Rows
 from locant.text.tokenizer import Prefixes, TokenizerPair
+from locant.text.word_table import FlatIds
 
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 Lengths = npt.NDArray[np.int32]
@@ -70,12 +71,12 @@ class Encoder:
     def __call__(self, task: Task) -> Encoded:
         """Return the token ids of a task, in one thread."""
         pairs = task.block.read(task.rows)
-        sources = self.tokenizers.source.encode([source for source, _ in pairs], threads=1)
-        targets = self.tokenizers.target.encode([target for _, target in pairs], threads=1)
         before = self.prefixes[task.part]
-        return self.packed(task.part, pairs, after(before.source, sources), after(before.target[1:], targets))
+        sources = self.tokenizers.source.encode_flat([source for source, _ in pairs]).after(before.source)
+        targets = self.tokenizers.target.encode_flat([target for _, target in pairs]).after(before.target[1:])
+        return self.packed(task.part, pairs, sources, targets)
 
-    def packed(self, part: int, pairs: Sequence[Pair], sources: list[list[int]], targets: list[list[int]]) -> Encoded:
+    def packed(self, part: int, pairs: Sequence[Pair], sources: FlatIds, targets: FlatIds) -> Encoded:
         """Return pairs whose token ids are there, without those that have too many.
 
         Args:
@@ -84,21 +85,20 @@ class Encoder:
             sources: Ids of each source, with what stands before them.
             targets: Likewise of the targets, without what the decoder reads first.
         """
-        fits = np.maximum(_lengths(sources), _lengths(targets)) < self.max_tokens
+        fits = np.maximum(sources.lengths, targets.lengths) < self.max_tokens
         dropped = int(len(fits) - fits.sum())
         if dropped:
-            kept = fits.tolist()
-            pairs = list(compress(pairs, kept))
-            sources, targets = list(compress(sources, kept)), list(compress(targets, kept))
+            pairs = list(compress(pairs, fits.tolist()))
+            sources, targets = sources.select(fits), targets.select(fits)
         kinds = id_types(self.tokenizers)
         texts = [[pair[side].encode("utf-8") for pair in pairs] for side in (0, 1)] if self.keep_text else []
         return Encoded(
             part,
             dropped,
-            (_flat(sources, kinds[0]), _flat(targets, kinds[1])),
-            (_lengths(sources), _lengths(targets)),
+            (sources.ids.astype(kinds[0]), targets.ids.astype(kinds[1])),
+            (sources.lengths, targets.lengths),
             tuple(np.frombuffer(b"".join(side), dtype=np.uint8) for side in texts),
-            tuple(_lengths(side) for side in texts),
+            tuple(np.fromiter(map(len, side), np.int32, len(side)) for side in texts),
         )
 
 
@@ -107,16 +107,3 @@ def id_types(tokenizers: TokenizerPair) -> tuple[type[np.unsignedinteger[Any]], 
     return tuple(
         np.uint16 if side.vocab_size <= 1 << 16 else np.uint32 for side in (tokenizers.source, tokenizers.target)
     )
-
-
-def after(prefix: list[int], sentences: list[list[int]]) -> list[list[int]]:
-    """Return sentences with a prefix before each."""
-    return [prefix + ids for ids in sentences] if prefix else sentences
-
-
-def _lengths(sequences: Sequence[list[int]] | Sequence[bytes]) -> Lengths:
-    return np.fromiter(map(len, sequences), np.int32, len(sequences))
-
-
-def _flat(sentences: list[list[int]], kind: type[np.unsignedinteger[Any]]) -> Tokens:
-    return np.fromiter(chain.from_iterable(sentences), kind, sum(map(len, sentences)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from locant.text.cache import TokenCache
-from locant.text.pairs import Rows
+from locant.text.pairs import RowNumbers
 from locant.text.sampled_epochs import SampledEpochs
 
 
@@ -51,42 +51,46 @@ class RowSampler:
         total = sum(size for size, weight in zip(sizes, weights, strict=True) if weight)
         self._quotas = [share * total for share in self.shares]
 
-    def __call__(self, epoch: int, since: int = 0) -> Rows | None:
+    def __call__(self, epoch: int, since: int = 0) -> RowNumbers | None:
         """Return the rows of an epoch in ascending order; None for all rows once.
 
         Args:
             epoch: Counted from 0.
             since: The epoch with which these weights came to hold; the parts are read from their beginnings then.
         """
-        drawn, first, whole = [], 0, True
+        places, whole = [], True
         number = epoch - since
-        for part, (size, quota) in enumerate(zip(self._sizes, self._quotas, strict=True)):
-            if not size:  # a zero-shot direction
-                continue
+        for size, quota in zip(self._sizes, self._quotas, strict=True):
             start, end = round(number * quota), round((number + 1) * quota)
-            whole = whole and end - start == size and start % size == 0
-            drawn.append(first + self._read(part, size, start, end, since))
-            first += size
+            places.append((start, end))
+            # A zero-shot direction has no rows.
+            whole = whole and (not size or (end - start == size and start % size == 0))
         if whole:
             return None
-        rows = np.concatenate(drawn)
-        rows.sort()
-        return rows
+        total = sum(self._sizes)
+        count = sum(end - start for start, end in places)
+        drawn: RowNumbers = np.empty(count, np.uint32) if total < 1 << 32 else np.empty(count, np.int64)
+        first = filled = 0
+        for part, (size, (start, end)) in enumerate(zip(self._sizes, places, strict=True)):
+            into = drawn[filled : filled + end - start]
+            self._read(part, size, start, since, into)
+            into += drawn.dtype.type(first)
+            first, filled = first + size, filled + end - start
+        drawn.sort()
+        return drawn
 
-    def _read(self, part: int, size: int, start: int, end: int, since: int) -> Rows:
-        """Return the rows of one part that are read from one place to another."""
-        found = [np.zeros(0, dtype=np.int64)]
-        while start < end:
-            number, place = divmod(start, size)
-            stop = min(size, place + end - start)
-            if stop - place == size:
-                found.append(np.arange(size))
-            else:
+    def _read(self, part: int, size: int, start: int, since: int, into: RowNumbers) -> None:
+        """Write the rows of one part into an array: as many as it has room for, from a place in the part on."""
+        filled = 0
+        while filled < len(into):
+            number, place = divmod(start + filled, size)
+            count = min(size - place, len(into) - filled)
+            rows = np.arange(size, dtype=into.dtype)
+            if count < size:
                 # Five words: a seed is filled up with zeros to four, where it could equal that of another draw.
-                order = np.random.default_rng([self._seed, number, part, since, 1]).permutation(size)
-                found.append(order[place:stop])
-            start += stop - place
-        return np.concatenate(found)
+                np.random.default_rng([self._seed, number, part, since, 1]).shuffle(rows)
+            into[filled : filled + count] = rows[place : place + count]
+            filled += count
 
 
 class StagePlace(NamedTuple):
@@ -126,4 +130,13 @@ class TrainingEpochs:
     def __call__(self, epoch: int, stage: StagePlace = _FIRST_STAGE) -> TokenCache:
         """Return the tokens of an epoch, counted from 0; those of the epoch asked for before may be removed."""
         drawn = self.drawn(epoch, stage)
-        return drawn if self._sampled is None else self._sampled(epoch, drawn)
+        if self._sampled is None:
+            return drawn
+        found = self._sampled(epoch, drawn, stage=stage.number)
+        self._sampled.begin(epoch + 1, lambda: self.drawn(epoch + 1, stage), stage=stage.number)
+        return found
+
+    def close(self) -> None:
+        """End what is done meanwhile for the epoch that comes next."""
+        if self._sampled:
+            self._sampled.close()

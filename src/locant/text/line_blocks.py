@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from locant.errors import DataError
 from locant.text.pairs import Pair
-from locant.text.readers import decode_lines, jsonl_pairs, open_bytes, reading, tsv_pairs
+from locant.text.readers import LONGEST_LINE, decode_lines, jsonl_pairs, open_bytes, reading, too_long, tsv_pairs
 
 _LINES = 1 << 14
 _BYTES = 1 << 20
@@ -174,7 +174,7 @@ def _cut(paths: Sequence[Path], first: int, offsets: Sequence[int]) -> Iterator[
     """Yield blocks of files that are read side by side, how far they go, and the bytes read of the files on disk."""
     names = tuple(map(str, paths))
     with ExitStack() as stack:
-        files = [stack.enter_context(_Lines(path, offset)) for path, offset in zip(paths, offsets, strict=True)]
+        files = [stack.enter_context(_Lines(path, offset, first)) for path, offset in zip(paths, offsets, strict=True)]
         while True:
             found = min(min(file.fill() for file in files), _LINES)
             if not found:
@@ -195,8 +195,8 @@ def _cut(paths: Sequence[Path], first: int, offsets: Sequence[int]) -> Iterator[
 class _Lines:
     """A file that is read by whole lines, many at a time."""
 
-    def __init__(self, path: Path, offset: int) -> None:
-        self._path = path
+    def __init__(self, path: Path, offset: int, line: int) -> None:
+        self._path, self._line = path, line
         self._stack = ExitStack()
         self.offset = offset
         self._buffer = b""
@@ -219,6 +219,8 @@ class _Lines:
             return len(self._ends)
         with reading(self._path):
             while not self._ended and (len(self._buffer) < _BYTES or not len(self._ends)):
+                if len(self._buffer) > LONGEST_LINE:
+                    raise too_long(str(self._path), self._line)
                 more = self._file.read(_BYTES)
                 self._ended = not more
                 ends = np.flatnonzero(np.frombuffer(more, dtype=np.uint8) == ord("\n")) + len(self._buffer) + 1
@@ -234,6 +236,7 @@ class _Lines:
         data, self._buffer = self._buffer[:end], self._buffer[end:]
         self._ends = self._ends[lines:] - end
         self.offset += end
+        self._line += lines
         return data
 
     def remaining(self) -> int:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 Pair = tuple[str, str]
 Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.integer[Any]]
+"""Rows of a text of any number of pairs, in as few bytes as they take."""
 
 _BLOCK = 8192
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from locant.errors import CheckpointError, DataError
-from locant.files import read_json, write_json
+from locant.files import explaining_damage, read_json, write_json
 from locant.text.cache import TextPart, TokenCache, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
@@ -23,7 +23,8 @@ from locant.text.noise import NoiseSettings
 from locant.text.pairs import Pair, Rows
 from locant.text.sampled_epochs import SampledEpochs
 from locant.text.store import Progress, no_progress
-from locant.text.tokenizer import Pairs, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.text.tokenizer import TokenizerPair, TokenizerSettings
+from locant.text.vocabulary import Pairs, train_tokenizers
 from locant.text.workers import usable_processes
 
 _FORMAT = 1  # Raise it when what is on disk, or how text is cleaned and tokenised, changes.
@@ -143,16 +144,17 @@ def prepare(
     fingerprint = _fingerprint(corpus, cleaning, tokenizer, max_tokens)
     cache = folder / "cache"
     record = cache / "prepared.json"
-    known = read_json(record) if record.exists() else None
+    known = _known(record) if record.exists() else None
     # What another model's tokenizers made may be left of another model.
     reusable = resume or make_tokenizers is None
-    if known is not None and reusable and known["fingerprint"] == fingerprint:
+    if known is not None and reusable and known.fingerprint == fingerprint:
         tokenizers = TokenizerPair.load(folder)
         train, valid = TokenCache(cache / "train"), TokenCache(cache / "valid")
-        # Earlier versions wrote one report.
-        reports = [
-            CleaningReport(part["total"], part["removed"]) for part in known.get("parts", [known.get("cleaning")])
-        ]
+        reports = known.reports
+        if len(reports) != len(corpus.parts):
+            raise CheckpointError(
+                f"{record} is damaged: it tells of {len(reports)} parts of the corpus, which has {len(corpus.parts)}."
+            )
     else:
         if known is not None and resume:
             raise DataError(
@@ -221,6 +223,25 @@ def prepare(
         temperature=corpus.temperature,
         noise=[part.noise for part in corpus.parts],
     )
+
+
+class _Known(NamedTuple):
+    """What a folder says of the text that it was prepared from."""
+
+    fingerprint: str
+    reports: list[CleaningReport]
+
+
+def _known(record: Path) -> _Known:
+    """Read what a folder says.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    about = read_json(record)
+    with explaining_damage(record):
+        parts = about.get("parts", [about.get("cleaning")])  # earlier versions wrote one report
+        return _Known(about["fingerprint"], [CleaningReport(part["total"], dict(part["removed"])) for part in parts])
 
 
 @dataclass(frozen=True)

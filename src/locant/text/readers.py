@@ -1,17 +1,20 @@
-"""Readers of text: lines of files (plain or gzipped), tab-separated columns, JSON lines, Hugging Face datasets."""
+"""Readers of text: lines of files (plain or gzipped), tab-separated columns, JSON lines."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from locant.errors import DataError, MissingExtraError, nearest
+from locant.errors import DataError, nearest
 from locant.parsing import parse_json
 from locant.text.pairs import Pair
+
+LONGEST_LINE = 64 << 20
+"""Bytes of the longest line that is read."""
 
 
 @contextmanager
@@ -43,10 +46,25 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file (gzipped when the name ends in ``.gz``); see :func:`decode_lines`.
 
     Raises:
-        DataError: The file is missing, unreadable or not UTF-8 (with the line number).
+        DataError: The file is missing, unreadable or not UTF-8, or a line is too long (with its number).
     """
     with open_bytes(path) as file:
-        yield from decode_lines(file, str(path))
+        yield from decode_lines(_bounded(file, str(path)), str(path))
+
+
+def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines of a file that are no longer than any of use."""
+    number = 1
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise too_long(name, number)
+        yield line
+        number += 1
+
+
+def too_long(name: str, number: int) -> DataError:
+    """Return what is said of a line that is too long."""
+    return DataError(f"{name}, line {number}: the line has more than {LONGEST_LINE:,} bytes, so this is no text.")
 
 
 def decode_lines(file: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
@@ -161,57 +179,3 @@ def _fields(row: Any, prefix: str = "") -> list[str]:
     if not isinstance(row, Mapping):
         return [prefix.removesuffix(".")] if prefix else []
     return [name for key, value in row.items() for name in _fields(value, f"{prefix}{key}.")]
-
-
-def dataset_pairs(
-    dataset: str,
-    *,
-    folder: Path,
-    config: str | None,
-    revision: str | None,
-    split: str,
-    source_field: str,
-    target_field: str,
-) -> Callable[[], Iterator[Pair]]:
-    """Load one split and return a function that opens a stream over its pairs.
-
-    Args:
-        dataset: A folder (absolute, or relative to ``folder``) or an identifier such as ``wmt/wmt14``.
-        folder: Where relative folders start.
-        config: The configuration of the dataset, such as ``de-en``.
-        revision: The branch, tag or commit of the dataset on the Hub.
-        split: The name of the split, such as ``train``; slices such as ``train[:10000]`` work too.
-        source_field: The field of the source text; dots descend, as in ``translation.de``.
-        target_field: The field of the target text.
-
-    Raises:
-        MissingExtraError: The package `datasets` is not installed.
-        DataError: The dataset, configuration, split or field does not exist or cannot be fetched.
-    """
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("A corpus of kind 'huggingface'", "datasets", "datasets") from None
-    local = folder / Path(dataset).expanduser()
-    try:
-        loaded = datasets.load_dataset(
-            str(local) if local.is_dir() else dataset, config, split=split, revision=revision
-        )
-    # The library and the network code below it raise errors of many unrelated classes.
-    except Exception as error:
-        raise DataError(f"The dataset '{dataset}' (split '{split}') cannot be loaded: {error}") from error
-
-    columns = {source_field.split(".")[0], target_field.split(".")[0]}
-    for column in sorted(columns - set(loaded.column_names)):
-        raise DataError(
-            f"The dataset '{dataset}' has no field '{column}'.{nearest(column, loaded.column_names)} "
-            f"Fields found: {', '.join(loaded.column_names)}."
-        )
-    selected = loaded.select_columns(sorted(columns))
-
-    def open_pairs() -> Iterator[Pair]:
-        for number, row in enumerate(selected, start=1):
-            where = f"Dataset '{dataset}', split '{split}', row {number}"
-            yield field_of(row, source_field, where), field_of(row, target_field, where)
-
-    return open_pairs

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, islice
@@ -21,6 +24,7 @@ from locant.text.encoding import Encoded, Encoder
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import Pair, Rows
 from locant.text.tokenizer import TokenizerPair
+from locant.text.word_table import flat_ids
 from locant.text.workers import in_order, usable_processes
 
 _SEVERAL_PROCESSES = 100_000
@@ -48,7 +52,8 @@ class SampledEpochs:
 
     The tokens of an epoch depend on the seed and the epoch alone, so a resumed run sees the same ones, whatever the
     number of processes. A sentence that would then exceed the cache's ``max_tokens`` keeps its usual tokens. The
-    processes of a training on one machine each tokenise their share of an epoch, beside the cache that they read.
+    processes of a training on one machine each tokenise their share of an epoch, beside the cache that they read; of a
+    large text, the next one while they train on the one before.
 
     Args:
         cache: The usual segmentations, written with ``keep_text``.
@@ -78,6 +83,8 @@ class SampledEpochs:
         self._alpha, self._seed = alpha, seed
         node, self._rank, self._world_size = shared_by
         self._processes = processes
+        self._ahead: threading.Thread | None = None
+        self._stopped = threading.Event()
         parent = cache.folder.parent
         if self._world_size == 1:
             # One folder a process; it vanishes with the object.
@@ -89,39 +96,78 @@ class SampledEpochs:
             if self._rank == 0:
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
-    def __call__(self, epoch: int, drawn: TokenCache | None = None) -> TokenCache:
+    def __call__(self, epoch: int, drawn: TokenCache | None = None, *, stage: int = 0) -> TokenCache:
         """Return the tokens of an epoch; those of epochs before the one asked for last are removed.
 
         Args:
             epoch: Counted from 0.
             drawn: The rows of the cache that the epoch has; by default all.
+            stage: Of the corpus, which decides what is drawn.
 
         Raises:
             TrainingError: Another process of the training has not done its share.
         """
-        cache = self._cache if drawn is None else drawn
+        ahead, self._ahead = self._ahead, None
+        if ahead:
+            ahead.join()
         earlier = list(self._folder.iterdir())
-        folder = self._folder / str(epoch)
-        if self._world_size == 1:
-            self._write(folder, cache, epoch)
-        else:
-            shares = [self._folder / f"{epoch}-{number}-of-{self._world_size}" for number in range(self._world_size)]
-            if not folder.exists():
-                self._write(shares[self._rank], cache, epoch)
-            if self._rank == 0 and not folder.exists():
-                self._join(folder, cache, shares)
-            _wait_for(folder)
+        folder = self._place(epoch, stage)
+        if not folder.exists():
+            self._make(folder, self._cache if drawn is None else drawn, epoch)
+        _wait_for(folder)
         sampled = TokenCache(folder)
         for old in earlier if self._rank == 0 else ():
             # Another process may open the epoch before this one only now.
-            if old.name not in (str(epoch), str(epoch - 1)) or (self._world_size == 1 and old != folder):
+            if old != folder and (self._world_size == 1 or _epoch_of(old) < epoch - 1):
                 shutil.rmtree(old, ignore_errors=True)
         return sampled
+
+    def begin(self, epoch: int, draw: Callable[[], TokenCache], *, stage: int = 0) -> None:
+        """Tokenise an epoch that will be asked for, meanwhile and in other processes, where it is large.
+
+        Args:
+            epoch: Counted from 0.
+            draw: Returns the rows of the cache that it has.
+            stage: As before.
+        """
+        if self._ahead or len(self._cache) // self._world_size < _SEVERAL_PROCESSES:
+            return
+
+        def work() -> None:
+            # Whatever goes wrong does so again, and is said, when the epoch is asked for.
+            with suppress(Exception):
+                self._make(self._place(epoch, stage), draw(), epoch, meanwhile=True)
+
+        self._stopped.clear()
+        self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
+        self._ahead.start()
+
+    def close(self) -> None:
+        """End what is done meanwhile."""
+        self._stopped.set()
+        if self._ahead:
+            self._ahead.join()
+        self._ahead = None
+
+    def _place(self, epoch: int, stage: int) -> Path:
+        return self._folder / f"{epoch}.{stage}"
+
+    def _make(self, folder: Path, cache: TokenCache, epoch: int, *, meanwhile: bool = False) -> None:
+        """Tokenise an epoch into a folder, or the share of this process of it."""
+        if self._world_size == 1:
+            self._write(folder, cache, epoch, meanwhile)
+            return
+        count = self._world_size
+        shares = [folder.with_name(f"{folder.name}-{number}-of-{count}") for number in range(count)]
+        if not shares[self._rank].exists() and not folder.exists():
+            self._write(shares[self._rank], cache, epoch, meanwhile)
+        if self._rank == 0:
+            self._join(folder, cache, shares, self._stopped if meanwhile else None)
 
     def _encoder(self, cache: TokenCache) -> Encoder:
         return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
 
-    def _write(self, folder: Path, cache: TokenCache, epoch: int) -> None:
+    def _write(self, folder: Path, cache: TokenCache, epoch: int, meanwhile: bool) -> None:
         """Tokenise the share of this process."""
         count = sum(1 for part in cache.parts for _ in chunk_bounds(part.pairs))
         begin, end = (count * number // self._world_size for number in (self._rank, self._rank + 1))
@@ -131,16 +177,23 @@ class SampledEpochs:
         if processes is None:
             large = len(cache) // self._world_size >= _SEVERAL_PROCESSES
             processes = max(1, usable_processes() // self._world_size) if large else 1
-        with CacheWriter(folder, encoder) as writer:
-            for encoded in in_order(work, islice(_chunks(cache), begin, end), processes):
+        with (
+            CacheWriter(folder, encoder) as writer,
+            closing(in_order(work, islice(_chunks(cache), begin, end), processes, meanwhile=meanwhile)) as results,
+        ):
+            for encoded in results:
+                if meanwhile and self._stopped.is_set():
+                    raise TrainingError("The training has ended.")
                 writer.append(encoded)
             writer.finish(may_be_empty=True)
 
-    def _join(self, folder: Path, cache: TokenCache, shares: Sequence[Path]) -> None:
+    def _join(
+        self, folder: Path, cache: TokenCache, shares: Sequence[Path], stopped: threading.Event | None = None
+    ) -> None:
         """Write the shares of all processes into one cache."""
         with CacheWriter(folder, self._encoder(cache)) as writer:
             for share in shares:
-                _wait_for(share)
+                _wait_for(share, stopped)
                 writer.append_cache(TokenCache(share))
             writer.finish()
         for share in shares:
@@ -156,9 +209,18 @@ def _chunks(cache: TokenCache) -> Iterator[_Chunk]:
         first += about.pairs
 
 
-def _wait_for(folder: Path) -> None:
+def _epoch_of(folder: Path) -> int:
+    """Return the number of the epoch of which a folder is, or a share or a beginning of one."""
+    found = re.match(r"\.?(\d+)", folder.name)
+    assert found is not None
+    return int(found[1])
+
+
+def _wait_for(folder: Path, stopped: threading.Event | None = None) -> None:
     until = time.monotonic() + _PATIENCE
     while not folder.exists():
+        if stopped and stopped.is_set():
+            raise TrainingError("The training has ended.")
         if time.monotonic() > until:
             raise TrainingError(
                 f"Another process of the training has not tokenised its share of an epoch: {folder} is missing. All "
@@ -206,14 +268,13 @@ class _Sampling:
         for side, (texts, before) in enumerate(((noisy, prefixes.source), (targets, prefixes.target[1:]))):
             usual = (self._cache.source, self._cache.target)[side]
             own = self._segmented(texts, chunk.number, changed if side == 0 else None, side=side)
-            columns.append(
-                [
-                    before + ids
-                    if ids is not None and len(before) + len(ids) < self.encoder.max_tokens
-                    else usual[row].tolist()
-                    for row, ids in zip(chunk.rows.tolist(), own, strict=True)
-                ]
-            )
+            chosen = [
+                before + ids
+                if ids is not None and len(before) + len(ids) < self.encoder.max_tokens
+                else usual[row].tolist()
+                for row, ids in zip(chunk.rows.tolist(), own, strict=True)
+            ]
+            columns.append(flat_ids(chosen))
         return self.encoder.packed(chunk.part, pairs, *columns)
 
     def _segmented(

@@ -11,7 +11,8 @@ import numpy as np
 
 from locant.text.cleaning import count_words
 from locant.text.pairs import Block, Pair, ParallelText
-from locant.text.tokenizer import TokenizerPair, TokenizerSettings, VocabularyTooLargeError, train_tokenizers
+from locant.text.tokenizer import TokenizerPair, TokenizerSettings
+from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
 
 _SAMPLE = 20_000
 """Pairs, evenly spaced, that statistics are taken of, and different sentences of a side whose words are counted."""

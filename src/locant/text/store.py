@@ -25,11 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError
-from locant.files import read_json, readable_errors, write_json
+from locant.files import explaining_damage, read_json, readable_errors, write_json
 from locant.locks import FileLock
 from locant.text.cleaning import among, facts_of, hashes64, utf8
+from locant.text.dataset_rows import DatasetSplit
 from locant.text.growing import GrowingColumns
-from locant.text.line_blocks import LineBlock, LineFormat, Place, TextFiles
+from locant.text.line_blocks import Place, TextFiles
 from locant.text.pairs import Block, Pair, ParallelText, Rows, hold_out, in_memory, memory_blocks
 from locant.text.workers import in_order, usable_processes
 
@@ -48,6 +49,9 @@ _SIDES = {"lengths", "words", "checksums", "folded"}
 _BLOCK = 8192
 _SCANNED = 1 << 20
 _LARGE = 32 << 20
+
+PairFiles = TextFiles | DatasetSplit
+"""What is read into a store."""
 
 Progress = Callable[[str, float], None]
 """Is told what is being done and how much of it is done, 0 to 1."""
@@ -75,7 +79,7 @@ class TextStore:
     progress: Progress = no_progress
     reads: bool = True
 
-    def open(self, files: TextFiles) -> StoredText | None:
+    def open(self, files: PairFiles) -> StoredText | None:
         """Return a text, read now or earlier; None where it is not kept.
 
         Raises:
@@ -103,7 +107,8 @@ def _known(folder: Path, made_from: Any) -> dict[str, Any] | None:
     """Return what is known of a text that has been read; None where there is none, or its files have changed."""
     try:
         about: dict[str, Any] = read_json(folder / "text.json")
-        return about if about["made_from"] == made_from else None
+        whole = isinstance(about["count"], int) and isinstance(about["digest"], str)
+        return about if whole and about["made_from"] == made_from else None
     except (CheckpointError, KeyError, TypeError):
         return None
 
@@ -125,20 +130,25 @@ def _alone(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _ReadBlock:
-    """What a process does with lines: all columns of their pairs."""
+    """What a process does with a block of lines or rows: all columns of their pairs.
 
-    format: LineFormat
+    Attributes:
+        format: Of the files; it parses their blocks.
+    """
 
-    def __call__(self, block: LineBlock) -> dict[str, npt.NDArray[Any]]:
+    format: Any
+
+    def __call__(self, block: Any) -> dict[str, npt.NDArray[Any]]:
         pairs = list(self.format.parse(block))
         encoded = list(utf8(chain.from_iterable(pairs)))
         text = b"\n".join([*encoded, b""])
         lengths = np.fromiter(map(len, encoded), np.uint32, len(encoded))
-        facts = facts_of(pairs)
+        hashes = hashes64(map(b"\n".join, zip(encoded[::2], encoded[1::2], strict=True)))
+        facts = facts_of(pairs, hashes)
         return {
             "text": np.frombuffer(text, dtype=np.uint8),
             "lengths": lengths,
-            "pair": hashes64(map(b"\n".join, zip(encoded[::2], encoded[1::2], strict=True))),
+            "pair": hashes,
             "stripped": facts.stripped,
             "words": facts.words,
             "checksums": np.fromiter(map(crc32, encoded), np.uint32, len(encoded)),
@@ -146,7 +156,7 @@ class _ReadBlock:
         }
 
 
-def _read(files: TextFiles, folder: Path, made_from: Any, processes: int, progress: Progress) -> dict[str, Any]:
+def _read(files: PairFiles, folder: Path, made_from: Any, processes: int, progress: Progress) -> dict[str, Any]:
     """Read a text into its folder, from its beginning or from where a killed process was, and return what it is."""
     try:
         with GrowingColumns(folder, _COLUMNS, made_from) as columns:
@@ -157,7 +167,7 @@ def _read(files: TextFiles, folder: Path, made_from: Any, processes: int, progre
             digest = _digest(folder / "text.bin", columns.size("text"))
             places: deque[Place] = deque()
 
-            def blocks() -> Iterator[LineBlock]:
+            def blocks() -> Iterator[Any]:
                 for block, place in files.blocks(begin):
                     places.append(place)
                     yield block
@@ -273,7 +283,7 @@ class StoredText:
     """
 
     folder: Path
-    files: TextFiles
+    files: PairFiles
     count: int
     digest: str
 
@@ -294,8 +304,10 @@ class StoredText:
             rows, pairs = self._chosen(size)
             write_json(path, {"rows": rows.tolist(), "pairs": pairs})
         kept = read_json(path)
-        held = in_memory((source, target) for source, target in kept["pairs"])
-        return self._text(np.array(kept["rows"], dtype=np.int64), f"{self.digest}-{size}"), held
+        with explaining_damage(path):
+            held = in_memory([(str(source), str(target)) for source, target in kept["pairs"]])
+            rows = np.array(kept["rows"], dtype=np.int64)
+        return self._text(rows, f"{self.digest}-{size}"), held
 
     def _chosen(self, size: int) -> tuple[Rows, list[Pair]]:
         """Return all rows whose pairs have one of the smallest hashes, and each of these pairs once."""

@@ -8,51 +8,23 @@ Kudo and Richardson, "SentencePiece" (2018), arXiv:1808.06226; for sampling see 
 from __future__ import annotations
 
 import hashlib
-import io
-import math
-import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import sentencepiece
 from pydantic import Field
 
-from locant.errors import CheckpointError, ConfigError, DataError, nearest
+from locant.errors import CheckpointError, ConfigError, nearest
 from locant.files import explaining_damage, read_json, replacing_file, write_json
 from locant.settings import Settings
-from locant.text.pairs import Pair, Rows
 from locant.text.sampling import Sampler, is_bpe, make_sampler
+from locant.text.word_table import FlatIds, WordTable, flat_ids
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
-
-_TRAINING_SENTENCES = 1_000_000
-"""More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
-_TRAINING_CHARACTERS = 50_000_000
-"""Likewise; SentencePiece takes some 20 bytes of memory for each."""
-_MANY, _MEASURED = 100_000, 10_000
-"""Of so many sentences, the characters are estimated from so many of them."""
-_TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
-
-
-class VocabularyTooLargeError(ConfigError):
-    """A text cannot fill a vocabulary.
-
-    Attributes:
-        largest: The largest vocabulary that it can fill.
-    """
-
-    def __init__(self, asked: int, largest: int) -> None:
-        super().__init__(
-            f"tokenizer.vocab_size is {asked}, but the training text can fill at most {largest} tokens. "
-            f"Set tokenizer.vocab_size to {largest} or less."
-        )
-        self.largest = largest
 
 
 class TokenizerSettings(Settings):
@@ -82,26 +54,16 @@ class TokenizerSettings(Settings):
 
 def normalize(text: str, *, lowercase: bool) -> str:
     """Return text as it is tokenised: Unicode NFC, single spaces, no NUL, lower case if so set."""
+    return " ".join(_words(text, lowercase))
+
+
+def _words(text: str, lowercase: bool) -> list[str]:
+    """Return what stands between the spaces of a text as it is tokenised."""
     if lowercase:
         text = text.lower()
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    return " ".join(text.replace("\0", " ").split())
-
-
-class Pairs(Protocol):
-    """Sentence pairs that can be counted and read several times."""
-
-    def __iter__(self) -> Iterator[Pair]: ...
-    def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class PairsByRow(Protocol):
-    """Sentence pairs of which some can be read without the others."""
-
-    def some(self, rows: Rows) -> Iterator[Pair]:
-        """Yield the pairs of some rows, which are in ascending order."""
+    return text.replace("\0", " ").split()
 
 
 class Tokenizer:
@@ -123,6 +85,7 @@ class Tokenizer:
         self.model = model
         self.lowercase = lowercase
         self._sampler: Sampler | None = None
+        self._table: WordTable | Literal[False] | None = None  # not looked for, or not possible
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -168,6 +131,27 @@ class Tokenizer:
         normal = [self.normalize(text) for text in texts]
         encoded: list[list[int]] = self._processor.encode(normal, num_threads=threads)
         return encoded
+
+    def encode_with_places(self, texts: Sequence[str]) -> list[list[tuple[int, int, int]]]:
+        """Return the subwords of each text: id, and between which characters of the normalised text each stands.
+
+        The space before a word belongs to its first subword. See :func:`locant.text.encode_with_spans` for places in
+        the text as it was given.
+        """
+        normal = [self.normalize(text) for text in texts]
+        encoded = self._processor.encode(normal, return_type="offset_mapping")
+        return [
+            [(index, begin, end) for index, (begin, end) in zip(one["ids"], one["offsets"], strict=True)]
+            for one in encoded
+        ]
+
+    def encode_flat(self, texts: Sequence[str]) -> FlatIds:
+        """Return the same token ids in flat arrays, in one thread; for many texts in which words come again."""
+        if self._table is None:
+            self._table = WordTable(self._processor) if WordTable.suits(self._processor) else False
+        if not self._table:
+            return flat_ids(self.encode(texts, threads=1))
+        return self._table.encode([_words(text, self.lowercase) for text in texts])
 
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Return token ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).
@@ -398,102 +382,3 @@ class TokenizerPair:
 
         source, target = (read("joint"),) * 2 if joint else (read("source"), read("target"))
         return cls(source, target, languages, ends_source=bool(about.get("ends_source", True)))
-
-
-def train_tokenizers(
-    pairs: Pairs,
-    settings: TokenizerSettings,
-    *,
-    languages: Sequence[str] = (),
-    layout: LanguageLayout = "fairseq",
-    tags: Sequence[str] = (),
-) -> TokenizerPair:
-    """Learn the vocabulary from training text; the same text and settings give the same model.
-
-    Args:
-        pairs: The text.
-        settings: How to learn.
-        languages: Codes of the languages that get a token of their own, which stands for no text; they count in
-            ``vocab_size``.
-        layout: Where these tokens stand.
-        tags: Tokens of the source that mark some of them; like the tokens of languages they stand for no text.
-
-    Raises:
-        ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
-        DataError: The text has no sentence to learn from.
-    """
-    of_languages = [language_token(layout, code) for code in languages]
-    for tag in tags:
-        if tag in of_languages:
-            raise ConfigError(f"The tag '{tag}' is the token of a language; choose another.")
-    reserved = [*of_languages, *dict.fromkeys(tags)]
-    if settings.joint:
-        source = target = _train(pairs, (0, 1), settings, reserved)
-    else:
-        # Both vocabularies reserve the same ids for the languages.
-        source = _train(pairs, (0,), settings, reserved)
-        target = _train(pairs, (1,), settings, of_languages)
-    ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
-    return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
-
-
-def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
-    """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that stand for no text."""
-    thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(text for text in thinned if text),
-            model_writer=model,
-            model_type=settings.algorithm,
-            vocab_size=settings.vocab_size,
-            character_coverage=settings.character_coverage,
-            byte_fallback=settings.byte_fallback,
-            normalization_rule_name="identity",
-            num_threads=_TRAINING_THREADS,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            control_symbols=list(reserved),
-            minloglevel=4,
-        )
-    except RuntimeError as error:
-        raise _readable(str(error), settings) from None
-    return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
-
-
-def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
-    """Yield the sentences of some sides, or of a large text some of them."""
-    count = len(sides) * len(pairs)
-    step = count // _TRAINING_SENTENCES
-    if count >= _MANY:
-        lengths = list(map(len, _spaced(pairs, sides, count // _MEASURED)))
-        step = max(step, math.ceil(count * sum(lengths) / len(lengths) / _TRAINING_CHARACTERS))
-    return _spaced(pairs, sides, step)
-
-
-def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
-    """Yield every so-manieth sentence, with an odd step, so that source and target sentences come in turn."""
-    step |= 1
-    if step == 1 or not isinstance(pairs, PairsByRow):
-        sentences = (pair[side] for pair in pairs for side in sides)
-        yield from islice(sentences, 0, None, step)
-        return
-    rows, chosen = np.divmod(np.arange(0, len(sides) * len(pairs), step), len(sides))
-    for pair, number in zip(pairs.some(rows), chosen.tolist(), strict=True):
-        yield pair[sides[number]]
-
-
-def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:
-    """Turn SentencePiece's message into one that names the key and the possible values."""
-    if found := re.search(r"value <= (\d+)", message):
-        return VocabularyTooLargeError(settings.vocab_size, int(found[1]))
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return ConfigError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "
-            f"{found[1]} tokens. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
-        )
-    if "sentences_.empty()" in message:
-        return DataError("The training text holds no sentence from which a tokenizer could be learned.")
-    return DataError(f"The tokenizer could not be learned from the training text: {message}")

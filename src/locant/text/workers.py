@@ -25,7 +25,9 @@ R = TypeVar("R")
 
 _AHEAD = 2
 """Tasks for each process that wait for it, or whose results wait for those before them."""
-_SERVE = "from locant.text.workers import serve; serve()"
+_SERVE = "from locant.text.workers import serve; serve({niceness})"
+_NICE = 10
+"""How far behind others processes stand that work meanwhile."""
 
 
 def usable_processes() -> int:
@@ -34,7 +36,9 @@ def usable_processes() -> int:
     return cores if quota is None else max(1, min(cores, round(quota)))
 
 
-def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> Generator[R, None, None]:
+def in_order(
+    work: Callable[[T], R], tasks: Iterable[T], processes: int = 1, *, meanwhile: bool = False
+) -> Generator[R, None, None]:
     """Yield the result of each task, in their order, whatever the number of processes.
 
     With one process all is done here. Otherwise each is a Python of its own that imports what the work needs and
@@ -45,11 +49,12 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> 
         work: What is done; it and the tasks can be pickled.
         tasks: Read one after the other.
         processes: How many work at once.
+        meanwhile: Whether this process has something better to do: even one works apart, and they give way to others.
 
     Raises:
         LocantError: A process ended before its work was done.
     """
-    if processes == 1:
+    if processes == 1 and not meanwhile:
         for task in tasks:
             yield _done_here(work, task)
         return
@@ -68,7 +73,7 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], processes: int = 1) -> 
     failure: Exception | None = None
     try:
         for _ in range(processes):
-            workers.append(_Worker(work))
+            workers.append(_Worker(work, _NICE if meanwhile else 0))
             idle.put(workers[-1])
         iterator = iter(tasks)
         while failure is None:
@@ -108,14 +113,17 @@ def _done_here(work: Callable[[T], R], task: T) -> R:
 class _Worker:
     """A process that does one task after the other."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self, work: Callable[[Any], Any], niceness: int) -> None:
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            [sys.executable, "-P", "-c", _SERVE.format(niceness=niceness)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -155,8 +163,10 @@ class _Worker:
                 pipe.close()
 
 
-def serve() -> None:
+def serve(niceness: int) -> None:
     """Do the tasks that come by standard input until there are no more; what a worker process runs."""
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the process ends it
     gc.disable()  # work on text leaves no cycles, and many small objects
     tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

@@ -5,7 +5,8 @@ A run keeps two kinds of states::
     checkpoints/step-00001000/   weights, optimiser and state; the newest two are kept, the older in case of damage
     snapshots/step-00001000.safetensors   weights alone, for averaging; the last or best few are kept
 
-Both appear under their final name only when complete and flushed to disk.
+Both appear under their final name only when complete and flushed to disk. Of a sharded model each process writes a part
+of the checkpoint, see ``sharded_checkpoint``.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
 from locant.files import file_digest, read_json, replacing_file, replacing_folder, write_tensors
 from locant.training.loop import LoopProgress
+from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
 
 _logger = logging.getLogger("locant")
 
 _KEPT = 2
 _FORMAT = 1
+_FORMAT_OF_PARTS = 2
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
+_PART_OF_WEIGHTS = "weights"
+"""Begins the names of the weights in checkpoints in parts; other kinds are those of the optimiser."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,51 @@ class Checkpoint:
     evaluated: bool = True
 
 
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A checkpoint on the disk that is as it was written.
+
+    Attributes:
+        folder: Where it is.
+        progress: Where the run stood.
+        evaluated: As of a :class:`Checkpoint`.
+        in_parts: Whether it is of a sharded model.
+    """
+
+    folder: Path
+    progress: Progress
+    evaluated: bool
+    in_parts: bool
+
+    def read(self) -> Checkpoint:
+        """Read all of it."""
+        weights, optimizer = _tensors(self.folder, self.in_parts)
+        return Checkpoint(weights, optimizer, self.progress, self.evaluated)
+
+    def shapes_of_weights(self) -> dict[str, list[int]]:
+        """Return the shapes of the weights by name; of a checkpoint in parts."""
+        kept = ((path.partition("/"), shape) for path, shape in stored_shapes(self.folder).items())
+        return {name: shape for (kind, _, name), shape in kept if kind == _PART_OF_WEIGHTS}
+
+    def read_share(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Read this process's share of a checkpoint in parts.
+
+        Args:
+            weights: Those of the model by name, sharded; they are written in place.
+
+        Returns:
+            What the checkpoint holds besides, by name: sharded like the weights, or as it is.
+        """
+        wanted = {}
+        for path in stored_shapes(self.folder):
+            kind, _, name = path.partition("/")
+            own = weights[name].detach()
+            wanted[path] = own if kind == _PART_OF_WEIGHTS else torch.zeros_like(own)
+        read_parts(self.folder, wanted)
+        others = {path: each for path, each in wanted.items() if not path.startswith(f"{_PART_OF_WEIGHTS}/")}
+        return {**others, **load_file(self.folder / _OPTIMIZER)}
+
+
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint, then remove all but the newest two, and later ones, of a training that was gone back from.
 
@@ -123,30 +174,74 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
         CheckpointError: The disk is full or not writable; earlier checkpoints stay.
     """
     folder = run / "checkpoints" / step_name(checkpoint.progress.step)
-    about = {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
-    write_state(folder, checkpoint.weights, checkpoint.optimizer, about)
-    folders = checkpoint_folders(run)
-    end = folders.index(folder) + 1
-    for other in (*folders[:end][:-_KEPT], *folders[end:]):
-        shutil.rmtree(other)
+    write_state(folder, checkpoint.weights, checkpoint.optimizer, _about(checkpoint))
+    _prune_checkpoints(folder)
     return folder
 
 
-def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint and verify it.
+def save_checkpoint_in_parts(
+    run: Path, checkpoint: Checkpoint, saving: BackgroundSave, then: Callable[[], None]
+) -> None:
+    """Begin to write the checkpoint of a sharded model, each process its part, as :func:`save_checkpoint` does.
+
+    Args:
+        run: The run folder, on a file system that all processes share.
+        checkpoint: Its tensors may change when this returns.
+        saving: Writes it.
+        then: Called on the first process when it is written.
+
+    Raises:
+        CheckpointError: The disk is full or not writable, found now or while the checkpoint before was written.
+    """
+    folder = run / "checkpoints" / step_name(checkpoint.progress.step)
+    about = _about(checkpoint)
+    tensors = {f"{_PART_OF_WEIGHTS}/{name}": tensor for name, tensor in checkpoint.weights.items()}
+    common = {}
+    for name, tensor in checkpoint.optimizer.items():
+        if hasattr(tensor, "full_tensor"):
+            tensors[name] = tensor
+        else:
+            common[name] = tensor.detach().clone()
+
+    def finish(temporary: Path, digests: dict[str, str]) -> None:
+        write_tensors(temporary / _OPTIMIZER, common)
+        digests = {**digests, _OPTIMIZER: file_digest(temporary / _OPTIMIZER)}
+        _write_about(temporary, _FORMAT_OF_PARTS, digests, about)
+
+    def finished() -> None:
+        _prune_checkpoints(folder)
+        then()
+
+    saving.start(folder, tensors, finish, finished)
+
+
+def _about(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {"progress": asdict(checkpoint.progress), "evaluated": checkpoint.evaluated}
+
+
+def _prune_checkpoints(newest: Path) -> None:
+    folders = checkpoint_folders(newest.parent.parent)
+    end = folders.index(newest) + 1
+    for other in (*folders[:end][:-_KEPT], *folders[end:]):
+        shutil.rmtree(other)
+
+
+def find_checkpoint(folder: Path) -> StoredCheckpoint:
+    """Verify a checkpoint, and read where the run stood.
 
     Raises:
         CheckpointError: A file is missing, or its content is not what was written.
     """
-    weights, optimizer, about = read_state(folder)
+    about = _verified(folder)
     try:
-        return Checkpoint(weights, optimizer, Progress.from_dict(about["progress"]), about.get("evaluated", True))
+        progress = Progress.from_dict(about["progress"])
     except (KeyError, TypeError) as error:
         raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
+    return StoredCheckpoint(folder, progress, about.get("evaluated", True), _in_parts(about))
 
 
-def load_newest_checkpoint(run: Path) -> Checkpoint | None:
-    """Read the newest checkpoint of a run that is whole; ``None`` where there is none at all.
+def find_newest_checkpoint(run: Path) -> StoredCheckpoint | None:
+    """Find the newest checkpoint of a run that is whole; ``None`` where there is none at all.
 
     Of each that is damaged a warning says so.
 
@@ -156,7 +251,7 @@ def load_newest_checkpoint(run: Path) -> Checkpoint | None:
     damaged: CheckpointError | None = None
     for folder in reversed(checkpoint_folders(run)):
         try:
-            found = load_checkpoint(folder)
+            found = find_checkpoint(folder)
         except CheckpointError as error:
             damaged = damaged or error
             continue
@@ -184,8 +279,12 @@ def write_state(
         write_tensors(temporary / _WEIGHTS, weights)
         write_tensors(temporary / _OPTIMIZER, optimizer)
         digests = {name: file_digest(temporary / name) for name in (_WEIGHTS, _OPTIMIZER)}
-        state = {"format": _FORMAT, "sha256": digests, **about}
-        (temporary / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+        _write_about(temporary, _FORMAT, digests, about)
+
+
+def _write_about(folder: Path, number: int, digests: Mapping[str, str], about: Mapping[str, Any]) -> None:
+    state = {"format": number, "sha256": digests, **about}
+    (folder / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -194,18 +293,42 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict
     Raises:
         CheckpointError: A file is missing, or its content is not what was written.
     """
+    about = _verified(folder)
+    return *_tensors(folder, _in_parts(about)), about
+
+
+def _verified(folder: Path) -> dict[str, Any]:
+    """Return the plain data of a state whose files are what was written."""
     state = read_json(folder / STATE_FILE)
     if not isinstance(state, dict) or not isinstance(state.get("format", 1), int):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
-    if state.get("format", 1) > _FORMAT:
+    if state.get("format", 1) > _FORMAT_OF_PARTS:
         raise CheckpointError(
             f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
-            f"formats up to {_FORMAT}."
+            f"formats up to {_FORMAT_OF_PARTS}."
         )
     for name, digest in state.pop("sha256", {}).items():  # fine-tunings of earlier versions kept none
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise _damaged(folder, f"{name} is missing or differs from what was written")
-    return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER), state
+    return state
+
+
+def _in_parts(about: Mapping[str, Any]) -> bool:
+    return bool(about.get("format") == _FORMAT_OF_PARTS)
+
+
+def _tensors(folder: Path, in_parts: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return weights, and what else is kept, of a state."""
+    if not in_parts:
+        return load_file(folder / _WEIGHTS), load_file(folder / _OPTIMIZER)
+    weights, others = {}, load_file(folder / _OPTIMIZER)
+    for path, tensor in read_whole(folder).items():
+        kind, _, name = path.partition("/")
+        if kind == _PART_OF_WEIGHTS:
+            weights[name] = tensor
+        else:
+            others[path] = tensor
+    return weights, others
 
 
 def _damaged(folder: Path, how: str) -> CheckpointError:

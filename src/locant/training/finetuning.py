@@ -18,7 +18,8 @@ from locant.models.model_folder import ModelFolder
 from locant.text import Corpus, TokenizerPair
 from locant.text.new_subwords import ExtendedTokenizers, add_tags, extend_tokenizers
 from locant.text.sentencepiece_model import model_proto
-from locant.text.tokenizer import UNK, Pairs, Tokenizer
+from locant.text.tokenizer import UNK, Tokenizer
+from locant.text.vocabulary import Pairs
 from locant.training import parallel
 from locant.training.before_after import BeforeAfter, compare_after, measure_before
 from locant.training.checkpoint import STATE_FILE, Checkpoint, Progress, read_state, write_state

@@ -47,7 +47,9 @@ def process_group() -> Iterator[None]:
         yield
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    _talking.append(dist.new_group(backend="gloo", timeout=_PATIENCE))
+    talking = new_group()
+    assert talking is not None
+    _talking.append(talking)
     me = f"Process {rank()} of {world_size()} on {platform.node()}"
     try:
         yield
@@ -120,8 +122,18 @@ def sum_of_numbers(number: int, device: torch.device) -> int:
     return int(sum_over_processes(total).item())
 
 
-def from_first_process(compute: Callable[[], Result]) -> Result:
-    """Run ``compute`` on the first process alone and give every process its result, or its error."""
+def new_group() -> dist.ProcessGroup | None:
+    """Return a group of all processes for exchanges beside those of other groups; every process must call this."""
+    return dist.new_group(backend="gloo", timeout=_PATIENCE) if dist.is_initialized() else None
+
+
+def from_first_process(compute: Callable[[], Result], group: dist.ProcessGroup | None = None) -> Result:
+    """Run ``compute`` on the first process alone and give every process its result, or its error.
+
+    Args:
+        compute: What the first process does.
+        group: Over which it tells the others; by default that of the training.
+    """
     if not dist.is_initialized():
         return compute()
     box: list[object] = [None, None]
@@ -130,7 +142,7 @@ def from_first_process(compute: Callable[[], Result]) -> Result:
             box[0] = compute()
         except Exception as error:
             box[1] = error
-    dist.broadcast_object_list(box, group=_talking[0])
+    dist.broadcast_object_list(box, group=group or _talking[0])
     if box[1] is not None:
         raise box[1]  # type: ignore[misc]
     return box[0]  # type: ignore[return-value]
@@ -152,7 +164,7 @@ def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         yield name, one
 
 
-def on_some_processes(mine: bool, compute: Callable[[], None]) -> None:
+def on_some_processes(mine: bool, compute: Callable[[], None], group: dist.ProcessGroup | None = None) -> None:
     """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
     failed: Exception | None = None
     if mine:
@@ -160,17 +172,17 @@ def on_some_processes(mine: bool, compute: Callable[[], None]) -> None:
             compute()
         except Exception as error:
             failed = error
-    for each in gather(failed):
+    for each in gather(failed, group):
         if each is not None:
             raise each
 
 
-def gather(value: Result) -> list[Result]:
+def gather(value: Result, group: dist.ProcessGroup | None = None) -> list[Result]:
     """Return what every process has, by rank."""
     if not dist.is_initialized():
         return [value]
     values: list[Result | None] = [None] * world_size()
-    dist.all_gather_object(values, value, group=_talking[0])
+    dist.all_gather_object(values, value, group=group or _talking[0])
     return values  # type: ignore[return-value]
 
 
@@ -244,17 +256,17 @@ class DistributedModel:
         return nullcontext()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the full weights by parameter name, tied ones once, see :meth:`whole`."""
-        return self.whole(dict(self.model.named_parameters()))
+        """Return the weights of this process by parameter name, tied ones once; sharded where the model is."""
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
     def optimizer_state(self, optimizer: OptimizerSet) -> dict[str, Tensor]:
-        """Return the full state of the optimiser as ``kind/parameter name``, see :meth:`whole`."""
+        """Return the state of the optimiser as ``kind/parameter name``; sharded where the model is."""
         states = {
             f"{kind}/{name}": value
             for name, parameter in self.model.named_parameters()
             for kind, value in optimizer.state(parameter).items()
         }
-        return self.whole({**states, **optimizer.counters()})
+        return {**states, **optimizer.counters()}
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the full values of tensors that may be sharded, on CPU if they are.
@@ -270,21 +282,30 @@ class DistributedModel:
 
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor], optimizer: OptimizerSet, state: Mapping[str, Tensor]) -> None:
-        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` returned them.
+        """Load weights and optimiser state as :meth:`weights` and :meth:`optimizer_state` named them, in full size.
 
         Those of the first process count; every process must call this.
         """
         parameters = dict(self.model.named_parameters())
         for name, value in tensors_from_first_process(weights):
             parameters[name].copy_(_like(value, parameters[name]))
+        found = {}
+        for path, value in tensors_from_first_process(state):
+            parameter = parameters.get(path.split("/", 1)[1])
+            found[path] = value if parameter is None or not value.dim() else _like(value, parameter)
+        self.restore_optimizer(optimizer, found)
+
+    def restore_optimizer(self, optimizer: OptimizerSet, state: Mapping[str, Tensor]) -> None:
+        """Set the state of the optimiser of this process, as :meth:`optimizer_state` returned it."""
+        parameters = dict(self.model.named_parameters())
         kept: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
         counters = {}
-        for path, value in tensors_from_first_process(state):
+        for path, value in state.items():
             kind, name = path.split("/", 1)
             if kind == "counter":
                 counters[path] = value
             else:
-                kept[name][kind] = _like(value, parameters[name]) if value.dim() else value
+                kept[name][kind] = value
         for name, own in kept.items():
             optimizer.restore(parameters[name], own)
         optimizer.restore_counters(counters)

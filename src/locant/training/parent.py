@@ -14,7 +14,7 @@ from locant.models.config import PRESETS
 from locant.models.hub import local_folder
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.text import UNK, Corpus, TokenizerSettings
-from locant.training.checkpoint import Checkpoint, load_newest_checkpoint
+from locant.training.checkpoint import Checkpoint, find_newest_checkpoint
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.recipe import Recipe, load_run_recipe
 
@@ -84,12 +84,13 @@ def _is_locant(folder: Path) -> bool:
 
 
 def _newest_checkpoint(folder: Path, found: ModelFolder, recipe: Recipe | None) -> Checkpoint:
-    checkpoint = load_newest_checkpoint(folder) if recipe else None
-    if checkpoint is None:
+    stored = find_newest_checkpoint(folder) if recipe else None
+    if stored is None:
         raise ConfigError(
             f"finetuning.keep_optimizer needs a run with its checkpoints, but {folder} has none. Leave it out, so that "
             "the optimiser starts anew."
         )
+    checkpoint = stored.read()
     names = {name: weight.shape for name, weight in checkpoint.weights.items()}
     if names != {name: weight.shape for name, weight in found.model.named_parameters()}:
         raise ConfigError(

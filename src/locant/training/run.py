@@ -18,6 +18,7 @@ import hashlib
 import json
 import logging
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -36,16 +37,17 @@ from locant.text import (
     BatchStream,
     Corpus,
     PreparedData,
+    TextStore,
     TokenizerPair,
     prepare,
     sampling_shares,
     summarize_plan,
 )
-from locant.text.tokenizer import Pairs
+from locant.text.vocabulary import Pairs
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
-from locant.training.checkpoint import Checkpoint, Progress, load_newest_checkpoint
+from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
@@ -126,8 +128,8 @@ def plan_training(
 ) -> TrainingPlan:
     """Return what :func:`train` would do, without doing it: the complete recipe, and a forecast of time and memory.
 
-    Nothing is written. The text is read, a vocabulary is learned of a sample of it, and models of a few sizes train
-    for three updates on made-up text.
+    Nothing is written but, of a large text, what is read of it, to a temporary folder. A vocabulary is learned of a
+    sample of the text, and models of a few sizes train for three updates on made-up text.
 
     Args:
         recipe: As for :func:`train`.
@@ -141,12 +143,14 @@ def plan_training(
     if start_from is not None:
         changes = _with_parent(changes, start_from)
     wanted = _changed(recipe, changes)
-    corpus = wanted.open_corpus()
-    tokenizers = None
-    if wanted.finetuning:
-        finetuning = FineTuning(wanted, corpus, Path(), resume=False)
-        wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
-    plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
+    with tempfile.TemporaryDirectory(prefix="locant-") as folder:
+        # A large text is read once, by all cores.
+        corpus = wanted.open_corpus(TextStore(Path(folder)))
+        tokenizers = None
+        if wanted.finetuning:
+            finetuning = FineTuning(wanted, corpus, Path(), resume=False)
+            wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
+        plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
     _warn(plan.memory_warning)
     return plan
 
@@ -234,7 +238,7 @@ def _train(
         data = _prepare(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
         )
-        checkpoint = _newest_checkpoint(folder) if resume else None
+        checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if resume else None
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
         config = recipe.sized_model(*sizes)
@@ -269,11 +273,12 @@ def _train(
             device=device,
             lr_scales=finetuning.learning_rate_scales(model) if finetuning else None,
             plain_weights=finetuning.plain_weights(model) if finetuning else None,
+            shared_folder=not any(parallel.gather(apart)),
         )
         if checkpoint:
             trainer.resume(checkpoint)
         elif kept:
-            trainer.resume(kept)
+            trainer.begin_with(kept)
         if parallel.rank() == 0:
             report = _report(recipe, corpus, data, model)
             run_folder.record(recipe, folder, report, choices, trainer.progress.step)
@@ -319,23 +324,6 @@ def _start(
 def _digest(wanted: Recipe | Mapping[str, Any]) -> str:
     given = wanted.model_dump(mode="json", exclude_unset=True) if isinstance(wanted, Recipe) else wanted
     return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _newest_checkpoint(folder: Path) -> Checkpoint | None:
-    """Read the newest checkpoint on the first process, which alone has its tensors then."""
-    mine: list[Checkpoint] = []
-
-    def read() -> tuple[Progress, bool] | None:
-        found = load_newest_checkpoint(folder)
-        mine.extend([found] if found else [])
-        return (found.progress, found.evaluated) if found else None
-
-    found = parallel.from_first_process(read)
-    if found is None:
-        return None
-    # The others get the tensors one by one when they are put in their places.
-    weights, states = (mine[0].weights, mine[0].optimizer) if mine else ({}, {})
-    return Checkpoint(weights, states, *found)
 
 
 def _plan_together(recipe: Recipe, corpus: Corpus, device: torch.device, finetuning: FineTuning | None) -> TrainingPlan:

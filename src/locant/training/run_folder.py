@@ -22,6 +22,7 @@ from locant.errors import CheckpointError
 from locant.files import is_workplace, read_json, write_json
 from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
+from locant.training import parallel
 from locant.training.callback import PreparedReport
 from locant.training.defaults import Choice
 from locant.training.recipe import Recipe, save_recipe
@@ -116,7 +117,7 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
 def _environments(folder: Path, step: int) -> dict[str, Any]:
     """Return the environment in which a run began, with those in which it went on under ``resumed``."""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    now = {"since": since, "step": step, **environment()}
+    now = {"since": since, "step": step, "processes": parallel.world_size(), **environment()}
     if not (folder / _RECIPE).exists():
         return now
     first: dict[str, Any] = read_json(folder / _ENVIRONMENT)

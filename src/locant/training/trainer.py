@@ -22,11 +22,12 @@ from locant.training import checkpoint as saved
 from locant.training import parallel
 from locant.training.budget import Clock
 from locant.training.callback import MetricsLog, StepReport, TrainingCallback, ValidationReport
-from locant.training.checkpoint import Checkpoint, Progress, Snapshot, ValidationScores
+from locant.training.checkpoint import Checkpoint, Progress, Snapshot, StoredCheckpoint, ValidationScores
 from locant.training.loop import DivergedError, TrainingLoop, Update
 from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate, training_precision
+from locant.training.sharded_checkpoint import BackgroundSave, parts_can_be_written
 from locant.training.stopping import Interruption, StopRequest
 from locant.training.weight_average import WeightAverage
 
@@ -60,6 +61,7 @@ class Trainer:
         device: Where to train.
         lr_scales: Factor of each parameter's learning rate, by name; 1 where it is not named.
         plain_weights: Returns the weights of a plain model from those that are trained, where adapters are.
+        shared_folder: Whether all processes see the run folder, so that each can write its part of a sharded model.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Trainer:
         device: torch.device,
         lr_scales: Mapping[str, float] | None = None,
         plain_weights: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+        shared_folder: bool = True,
     ) -> None:
         self.run, self.settings, self.device = run, settings, device
         self.batches, self.validate, self.publish, self.callback = batches, validate, publish, callback
@@ -90,6 +93,8 @@ class Trainer:
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
+        in_parts = self.distributed.sharded and shared_folder and parts_can_be_written()
+        self.saving = BackgroundSave() if in_parts else None
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
@@ -108,27 +113,55 @@ class Trainer:
         self._saved = 0.0  # seconds trained at the newest checkpoint
         self._log: MetricsLog | None = None
 
-    def resume(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint of this run; its tensors are those of the first process.
+    def resume(self, stored: StoredCheckpoint) -> None:
+        """Go back to a checkpoint of this run.
 
         Raises:
             ConfigError: The model is not the one that the checkpoint was written of.
         """
-        parallel.from_first_process(lambda: _require_same_model(self.model, checkpoint.weights))
-        if checkpoint.progress.stage and checkpoint.progress.stage >= len(self.stages):
-            raise ConfigError(
-                f"The run is in stage {checkpoint.progress.stage + 1} of its corpus, but corpus.stages has "
-                f"{len(self.stages)} now. Leave the stages that are begun in the recipe."
-            )
-        self.progress = checkpoint.progress
-        states = dict(checkpoint.optimizer)
-        mine = {name: states.pop(name) for name in list(states) if name.startswith("random/")}
+        if self.saving and stored.in_parts:
+            parallel.from_first_process(lambda: _require_same_model(self.model, stored.shapes_of_weights()))
+            self._go_back(stored.progress)
+            with self.optimizer.evaluated_weights() if stored.evaluated else nullcontext():
+                weights = self.distributed.weights()
+                states, average, generators = _apart(stored.read_share(weights))
+                self.distributed.restore_optimizer(self.optimizer, states)
+                self._restore_beside(average or weights, generators)
+            return
+        mine: list[Checkpoint] = []
+        parallel.from_first_process(lambda: mine.append(stored.read()))
+        # The others get the tensors one by one when they are put in their places.
+        weights, states = (mine[0].weights, mine[0].optimizer) if mine else ({}, {})
+        self.begin_with(Checkpoint(weights, states, stored.progress, stored.evaluated))
+
+    def begin_with(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint in memory; its tensors are those of the first process.
+
+        Raises:
+            ConfigError: The model is not the one that the checkpoint is of.
+        """
+        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
+        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
+        self._go_back(checkpoint.progress)
+        states, average, mine = _apart(checkpoint.optimizer)
         generators = parallel.from_first_process(lambda: mine)
-        average = {name.removeprefix(_AVERAGE): states.pop(name) for name in list(states) if name.startswith(_AVERAGE)}
         with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
             self.distributed.restore(checkpoint.weights, self.optimizer, states)
+        weights = average or checkpoint.weights
+        self._restore_beside(self.distributed.sharded_as(weights) if self.average else {}, generators)
+
+    def _go_back(self, progress: Progress) -> None:
+        if progress.stage and progress.stage >= len(self.stages):
+            raise ConfigError(
+                f"The run is in stage {progress.stage + 1} of its corpus, but corpus.stages has {len(self.stages)} "
+                "now. Leave the stages that are begun in the recipe."
+            )
+        self.progress = progress
+
+    def _restore_beside(self, average: Mapping[str, Tensor], generators: Mapping[str, Tensor]) -> None:
+        """Restore the moving average and the random numbers of this process."""
         if self.average:
-            self.average.restore(self.distributed.sharded_as(average or checkpoint.weights))
+            self.average.restore(average)
         own = generators.get(self._random_name(parallel.rank()))
         if own is not None:
             _set_random_state(self.device, own)
@@ -151,7 +184,7 @@ class Trainer:
             self._log = MetricsLog(self.run, self.progress.step)
         self.callback.on_start(self.loop.used(), str(self.device))
         self._saved = self.progress.seconds
-        with self._request.listening(), closing(self._in_place()) as batches:
+        with self.saving or nullcontext(), self._request.listening(), closing(self._in_place()) as batches:
             if self.progress.step and self.progress.validated != self.progress.step and self._validation_due():
                 self._validate_and_save()  # the run was stopped before it could
             try:
@@ -234,29 +267,43 @@ class Trainer:
         self.callback.on_step(self.loop.used(), report)
 
     def _content(self, *, evaluated: bool) -> Checkpoint:
-        """Return what a checkpoint holds; every process must call this, and the first gets the tensors."""
-        states = self.distributed.optimizer_state(self.optimizer)
-        states |= {
-            self._random_name(number): state for number, state in enumerate(parallel.gather(_random_state(self.device)))
-        }
+        """Return what a checkpoint holds; every process must call this.
+
+        Each gets its part where parts are written, and else the first one all.
+        """
+        weights, states = self.distributed.weights(), self.distributed.optimizer_state(self.optimizer)
         if self.average:
-            average = self.distributed.whole(self.average.tensors)
-            states |= {f"{_AVERAGE}{name}": tensor for name, tensor in average.items()}
-        return Checkpoint(self.distributed.weights(), states, self.progress, evaluated)
+            states |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
+        if not self.saving:
+            weights, states = self.distributed.whole(weights), self.distributed.whole(states)
+        generators = enumerate(parallel.gather(_random_state(self.device)))
+        states |= {self._random_name(number): state for number, state in generators}
+        return Checkpoint(weights, states, self.progress, evaluated)
 
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        content = self._content(evaluated=False)
-
-        def write() -> None:
-            saved.save_checkpoint(self.run, content)
-
-        parallel.from_first_process(write)
+        self._write(self._content(evaluated=False))
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
         self.progress.interval["since"] = since + self.loop.clock.seconds - before
+
+    def _write(self, content: Checkpoint) -> None:
+        """Write a checkpoint, and remove the snapshots that are not needed with it; parts are written meanwhile."""
+        kept = list(content.progress.snapshots)
+
+        def prune() -> None:
+            saved.prune_snapshots(self.run, kept)
+
+        def write() -> None:
+            saved.save_checkpoint(self.run, content)
+            prune()
+
+        if self.saving:
+            saved.save_checkpoint_in_parts(self.run, content, self.saving, prune)
+        else:
+            parallel.from_first_process(write)
 
     def _validate_and_save(self) -> None:
         """Validate, keep the weights for averaging and write a checkpoint."""
@@ -264,32 +311,37 @@ class Trainer:
         # Training draws the same random numbers whether or not something else drew some in between.
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
             content = self._content(evaluated=True)
-            progress = parallel.from_first_process(lambda: self._validated(content))
-        if progress is None:
-            self.loop.stopping = True
-            return
-        self.progress = self.loop.progress = progress
-        self._saved = progress.seconds
+            validated = self._validated(content)
+            if validated is None:
+                self.loop.stopping = True
+                self._write(content)
+                return
+            self.progress = self.loop.progress = content.progress = validated[0]
+            self._write(content)
+        self._saved = self.progress.seconds
+        self.callback.on_validation(validated[1])
 
-    def _validated(self, content: Checkpoint) -> Progress | None:
-        """Do what the first process alone does at a validation, and return the new progress.
-
-        Args:
-            content: Of the checkpoint that is written in the end.
+    def _validated(self, content: Checkpoint) -> tuple[Progress, ValidationReport] | None:
+        """Validate on the first process; every process must call this.
 
         Returns:
-            ``None`` where the process is to stop; the checkpoint is then written without a validation.
+            The new progress, and what was found; ``None`` where the process is to stop before.
         """
-        progress, settings, usable = content.progress, self.settings, content.weights
+        usable = content.weights
         if self.average:  # it is what translates
-            usable = {name: content.optimizer[f"{_AVERAGE}{name}"] for name in usable}
+            usable = {name: each for name in usable if (each := content.optimizer.get(f"{_AVERAGE}{name}")) is not None}
+        if self.saving:
+            usable = self.distributed.whole(usable)
+        return parallel.from_first_process(lambda: self._validated_here(usable))
+
+    def _validated_here(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
+        progress, settings = self.progress, self.settings
         if self.plain_weights:
             usable = self.plain_weights(usable)
         try:
             with self._request.interruptible():
                 scores = self._measure(usable)
         except Interruption:
-            saved.save_checkpoint(self.run, content)
             return None
         snapshot = Snapshot(progress.step, **asdict(scores))
         if not math.isfinite(snapshot.loss):
@@ -313,10 +365,7 @@ class Trainer:
         report = ValidationReport(**asdict(snapshot), seconds=progress.seconds, best=better)
         if self._log:
             self._log.write("validation", asdict(report))
-        saved.save_checkpoint(self.run, content)
-        saved.prune_snapshots(self.run, progress.snapshots)
-        self.callback.on_validation(report)
-        return progress
+        return progress, report
 
     def _measure(self, weights: dict[str, Tensor]) -> ValidationScores:
         apart = self.distributed.sharded or self.average or self.plain_weights
@@ -397,10 +446,17 @@ class Trainer:
         return f"random/{self.device.type}/{rank}"
 
 
-def _require_same_model(model: EncoderDecoder[Any], weights: dict[str, Tensor]) -> None:
+def _apart(states: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """Return the state of the optimiser, the moving average and the random states of what a checkpoint keeps."""
+    generators = {name: state for name, state in states.items() if name.startswith("random/")}
+    average = {name: state for name, state in states.items() if name.startswith(_AVERAGE)}
+    rest = {name: state for name, state in states.items() if name not in generators and name not in average}
+    return rest, {name.removeprefix(_AVERAGE): state for name, state in average.items()}, generators
+
+
+def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
     """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
     now = {name: list(weight.shape) for name, weight in model.named_parameters()}
-    before = {name: list(weight.shape) for name, weight in weights.items()}
     different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
     if different:
         name = different[0]

@@ -1,5 +1,6 @@
 from locant.kernels.translation import PRECISIONS as PRECISIONS
 from locant.kernels.translation import supports as supports
+from locant.translation.alignment import Alignment as Alignment
 from locant.translation.compiled import CompiledEngine as CompiledEngine
 from locant.translation.compiled import CompiledTransformer as CompiledTransformer
 from locant.translation.continuous import ContinuousSearch as ContinuousSearch

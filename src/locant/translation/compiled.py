@@ -5,41 +5,26 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from locant.errors import ConfigError, nearest
 from locant.kernels.outcomes import require_done
 from locant.kernels.translation import KERNEL, PRECISIONS, supports
 from locant.models.architectures import require_transformer
-from locant.models.blocks import Decoder, Encoder
-from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.positions import PositionScheme
 from locant.runtime import most_threads
-from locant.text.tokenizer import BOS, PAD
 from locant.translation.hypotheses import Hypothesis
+from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import search
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX-512 VNNI or ARM's dot products"}
-
-# The number that translation.cpp gives an activation, and whether it gates.
-_ACTIVATIONS = {
-    "relu": (0, False),
-    "gelu": (1, False),
-    "silu": (2, False),
-    "glu": (3, True),
-    "reglu": (0, True),
-    "geglu": (1, True),
-    "swiglu": (2, True),
-}
-
 
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
@@ -109,49 +94,29 @@ class CompiledTransformer:
                 f"Unknown precision '{precision}'.{nearest(precision, PRECISIONS)} Known: {', '.join(PRECISIONS)}."
             )
         self.precision = precision
-        config = model.config
-        self.vocabulary = config.target_vocab_size
-        self._width, self._most_threads = config.d_model, most_threads()
-        self._schemes = [_addable(stack) for stack in (model.encoder, model.decoder)]
-        self.target_positions = self._schemes[1] and self._schemes[1].max_positions
+        self.vocabulary = model.config.target_vocab_size
+        self._most_threads = most_threads()
+        weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
+        self._codes = weights.codes
+        self.target_positions = weights.codes[1] and weights.codes[1].most
         self._library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(
                 f"This processor has no fast {precision} arithmetic ({_INSTRUCTIONS[precision]}). Use float32."
             )
-        activation, gated = _ACTIVATIONS[config.feed_forward]
-        shape = (ctypes.c_int64 * 13)(
-            config.encoder_layers,
-            config.decoder_layers,
-            config.d_model,
-            config.d_ff,
-            config.heads,
-            config.source_vocab_size,
-            config.target_vocab_size,
-            config.norm == "pre",
-            activation,
-            gated,
-            PRECISIONS.index(precision),
-            PAD,
-            BOS,
-        )
-        linears = [*_linears(model.encoder), *_linears(model.decoder)]
-        weights = [_plain(linear.weight) for linear in linears] + [_plain(model.output.weight)]
-        biases = [None if linear.bias is None else _plain(linear.bias) for linear in linears]
-        norms = [_plain(part) for norm in _norms(model) for part in (norm.weight, norm.bias)]
-        embeddings = [_plain(model.source_embedding.weight), _plain(model.target_embedding.weight)]
+        sizes = list(weights.shape)
+        sizes.insert(10, PRECISIONS.index(precision))
         # Norms and embeddings are read where they lie.
-        self._kept = [*norms, *embeddings]
-        _require_shapes(model.config, weights, biases, norms, embeddings)
+        self._kept = [*weights.norms, *weights.embeddings]
         made = ctypes.c_void_p()
         said = self._library.locant_engine(
-            shape,
-            _addresses(weights),
-            _addresses(biases),
-            len(linears),
-            _addresses(norms),
-            len(norms) // 2,
-            *map(_address, embeddings),
+            (ctypes.c_int64 * len(sizes))(*sizes),
+            _addresses(weights.matrices),
+            _addresses(weights.biases),
+            len(weights.biases),
+            _addresses(weights.norms),
+            len(weights.norms) // 2,
+            *map(_address, weights.embeddings),
             ctypes.byref(made),
         )
         require_done(said, "The compiled model does not fit into memory.")
@@ -173,8 +138,8 @@ class CompiledTransformer:
 
     def _positions(self, stack: int, count: int) -> Tensor | None:
         """Return the codes of at least ``count`` positions ``[>= count, E]``, float32."""
-        scheme = self._schemes[stack]
-        if scheme is None:
+        codes = self._codes[stack]
+        if codes is None:
             return None
         # Other threads may put another table in its place at any moment, so each reads the one that it has seen.
         table = self._tables[stack]
@@ -183,8 +148,8 @@ class CompiledTransformer:
                 table = self._tables[stack]
                 if table is None or len(table) < count:
                     room = max(64, 2 * count)
-                    rows = min(room, scheme.max_positions or room)
-                    table = self._tables[stack] = _plain(_codes(scheme, max(rows, count), self._width))
+                    rows = min(room, codes.most or room)
+                    table = self._tables[stack] = codes.table(max(rows, count))
         return table
 
 
@@ -281,73 +246,6 @@ class CompiledSearchState:
         require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
 
 
-def _addable(stack: Encoder | Decoder) -> PositionScheme | None:
-    """Return the scheme whose codes are added to the embeddings, or ``None`` where there are no positions."""
-    scheme = stack.scheme(0)
-    if not scheme.acts_on:
-        return None
-    if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1)) is not None:
-        return scheme
-    raise ConfigError(
-        f"Compiled translation knows positions that are added to all features of the embeddings (sinusoidal, "
-        f"learned), but this model's are {type(scheme).__name__}. Use the engine pytorch."
-    )
-
-
-def _codes(scheme: PositionScheme, count: int, width: int) -> Tensor:
-    codes = scheme.code(torch.arange(count))
-    if codes is None or codes.shape != (count, width):
-        raise ConfigError(
-            f"The positions of {type(scheme).__name__} are not codes of {width} features, the width of the model."
-        )
-    return codes
-
-
-def _linears(stack: Encoder | Decoder) -> Iterable[nn.Linear]:
-    layers: Any = stack.layers
-    for layer in layers:
-        own = layer.self_attention
-        yield from (own.query_key_value, own.output)
-        if isinstance(stack, Decoder):
-            cross = layer.cross_attention
-            yield from (cross.query, cross.key_value, cross.output)
-        yield from (layer.feed_forward.inner, layer.feed_forward.outer)
-
-
-def _norms(model: Transformer) -> Iterable[nn.LayerNorm]:
-    for stack in (model.encoder, model.decoder):
-        layers: Any = stack.layers
-        for layer in layers:
-            yield from (residual.norm for residual in layer.residuals)
-        if isinstance(stack.norm, nn.LayerNorm):
-            yield stack.norm
-
-
-def _require_shapes(
-    config: TransformerConfig,
-    weights: Sequence[Tensor],
-    biases: Sequence[Tensor | None],
-    norms: Sequence[Tensor],
-    embeddings: Sequence[Tensor],
-) -> None:
-    """Raise ConfigError unless every weight has the shape that the kernels read, in the order in which they do."""
-    e, f = config.d_model, config.d_ff
-    inner = (f * (2 if _ACTIVATIONS[config.feed_forward][1] else 1), e)
-    encoder = [(3 * e, e), (e, e), inner, (e, f)]
-    decoder = [(3 * e, e), (e, e), (e, e), (2 * e, e), (e, e), inner, (e, f)]
-    linears = encoder * config.encoder_layers + decoder * config.decoder_layers
-    vocabularies = [(config.source_vocab_size, e), (config.target_vocab_size, e)]
-    expected: list[tuple[int, ...]] = [*linears, vocabularies[1], *[(e,)] * len(norms), *vocabularies]
-    found = [tuple(tensor.shape) for tensor in (*weights, *norms, *embeddings)]
-    expected += [shape[:1] for shape, bias in zip(linears, biases, strict=False) if bias is not None]
-    found += [tuple(bias.shape) for bias in biases if bias is not None]
-    if found != expected:
-        raise ConfigError(
-            "Compiled translation needs weights of the shapes that the model's configuration says, but the model has "
-            "others. Use the engine pytorch."
-        )
-
-
 def _ids(x: Tensor) -> Tensor:
     """Return integers as the kernels read them: int64, on the CPU, next to each other."""
     if x.dtype == torch.int64 and x.is_cpu:
@@ -369,10 +267,6 @@ def _packed(source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rows(table: Tensor | None) -> int:
     return 0 if table is None else len(table)
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return tensor.detach().float().contiguous()
 
 
 def _address(tensor: Tensor | None) -> int | None:

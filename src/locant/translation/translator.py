@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self, overload
@@ -13,11 +14,12 @@ import torch
 
 from locant.errors import ConfigError, DataError
 from locant.models.decoding_settings import DecodingSettings
-from locant.models.encoder_decoder import EncoderDecoder
+from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
 from locant.models.model_card import write_card
 from locant.models.model_folder import check_vocabularies, load_model_folder, save_model_folder
 from locant.text.tokenizer import Prefixes, TokenizerPair
+from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.hypotheses import length_penalty
 from locant.translation.lines import OnLong, split_to_fit
@@ -153,12 +155,9 @@ class Translator:
 
         Errors are those of :func:`~locant.models.model_folder.save_model_folder`.
         """
-        model = self.model
-        if model.output.weight.is_meta and self.origin is not None:  # the weights are in the engine's own format
-            model = load_model_folder(self.origin, device="cpu").model
         save_model_folder(
             folder,
-            model,
+            self._model_with_weights,
             self.tokenizers,
             self.settings,
             source_language=self.source_language,
@@ -293,6 +292,66 @@ class Translator:
             yield found
             first += len(sentences)
             rows += translated
+
+    def align(
+        self,
+        sources: Sequence[str],
+        translations: Sequence[str],
+        *,
+        layer: int | None = None,
+        step: AlignmentStep | None = None,
+        say: Callable[[str], None] | None = None,
+        **overrides: Any,
+    ) -> list[Alignment]:
+        """Say which words of translations come from which words of their sources, by the model's attention.
+
+        The model reads source and translation in one pass, whatever engine has translated and whoever has written the
+        translation. A subword of the translation is linked to the subword of the source that is attended to most for
+        it, in the mean of the heads of one layer; words are linked where any of their subwords are. Which layer and
+        step :attr:`locant.models.Transformer.alignment_attention` says.
+
+        Args:
+            sources: Sentences.
+            translations: The translation of each; one without text, or of a source without text, has no links.
+            layer: The decoder layer whose attention is taken, from 0; ``None`` for the one that does it best.
+            step: Whether the attention is that of the step that ``predicts`` a subword or that ``reads`` it; ``None``
+                for what does it best.
+            say: Called with a line about each pair that is too long, which has no links then; ``None`` makes it an
+                error.
+            overrides: As in :meth:`translate`; ``batch_tokens`` and the limits of lengths count.
+
+        Raises:
+            DataError: There are not as many translations as sources, or a pair is too long.
+            ConfigError: There is no such layer, an override is unknown or out of range, or the model must be told its
+                languages.
+
+        Example::
+
+            (alignment,) = translator.align(["Guten Morgen!"], ["Good morning!"])
+            alignment.word_pairs  # (("Guten", "Good"), ("Morgen!", "morning!"))
+        """
+        settings, prefixes = self.settings_with(**overrides), self.prefixes
+        limit, reason = self._longest_source(settings, prefixes)
+        longest, known = settings.max_target_length(limit), self.model.max_positions
+        return align(
+            self._model_with_weights,
+            self.tokenizers,
+            prefixes,
+            sources,
+            translations,
+            limits=AlignmentLimits(limit, min(longest, known - len(prefixes.target)) if known else longest, reason),
+            batch_tokens=settings.batch_tokens,
+            layer=layer,
+            step=step,
+            say=say,
+        )
+
+    @cached_property
+    def _model_with_weights(self) -> EncoderDecoder[Any]:
+        """The model; read from its folder where the engine keeps the weights in its own format."""
+        if self.model.output.weight.is_meta and self.origin is not None:
+            return load_model_folder(self.origin, device="cpu").model
+        return self.model
 
     def longest_source(self, *, prefixes: Prefixes | None = None, **overrides: Any) -> int:
         """Return the most tokens that a sentence to be translated may have.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from locant.extension.inspect.model_class.small_model import model_class, quiet
 
-TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder")
+TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder", "vlm_config")
 
 
 @dataclass(frozen=True)

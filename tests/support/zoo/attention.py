@@ -133,7 +133,7 @@ def turning_axes(model: nn.Module, layer: ObservedLayer, pairs: int, axes: int) 
     assert rotation is not None
     try:
         turned = [_query(model, axis, layer.name, axes) for axis in (None, *range(axes))]
-    except (RuntimeError, ValueError, IndexError, TypeError):
+    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
         return None
     blocks = [
         each[0, :, 1, rotation.first : rotation.first + 2 * pairs].double() for each in turned if each is not None

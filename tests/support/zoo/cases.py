@@ -24,6 +24,8 @@ WINDOWS = (
 FORMS = ("saved", "old names", "defaults left out")
 
 
+_NO_DROPOUT = {"dropout_rate": 0.0}  # which the whole hands on to its parts
+_INDEXER = ("n_heads", "kv_heads", "head_dim", "budget", "compress_ratio")
 STATED: dict[str, dict[str, Any]] = {
     "chameleon": {"vocabulary_map": {"<image>": 3}},
     "cohere_compass_text": {
@@ -36,6 +38,14 @@ STATED: dict[str, dict[str, Any]] = {
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] * 32},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
     "glm4v_moe_text": {"num_attention_heads": 32},
+    "clvp_encoder": {"projection_dim": 64},
+    "glm4v_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    "glm_image_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    "hunyuan_vl_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [16, 24, 24]}},
+    "qwen4_exp_text": {f"indexer_{name}": size for name, size in zip(_INDEXER, (2, 1, 256, 16, 4), strict=True)},
+    "step3p5": {"sliding_window": 512},
+    "t5gemma2_decoder": _NO_DROPOUT,
+    "t5gemma2_text": _NO_DROPOUT,
     "qwen2_5_omni_talker": {"embedding_size": 3584, "hidden_size": 3584},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
     "qwen3_omni_moe_text": {"num_attention_heads": 16},
@@ -146,7 +156,7 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
         entries["hidden_size"] = heads * size
     if isinstance(entries.get("rotary_dim"), int):
         entries["rotary_dim"] = size // 2
-    if isinstance(entries.get("qk_rope_head_dim"), int):
+    if entries.get("qk_rope_head_dim") and isinstance(entries["qk_rope_head_dim"], int):
         if entries.get("head_dim") == entries["qk_rope_head_dim"]:
             entries["head_dim"] = size
         whole = entries["qk_rope_head_dim"] + (entries.get("qk_nope_head_dim") or 0)
@@ -156,11 +166,13 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
         entries["qk_rope_head_dim"] = size
         if "partial_rotary_factor" in (entries.get("rope_parameters") or {}):
             entries["qk_nope_head_dim"] = size  # the factor stays a half
-    elif isinstance(entries.get("head_dim"), int):
+    elif entries.get("head_dim") and isinstance(entries["head_dim"], int):
         entries["head_dim"] = size
     for name in ("hidden_size", "n_embd", "d_model"):
         if isinstance(entries.get(name), int) and isinstance(heads, int) and "head_dim" not in entries:
             entries[name] = size * heads
+    if "flow_head_config" in entries:
+        entries["flow_head_config"] = {**entries["flow_head_config"], "condition_dim": entries["hidden_size"]}
     for name in ("max_position_embeddings", "n_positions", "model_max_length"):
         if isinstance(entries.get(name), int):
             entries[name] = LENGTH
@@ -303,9 +315,24 @@ def _without_defaults(content: dict[str, Any], rng: random.Random) -> dict[str, 
     return {key: value for key, value in content.items() if key not in left_out}
 
 
+_WIDTH = object()
+_OF_THE_WIDTH: dict[str, dict[str, dict[str, Any]]] = {
+    "dots3_note": {"vision_config": {"adapter_out_dim": _WIDTH}, "audio_config": {"adapter_out_dim": _WIDTH}},
+    "granite_docling": {"vision_config": {"out_hidden_size": _WIDTH}},
+    "inkling2": {"vision_config": {"text_hidden_size": _WIDTH}},
+    "muse_spark": {"audio_config": {"out_hidden_size": _WIDTH}},
+}
+"""Entries of other parts that a class wants to be the width of the text part."""
+
+
 def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
     """Return a case of a multimodal model: a text model's configuration within that of the whole."""
     content = case.content
     for name in reversed(part):
         content = {name: content}
+    width = case.content.get("hidden_size")
+    for name, entries in _OF_THE_WIDTH.get(model_type, {}).items():
+        content[name] = {key: width if value is _WIDTH else value for key, value in entries.items()}
+    if model_type == "fun_asr_nano" and width:
+        content["adaptor_config"] = {"hidden_size": width, "intermediate_size": width // 4}
     return Case(model_type, case.seed, case.form, {"model_type": model_type, **content}, case.rope_type)

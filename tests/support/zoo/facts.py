@@ -80,7 +80,12 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     if small is None:
         return facts | {"unknown": layers}
     on = next(
-        (key for key in ("position_embedding_type", "use_mem_rope") if key in defaults or hasattr(config, key)), None
+        (
+            key
+            for key in ("position_embedding_type", "use_mem_rope", "use_rotary_embedding")
+            if key in defaults or hasattr(config, key)
+        ),
+        None,
     )
     if on and any(layer.rotation for layer in layers):
         facts["switch"] = {on: getattr(small, on)}

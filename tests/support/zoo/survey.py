@@ -53,7 +53,12 @@ def _of_composite(found: Architecture) -> Iterator[Verdict]:
     facts = facts_of(found) or {}
     if not facts.get("text_type"):
         return
-    text = architecture(facts["text_type"])
+    part, text = tuple(facts["text_part"]), architecture(facts["text_type"])
+    while text.kind == "composite":  # a multimodal model within another
+        inner = facts_of(text) or {}
+        if not inner.get("text_type"):
+            return
+        part, text = (*part, *inner["text_part"]), architecture(inner["text_type"])
     if text.kind != "text" or not mentions_rotation(text.config_class):
         return
     try:
@@ -61,7 +66,6 @@ def _of_composite(found: Architecture) -> Iterator[Verdict]:
     except Exception as error:  # whatever the class raises
         yield Verdict(found.model_type, 1, "nested", "", "not built", first_line(error))
         return
-    part = tuple(facts["text_part"])
     yield judge(nested_case(case, found.model_type, part), found.config_class, part)
 
 

@@ -142,4 +142,6 @@ def _masks_and_axes(
 
 def first_line(error: Exception) -> str:
     """Return what a class said when it refused a file."""
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:1] if len(lines) < 2 or not lines[0].endswith(":") else lines[:2])
+    return f"{type(error).__name__}: {said[:200]}"

@@ -31,7 +31,8 @@ from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scheme import require_choice
-from locant.rotary_configs.huggingface import LAYOUT_MARK, text_part
+from locant.rotary_configs.families import INDEXERS
+from locant.rotary_configs.huggingface import LAYOUT_MARK, text_part, text_type
 
 _CARD, _CONFIG, _ADAPTER = "README.md", "config.json", "adapter_config.json"
 _QUANTIZED = ("quantization_config", "compression_config", "quantization")
@@ -185,6 +186,7 @@ class _Plan:
             switch=self.switch,
             is_native=self.is_native,
             proof=proof,
+            indexer=INDEXERS.get(text_type(self.before) or "", (None,))[0],
         )
 
 

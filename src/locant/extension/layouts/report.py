@@ -41,6 +41,7 @@ class LayoutReport:
         is_native: Whether the class reads the result.
         proof: Logits before and after, of random weights in the class.
         verified: Logits before and after, of its own weights, where that was asked for.
+        indexer: The layout of the indexer of sparse attention, where the class has one, whose weights stay as they are.
     """
 
     model: str
@@ -55,6 +56,7 @@ class LayoutReport:
     is_native: bool
     proof: LayoutProof
     verified: LayoutProof | None = None
+    indexer: RotaryLayout | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON."""
@@ -75,6 +77,7 @@ class LayoutReport:
             "readers": None if self.is_native else READERS[self.target],
             "proof": self.proof.as_data(),
             "verified": None if self.verified is None else self.verified.as_data(),
+            "layout_of_the_indexer": self.indexer,
         }
 
     def groups(self) -> list[tuple[str, int, RotatedRows]]:
@@ -96,6 +99,11 @@ class LayoutReport:
         ]
         if self.verified is not None:
             said.append(_about_proof(self.verified, self.class_name))
+        if self.indexer is not None:
+            said.append(
+                f"The indexer of the sparse attention rotates queries and keys of its own: its weights stay in the "
+                f"layout '{self.indexer}'."
+            )
         return [*said, self.about_readers()]
 
     def about_readers(self) -> str:

@@ -44,6 +44,10 @@ class _WithFindings:
         self.findings.append(Finding("note", message, remedy))
 
 
+OF_THE_CLASS = "the class of "
+"""Beginning of the place of entries that the file does not state."""
+
+
 @dataclass
 class RopeContext(_WithFindings):
     """What stands around the group ``rope_parameters`` or ``rope_scaling`` and decides about its meaning.
@@ -98,7 +102,7 @@ class RopeContext(_WithFindings):
         self, where: str, scaling: type[FrequencyScaling], factor: float, original: int, declared: int
     ) -> None:
         reached = factor * original
-        if abs(factor * declared - original) <= 0.5:
+        if abs(factor * declared - original) <= 0.5 and not where.startswith(OF_THE_CLASS):
             raise ConfigError(
                 f"original_max_position_embeddings in {where} is {original}, which is factor {factor:g} times "
                 f"max_position_embeddings {declared}: the extended length stands where the original one belongs. "
@@ -126,6 +130,22 @@ class RopeContext(_WithFindings):
                 f"Set factor to {declared / original:g} for {declared} tokens, or max_position_embeddings to "
                 f"{reached:.0f}.",
             )
+
+
+@dataclass(frozen=True)
+class VllmLengths:
+    """The lengths in tokens of a model from which vLLM takes the longest text that it serves by default.
+
+    Attributes:
+        declared: ``max_position_embeddings``.
+        is_extended: Whether the model's class counts that as the length after a linear scaling.
+        original: ``original_max_position_embeddings`` beside the group of the scaling, or of the model's class; vLLM
+            looks for it there alone, not within the group.
+    """
+
+    declared: int | None
+    is_extended: bool = False
+    original: int | None = None
 
 
 @dataclass
@@ -337,23 +357,13 @@ class EngineForms(ABC):
         """Return the longest text in tokens that vLLM serves by default."""
         return max_length or self.reach
 
-    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
-        """Return the scaling that vLLM computes, and the longest text that it serves.
+    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
+        """Return the scaling that vLLM computes by default, and the longest text that it serves by default."""
+        return self, lengths.declared  # type: ignore[return-value]
 
-        Args:
-            max_length: ``max_position_embeddings`` of the file.
-            is_extended: Whether the model's class counts that as the length after a linear scaling.
-        """
-        del is_extended
-        return self, max_length  # type: ignore[return-value]
-
-    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
-        """Yield where vLLM computes something else than transformers.
-
-        Args:
-            max_length: ``max_position_embeddings`` of the file.
-        """
-        del max_length
+    def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
+        """Yield where vLLM computes something else than transformers."""
+        del lengths
         yield from ()
 
     def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from locant.positions.scaling.forms import (
     LlamaCppContext,
     RopeContext,
     VllmContext,
+    VllmLengths,
 )
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
@@ -204,11 +205,11 @@ class Linear(Extension):
         del max_length
         return self.target_length
 
-    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
+    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
         """Return the declared length times the factor, unless it is the extended one already."""
-        if max_length is None or is_extended:
-            return self, max_length
-        served = int(max_length * self._factor)
+        if lengths.declared is None or lengths.is_extended:
+            return self, lengths.declared
+        served = int(lengths.declared * self._factor)
         is_beyond = self.target_length is not None and served > self.target_length
         return (Linear(factor=self.factor) if is_beyond else self), served
 

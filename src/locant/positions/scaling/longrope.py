@@ -20,6 +20,7 @@ from locant.positions.scaling.forms import (
     GGUFForm,
     RopeContext,
     VllmContext,
+    VllmLengths,
 )
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import slow_by_parts
@@ -77,7 +78,8 @@ class LongRoPE(Extension):
     method: ClassVar[ExtensionMethod | None] = ExtensionMethod(
         "two lists of factors, Ding et al. 2024, arXiv:2402.13753, with those of NTK-by-parts for long texts",
         "Texts up to the original length are read exactly as before. transformers changes the list when a text exceeds "
-        "it, and keys cached before keep the other one; vLLM and llama.cpp take the long list for all texts.",
+        "it, and keys cached before keep the other one; vLLM and llama.cpp take one list for all texts, the long one "
+        "where --max-model-len, or the context, exceeds that length, at which vLLM stops by default.",
     )
     original_length_use: ClassVar[str | None] = "to choose between its two lists of factors"
 
@@ -299,17 +301,35 @@ class LongRoPE(Extension):
         kept = {key: value for key, value in rope.items() if key not in dropped}
         return kept | {"factor": ratio, "attention_factor": served} if ratio >= 1 else dict(rope)
 
-    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
-        """Yield that vLLM chooses one of the lists for all texts."""
-        if self.original_length != max_length:
-            yield Finding(
-                "warning",
-                f"transformers: short factors up to {self.original_length} tokens, long ones beyond. vLLM, and "
-                "llama.cpp by its context: long factors for all texts once --max-model-len exceeds that, which it does "
-                "by default.",
-                f"Start vLLM with --max-model-len {self.original_length} where texts are short; elsewhere, "
-                "a RotaryConfig with final_length computes what it computes.",
+    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
+        """Return the list that vLLM takes for all texts: by default it serves the original length that it finds."""
+        served = lengths.original or lengths.declared
+        return (self if served is None else self.fixed_for(served)), served
+
+    def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
+        """Yield that vLLM chooses one of the lists for all texts, and which by default."""
+        if self.original_length == lengths.declared or self.final_length is not None:
+            return
+        _, served = self.as_served_by_vllm(lengths)
+        longest = lengths.declared or self.target_length
+        remedy = f"Start vLLM with --max-model-len {self.original_length} where texts are short."
+        if served is None:
+            default = ""
+        elif served <= self.trained_length:
+            default = f" Since October 2025 vLLM serves {served} tokens by default, with the short ones."
+            remedy = (
+                f"Start vLLM with --max-model-len {longest} for long texts; short ones are then read otherwise too."
             )
+        else:
+            default = f" By default vLLM serves {served} tokens, with the long ones"
+            default += "." if lengths.original else ": it looks for the original length beside the group alone."
+        yield Finding(
+            "warning",
+            f"transformers: short factors up to {self.original_length} tokens, long ones beyond. vLLM, and llama.cpp "
+            f"by its context: long factors for all texts once --max-model-len exceeds {self.original_length}, short "
+            f"ones otherwise.{default}",
+            remedy,
+        )
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the group with the attention scale in vLLM's words as well."""

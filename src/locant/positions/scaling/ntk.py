@@ -11,7 +11,7 @@ from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_number, check_target, missing_original_length
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import RopeContext, VllmContext
+from locant.positions.scaling.forms import RopeContext, VllmContext, VllmLengths
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.linear import Unscaled
 
@@ -261,9 +261,9 @@ class DynamicNTK(FrequencyScaling):
         del context
         return dict(rope)
 
-    def vllm_findings(self, max_length: int | None) -> Iterator[Finding]:
+    def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
         """Yield that releases of vLLM differ, and that the newer ones scale nothing."""
-        length = max_length or self.original_length
+        length = lengths.declared or self.original_length
         assert length is not None
         reached = round(self.factor * length)
         yield Finding(
@@ -284,10 +284,9 @@ class DynamicNTK(FrequencyScaling):
             )
         return None
 
-    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
+    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
         """Return that nothing is scaled, and the longest text that is served all the same."""
-        del is_extended
-        length = max_length or self.original_length
+        length = lengths.declared or self.original_length
         assert length is not None
         return Unscaled(), round(self.factor * length)
 

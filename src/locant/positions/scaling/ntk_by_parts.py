@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive, require_longer
-from locant.positions.scaling.forms import GGUFForm
+from locant.positions.scaling.forms import GGUFForm, VllmLengths
 from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ class NTKByParts(Extension):
         del max_length
         return self.target_length
 
-    def as_served_by_vllm(self, max_length: int | None, *, is_extended: bool) -> tuple[FrequencyScaling, int | None]:
+    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
         """Return the target length as the longest text."""
-        del max_length, is_extended
+        del lengths
         return self, self.target_length
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:

@@ -242,7 +242,7 @@ async function copy() {
 
 async function take(file) {
   complain("");
-  const plain = !file.name.includes(".") || /\.(txt|md|text)$/i.test(file.name);
+  const plain = !file.name.includes(".") || /\.(txt|text)$/i.test(file.name);
   if (plain) {
     let text;
     try {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _POSITIONS = (0, 1, 3, 17, 101, 501)
 _MOST_LAYERS = 48
-_TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder")
+_TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder", "vlm_config")
 
 
 @dataclass(frozen=True)

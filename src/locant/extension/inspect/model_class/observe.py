@@ -84,6 +84,8 @@ class Recorder(TorchFunctionMode):
         del types
         if func in _PRODUCTS and len(args) >= 2 and self.stack:
             a, b = args[0], args[1]
+            if func is torch.baddbmm:  # batch and heads in one dimension
+                a, b = args[1][None], args[2][None]
             if func is torch.nn.functional.scaled_dot_product_attention:
                 b = b.transpose(-1, -2)
             if (
@@ -111,6 +113,7 @@ _PRODUCTS = (
     torch.matmul,
     torch.Tensor.matmul,
     torch.Tensor.__matmul__,
+    torch.baddbmm,
     torch.nn.functional.scaled_dot_product_attention,
 )
 
@@ -173,19 +176,34 @@ def watch(
     rows = [0] * _WARM_UP + list(positions)
     if "position_ids" not in accepted:
         rows = list(range(len(rows)))
-    try:
-        first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
-    except (IndexError, RuntimeError):
-        rows = list(range(len(rows)))  # a table of learned positions may be shorter
-        first = _run(model, inputs or _inputs(accepted, rows), len(rows), set())
-    return _run(model, inputs or _inputs(accepted, rows), len(rows), set(first.calls)), rows
+    counted = list(range(len(rows)))  # a table of learned positions may be shorter
+    refused: Exception | None = None
+    for tried, embedded in ((rows, False), (counted, False), (rows, True)):
+        given = inputs or _inputs(accepted, tried, model if embedded else None)
+        if not given:
+            continue
+        try:
+            first = _run(model, given, len(tried), set())
+        except (IndexError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            refused = refused or error
+            continue
+        return _run(model, given, len(tried), set(first.calls)), tried
+    assert refused is not None
+    raise refused
 
 
-def _inputs(accepted: Any, positions: Sequence[int]) -> dict[str, Any]:
+def _inputs(accepted: Any, positions: Sequence[int], model: nn.Module | None) -> dict[str, Any]:
+    """Return arguments for a text; with a model, its embeddings in the place of ids, if the class takes them."""
     ids = torch.full((1, len(positions)), 7)
+    tokens: dict[str, Any] = {"input_ids": ids, "decoder_input_ids": ids}
+    if model is not None:
+        width = getattr(getattr(model, "config", None), "hidden_size", None)
+        if "inputs_embeds" not in accepted or not isinstance(width, int):
+            return {}
+        one = torch.randn(1, 1, width, generator=torch.Generator().manual_seed(0))
+        tokens = {"inputs_embeds": one.expand(1, len(positions), width).clone()}
     given = {
-        "input_ids": ids,
-        "decoder_input_ids": ids,
+        **tokens,
         "position_ids": torch.tensor([list(positions)]),
         "decoder_position_ids": torch.tensor([list(positions)]),
         "use_cache": False,

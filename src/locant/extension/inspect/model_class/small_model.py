@@ -35,8 +35,12 @@ _NEEDED = re.compile(
     r"^vocab_size$|^(num|n)_(local_|routed_|shared_)?experts$|experts_per_tok|top_k_experts|^(num_experts_)?top_?k$"
     r"|moe_intermediate_size|first_k_dense_replace"
 )
+_LINKED = re.compile(r"^(embedding_size|condition_dim|text_hidden_size|(adapter_)?out(put)?_(dim|hidden_size))$")
+"""Entries that are the width of the model where they are as large, also within the configuration of a part."""
+
 _LARGEST = 1 << 28
 """Most numbers that a small model may hold; a file that states absurd sizes is not built."""
+_MOST = 1e3  # of a weight that a class has drawn
 HEADS = (2, 4, 8, None)
 """Numbers of heads to try, in this order: some classes need several; ``None`` is the configuration's own."""
 
@@ -78,9 +82,25 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
             if _is_count(small.get(name)):
                 small[name] = (min(size, 64) if is_free else size) * kept
     _shrink_states(small)
+    _link_widths(small, entries)
     if layers is not None:
         _shorten(small, layers)
     return small
+
+
+def _link_widths(small: dict[str, Any], entries: Mapping[str, Any]) -> None:
+    """Keep equal to the width of the model what was."""
+    name = next((name for name in _WIDTHS if _is_count(small.get(name))), None)
+    if name is None or small[name] == entries[name]:
+        return
+
+    def linked(group: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: small[name] for key, value in group.items() if value == entries[name] and _LINKED.search(key)}
+
+    small.update(linked(entries))
+    for part, group in entries.items():
+        if isinstance(group, Mapping) and (changed := linked(group)):
+            small[part] = {**small[part], **changed}
 
 
 def _shrink_states(small: dict[str, Any]) -> None:
@@ -217,6 +237,10 @@ def _within_memory(found: type[Any], config: Any) -> nn.Module:
     if _numbers_of(found, config) > _LARGEST:
         raise MemoryError(f"{found.__name__} of this configuration is too large to be tried.")
     model: nn.Module = found(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # some classes leave what memory happened to hold
+            if parameter.is_floating_point() and not bool((parameter.abs() < _MOST).all()):
+                parameter.normal_(std=0.02)
     return model
 
 

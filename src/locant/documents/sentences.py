@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from locant.documents.segmentation import Splitter
 from locant.errors import MissingExtraError
-from locant.server.segmentation import Splitter
+from locant.translation.lines import split_to_fit
 
 
 @lru_cache(maxsize=256)
@@ -23,10 +24,28 @@ def sentence_splitter(language: str) -> Splitter:
     try:
         from sentencex import segment
     except ImportError:
-        raise MissingExtraError("The server", "sentencex", "serve") from None
+        raise MissingExtraError("Cutting texts into sentences", "sentencex", "documents") from None
     return partial(_split, segment, language.replace("_", "-").partition("-")[0].lower())
 
 
 def _split(segment: Any, language: str, line: str) -> Sequence[str]:
     found: Sequence[str] = segment(language, line)
     return found
+
+
+def fitting_splitter(split: Splitter, fits: Callable[[str], bool]) -> Splitter:
+    """Return what besides cuts sentences that are too long, at the end of a clause where there is one.
+
+    Args:
+        split: Cuts lines into sentences.
+        fits: Whether a sentence is short enough for a model.
+    """
+
+    def split_and_fit(line: str) -> Sequence[str]:
+        return [
+            part
+            for sentence in split(line)
+            for part in ([sentence] if fits(sentence) else split_to_fit(sentence, fits))
+        ]
+
+    return split_and_fit

@@ -1,0 +1,285 @@
+"""Documents of Word (.docx): paragraphs are translated, of the text, headers, footers, notes and comments.
+
+A paragraph that is translated is written anew from the marks of its passage: runs with the formats of its runs, links,
+fields, pictures, notes and all else once and in its place; its own properties stay. Parts without a translated
+paragraph stay as they are, byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from locant.documents.formats import Document, DocumentOptions
+from locant.documents.office import Element, OfficeDocument, Package, Part, has_words, words_of
+from locant.documents.passages import Item, Mark, Passage, Text, Written
+from locant.errors import DataError
+
+_TITLE = "Word document"
+_CONTENT_TYPES = "{http://schemas.openxmlformats.org/package/2006/content-types}"
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_PARTS = ("document.main", "template.main", "header", "footer", "footnotes", "endnotes", "comments")
+_CONTAINERS = {"hyperlink", "smartTag", "ins", "moveTo", "fldSimple", "customXml", "dir", "bdo", "sdt"}
+_IGNORED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}
+_PAIRS = ("bookmark", "commentRange", "perm")
+_INVISIBLE = {"lang", "noProof"}  # of a format
+
+
+def read_docx(content: bytes, options: DocumentOptions) -> Document:
+    """Take a Word document apart.
+
+    Raises:
+        DataError: It is none, is damaged, or would be too large unpacked.
+        MissingExtraError: The package ``lxml`` is not installed.
+    """
+    package = Package(content, _TITLE, options)
+    types = package.parse("[Content_Types].xml").getroot()
+    names = [
+        str(each.get("PartName", "")).lstrip("/")
+        for each in types.iter(f"{_CONTENT_TYPES}Override")
+        if any(f"wordprocessingml.{part}+xml" in str(each.get("ContentType")) for part in _PARTS)
+        or str(each.get("ContentType")).endswith(
+            ("document.macroEnabled.main+xml", "template.macroEnabledTemplate.main+xml")
+        )
+    ]
+    names = [name for name in dict.fromkeys(names) if name in package.names]
+    if not names:
+        raise DataError(f"The document is no {_TITLE}: it has no text.")
+    parts = []
+    for name in names:
+        tree = package.parse(name)
+        found = [_Paragraph(each) for each in tree.iter() if _is(each, "p") and _name(each.getparent()) != "moveFrom"]
+        parts.append(Part(name, tree, [each for each in found if has_words(each.passage)]))
+    return OfficeDocument(package, parts)
+
+
+def _name(element: Any) -> str:
+    """Return the name of an element of Word's own without its namespace; nothing for others."""
+    tag = element.tag if element is not None else None
+    if not isinstance(tag, str) or "wordprocessingml" not in tag:
+        return ""
+    return tag.rpartition("}")[2]
+
+
+def _is(element: Element, name: str) -> bool:
+    return _name(element) == name
+
+
+@dataclass(frozen=True)
+class _Format:
+    """The format of words that is not that of the others in the paragraph."""
+
+    properties: Element | None
+
+
+@dataclass(frozen=True)
+class _Container:
+    """An element around runs."""
+
+    element: Element
+
+    def inner(self) -> Element:
+        """Return where the runs are."""
+        if _name(self.element) == "sdt":
+            return next(child for child in self.element if _name(child) == "sdtContent")
+        return self.element
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Elements that stay together: each stands in the paragraph, or in a run of a format."""
+
+    elements: tuple[tuple[Element, Element | None, bool], ...]
+
+
+class _Paragraph:
+    """A paragraph: its passage, and how it is written anew."""
+
+    def __init__(self, element: Element) -> None:
+        self._element = element
+        self._names = 0
+        formats: Counter[bytes] = Counter()
+        examples: dict[bytes, Element | None] = {}
+        for run in element.iter():
+            if _is(run, "r"):
+                key = _format_key(_properties(run))
+                formats[key] += sum(len(each.text or "") for each in run if _is(each, "t"))
+                examples.setdefault(key, _properties(run))
+        self._plain_key = max(formats, key=lambda key: formats[key]) if formats else b""
+        self._plain = examples.get(self._plain_key)
+        self._field: list[Any] = []  # elements of a field before its result
+        self._depth = 0  # of fields within the instructions of one
+        self.passage: Passage = tuple(self._merged(list(self._items(element))))
+
+    def _items(self, parent: Element) -> Iterator[Item]:
+        for child in parent:
+            name = _name(child)
+            if name in ("pPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData"):
+                continue
+            if name == "r":
+                yield from self._run(child)
+            elif name in _IGNORED:
+                continue
+            elif name in _CONTAINERS and (name != "sdt" or any(_is(each, "sdtContent") for each in child)):
+                container = _Container(child)
+                mark = self._unique(name)
+                yield Mark("open", container, mark)
+                yield from self._items(container.inner())
+                yield Mark("close", container, mark)
+            else:
+                yield self._point(child, None, is_in_run=False)
+
+    def _unique(self, name: str) -> str:
+        self._names += 1
+        return f"{name} {self._names}"
+
+    def _point(self, element: Element, properties: Element | None, *, is_in_run: bool) -> Mark:
+        """Return the mark for an element between words."""
+        raw = _Whole(((element, properties, is_in_run),))
+        name = _name(element)
+        for pair in _PAIRS:
+            if name in (f"{pair}Start", f"{pair}End"):
+                number = next((value for key, value in element.attrib.items() if str(key).endswith("}id")), "")
+                return Mark("open" if name.endswith("Start") else "close", raw, f"{pair} {number}")
+        return Mark("void", raw)
+
+    def _run(self, run: Element) -> Iterator[Item]:
+        properties = _properties(run)
+        key = _format_key(properties)
+        own = key != self._plain_key
+        mark = self._unique("format") if own else ""
+        if own:
+            yield Mark("open", _Format(properties), f"{mark} {key.hex()}")
+        for child in run:
+            name = _name(child)
+            if name == "rPr" or name in _IGNORED:
+                continue
+            if name == "fldChar" or self._field:
+                yield from self._field_part(child, properties)
+            elif name == "t":
+                if child.text:
+                    yield Text(str(child.text))
+            elif name == "noBreakHyphen":
+                yield Text("\u2011")
+            elif name in ("tab", "br", "cr", "ptab"):
+                yield Mark("break", _Whole(((child, properties, True),)))
+            else:
+                yield self._point(child, properties, is_in_run=True)
+        if own:
+            yield Mark("close", None, f"{mark} {key.hex()}")
+
+    def _field_part(self, child: Element, properties: Element | None) -> Iterator[Item]:
+        """Yield the marks of a field: what stands before its result opens it, its end closes it."""
+        kind = next((value for key, value in child.attrib.items() if str(key).endswith("}fldCharType")), "")
+        is_sign = _is(child, "fldChar")
+        part = (child, properties, True)
+        if not self._field and not (is_sign and kind == "begin"):
+            if is_sign and kind == "end":
+                yield Mark("close", _Whole((part,)), "field")
+            else:
+                yield Mark("void", _Whole((part,)))
+            return
+        self._field.append(part)
+        if is_sign:
+            self._depth += {"begin": 1, "end": -1}.get(str(kind), 0)
+        if is_sign and ((kind == "separate" and self._depth == 1) or self._depth == 0):
+            raw = _Whole(tuple(self._field))
+            self._field = []
+            is_open, self._depth = self._depth == 1, 0
+            yield Mark("open" if is_open else "void", raw, "field" if is_open else "")
+
+    def _merged(self, items: list[Item]) -> Iterator[Item]:
+        """Yield items; neighbouring runs of a format are one."""
+        if self._field:  # its result is in another paragraph
+            items.append(Mark("void", _Whole(tuple(self._field))))
+            self._field = []
+        number = 0
+        while number < len(items):
+            item, following = items[number], items[number + 1] if number + 1 < len(items) else None
+            if (
+                isinstance(item, Mark)
+                and isinstance(following, Mark)
+                and (item.kind, following.kind) == ("close", "open")
+                and isinstance(following.raw, _Format)
+                and item.raw is None
+                and item.name.split()[2:] == following.name.split()[2:]
+            ):
+                # The second run goes on with the name of the first.
+                closing = next(
+                    place
+                    for place in range(number + 2, len(items))
+                    if isinstance(items[place], Mark) and items[place].name == following.name  # type: ignore[union-attr]
+                )
+                items[closing] = Mark("close", None, item.name)
+                number += 2
+                continue
+            yield item
+            number += 1
+
+    def rebuild(self, written: Written) -> None:
+        """Write the paragraph anew."""
+        for child in list(self._element):
+            if not _is(child, "pPr"):
+                self._element.remove(child)
+        parents: list[Element] = [self._element]
+        formats: list[Element | None] = [self._plain]
+        words: list[str] = []
+
+        def end_run() -> None:
+            if words:
+                text = self._element.makeelement(self._tag("t"), {_SPACE: "preserve"})
+                text.text = "".join(words)
+                parents[-1].append(self._in_run(text, formats[-1]))
+                words.clear()
+
+        for part in written:
+            if not isinstance(part, Mark):
+                words.append(words_of(part))
+                continue
+            if part.kind == "space":
+                continue
+            end_run()
+            if isinstance(part.raw, _Container) and part.kind == "open":
+                inner = part.raw.inner()
+                for child in list(inner):
+                    if _name(child) not in ("smartTagPr", "customXmlPr", "fldData"):
+                        inner.remove(child)
+                parents[-1].append(part.raw.element)
+                parents.append(inner)
+            elif isinstance(part.raw, _Container):
+                parents.pop()
+            elif isinstance(part.raw, _Format):
+                formats.append(part.raw.properties)
+            elif isinstance(part.raw, _Whole):
+                for element, properties, is_in_run in part.raw.elements:
+                    parents[-1].append(self._in_run(element, properties) if is_in_run else element)
+            else:
+                formats.pop()
+        end_run()
+
+    def _tag(self, name: str) -> str:
+        return str(self._element.tag).rpartition("}")[0] + "}" + name
+
+    def _in_run(self, element: Element, properties: Element | None) -> Element:
+        run = self._element.makeelement(self._tag("r"), {})
+        if properties is not None:
+            run.append(deepcopy(properties))
+        run.append(element)
+        return run
+
+
+def _properties(run: Element) -> Element | None:
+    return next((child for child in run if _is(child, "rPr")), None)
+
+
+def _format_key(properties: Element | None) -> bytes:
+    """Return what tells formats apart; what is not seen does not count."""
+    from lxml import etree
+
+    if properties is None:
+        return b""
+    seen = [etree.tostring(child, method="c14n") for child in properties if _name(child) not in _INVISIBLE]
+    return b"".join(sorted(seen))

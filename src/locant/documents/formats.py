@@ -1,0 +1,206 @@
+"""The formats of documents: their names, the names of their files, and what reads each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import PurePath
+from typing import Protocol
+
+from locant.documents.passages import Item, Passage, Text, Written
+from locant.errors import ConfigError, DataError, nearest
+
+LARGEST = 100_000_000
+"""Bytes of the largest document that is read as a whole; plain text may have any size."""
+LARGEST_UNPACKED = 500_000_000
+"""Bytes that a packed document (.docx, .odt) may have in all."""
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How documents are read.
+
+    Attributes:
+        keys: Of JSON, which values are translated: names of keys, or some at the end of a path with dots between; all
+            texts where there are none.
+        wrapped: Of plain text, whether lines are wrapped, so that sentences go over line breaks within a paragraph.
+        largest: Bytes of the largest document.
+        largest_unpacked: Bytes that it may have when it is unpacked.
+    """
+
+    keys: tuple[str, ...] = ()
+    wrapped: bool = False
+    largest: int = LARGEST
+    largest_unpacked: int = LARGEST_UNPACKED
+
+
+class Document(Protocol):
+    """A document that has been taken apart."""
+
+    @property
+    def passages(self) -> Sequence[Passage]:
+        """What is translated, in the order of the document."""
+
+    def written(self, translated: Sequence[Written]) -> bytes:
+        """Return the document with its passages translated."""
+
+
+Write = Callable[[Written], str]
+"""Returns a translated passage as a format writes it."""
+
+
+@dataclass
+class TextDocument:
+    """A document of characters: what stays, and places for passages.
+
+    Attributes:
+        layout: Characters that stay, and numbers of passages.
+        passages: What is translated.
+        writers: Of each passage what returns its translation as the document has to write it.
+        start: Bytes before the characters.
+    """
+
+    layout: Sequence[str | int]
+    passages: Sequence[Passage]
+    writers: Sequence[Write]
+    start: bytes = b""
+
+    def text(self, translated: Sequence[Written]) -> str:
+        """Return the characters of the document with its passages translated."""
+        return "".join(part if isinstance(part, str) else self.writers[part](translated[part]) for part in self.layout)
+
+    def written(self, translated: Sequence[Written]) -> bytes:
+        """Return the document with its passages translated."""
+        return self.start + self.text(translated).encode("utf-8")
+
+
+class Layout:
+    """What gathers the layout and the passages of a document while it is read.
+
+    Args:
+        write: Returns a translated passage as the format writes it.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._parts: list[str | int] = []
+        self._passages: list[Passage] = []
+        self._writers: list[Write] = []
+
+    def keep(self, raw: str) -> None:
+        """Add characters that stay."""
+        if raw:
+            self._parts.append(raw)
+
+    def add(self, passage: Sequence[Item], write: Write | None = None) -> None:
+        """Add a passage, and what writes it where that is not what writes the others."""
+        self._parts.append(len(self._passages))
+        self._passages.append(tuple(passage))
+        self._writers.append(write or self._write)
+
+    def document(self, start: bytes = b"") -> TextDocument:
+        """Return the document; ``start`` are the bytes before its characters."""
+        return TextDocument(self._parts, self._passages, self._writers, start)
+
+
+def write_with(escape: Callable[[str], str]) -> Write:
+    """Return what writes passages whose marks are characters.
+
+    Args:
+        escape: Returns a translation so that nothing in it is markup.
+    """
+
+    def write(passage: Written) -> str:
+        return "".join(
+            escape(part) if isinstance(part, str) else part.source if isinstance(part, Text) else part.raw
+            for part in passage
+        )
+
+    return write
+
+
+Reader = Callable[[bytes, DocumentOptions], Document]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of documents.
+
+    Attributes:
+        name: As options have it.
+        title: As people call it.
+        suffixes: Ends of the names of its files.
+        home: Module and function that read it.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    home: str
+
+    def read(self, content: bytes, options: DocumentOptions | None = None) -> Document:
+        """Take a document apart.
+
+        Raises:
+            DataError: It is too large, or not of this format.
+            MissingExtraError: A package that reads it is not installed.
+        """
+        options = options or DocumentOptions()
+        if len(content) > options.largest:
+            raise DataError(f"The document has {len(content):,} bytes; at most {options.largest:,} are read.")
+        module, name = self.home.split(":")
+        reader: Reader = getattr(import_module(f"locant.documents.{module}"), name)
+        return reader(content, options)
+
+
+_FORMATS = (
+    Format("text", "plain text", (".txt", ".text"), "plain:read_plain"),
+    Format("markdown", "Markdown", (".md", ".markdown"), "markdown:read_markdown"),
+    Format("html", "HTML", (".html", ".htm", ".xhtml"), "markup:read_html"),
+    Format("srt", "SubRip", (".srt",), "subtitles:read_subrip"),
+    Format("vtt", "WebVTT", (".vtt",), "subtitles:read_webvtt"),
+    Format("json", "JSON", (".json",), "json_values:read_json_values"),
+    Format("po", "gettext PO", (".po", ".pot"), "po:read_po"),
+    Format("docx", "Word", (".docx",), "docx:read_docx"),
+    Format("odt", "OpenDocument", (".odt",), "odt:read_odt"),
+)
+FORMATS = {each.name: each for each in _FORMATS}
+"""The formats by their names."""
+SUFFIXES = {suffix: each for each in _FORMATS for suffix in each.suffixes}
+"""The formats by the ends of their files' names."""
+
+
+def find_format(name: str) -> Format:
+    """Return the format of that name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if name not in FORMATS:
+        raise ConfigError(f"There is no format '{name}'.{nearest(name, FORMATS)} Known formats: {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+def format_of(name: str | PurePath) -> Format | None:
+    """Return the format that the name of a file speaks of, if any."""
+    return SUFFIXES.get(PurePath(name).suffix.lower())
+
+
+def decode(content: bytes) -> tuple[bytes, str]:
+    """Return the mark at the beginning of UTF-8, if there is one, and the characters behind it.
+
+    Raises:
+        DataError: It is not UTF-8, or no text.
+    """
+    start = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError("The document is UTF-16, but only UTF-8 is read. Save it as UTF-8.")
+    try:
+        text = content[len(start) :].decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, len(start) + error.start) + 1
+        raise DataError(f"The document is not UTF-8: line {line} has other bytes. Save it as UTF-8.") from None
+    if "\0" in text:
+        raise DataError("The document is no text: it has characters of value 0.")
+    return start, text

@@ -1,0 +1,332 @@
+"""Places in a translation for what stands in its sentence: marks, kept words and line breaks.
+
+Marks come in pairs around words, or stand alone between them. A pair goes around the translation of its words, the
+whole of it once, inside the pairs that it was inside of; so marks balance as they did. Which words these are is asked
+of an alignment, or found by translating the words alone. Where a mark has no place the sentence is written in parts,
+each translated for itself between the marks where they were.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from locant.documents.kept import Locate, Span, place_kept
+from locant.documents.passages import Item, Mark, Sentence, Text, Written
+
+Links = Sequence[tuple[int, int]]
+"""Of an alignment: numbers of a word of a sentence and of one of its translation; words stand between white space."""
+
+_WORDS = re.compile(r"\S+")
+_FINAL = ".,;:!?。！？"  # noqa: RUF001
+
+
+class Alignment:
+    """Where words of a sentence stand in its translation.
+
+    Args:
+        source: The sentence.
+        translation: Its translation.
+        links: Pairs of words.
+    """
+
+    def __init__(self, source: str, translation: str, links: Links) -> None:
+        self._source, self._translation = source, translation
+        self._words = [match.span() for match in _WORDS.finditer(source)]
+        self._others = [match.span() for match in _WORDS.finditer(translation)]
+        self._linked: dict[int, set[int]] = {}
+        for word, other in links:
+            if word < len(self._words) and other < len(self._others):
+                self._linked.setdefault(word, set()).add(other)
+
+    def locate(self, start: int, end: int) -> Span | None:
+        """Return where the words between two offsets stand; punctuation that is not among them is left out."""
+        words = [number for number, (first, last) in enumerate(self._words) if first < end and start < last]
+        others = sorted({other for word in words for other in self._linked.get(word, ())})
+        if not others:
+            return None
+        first, last = self._run(others)
+        place, stop = self._others[first][0], self._others[last][1]
+        within = self._translation[place:stop]
+        if _is_punctuation(self._source[start - 1 : start] if start else ""):
+            place += len(within) - len(within.lstrip(_punctuation(within)))
+        if _is_punctuation(self._source[end : end + 1]):
+            stop -= len(within) - len(within.rstrip(_punctuation(within)))
+        return (place, stop) if place < stop else None
+
+    def _run(self, others: Sequence[int]) -> Span:
+        """Return the first and the last of linked words; of words far apart, of the longest row of neighbours."""
+        if 2 * (others[-1] - others[0] + 1 - len(others)) <= len(others):
+            return others[0], others[-1]
+        rows = [[others[0]]]
+        for other in others[1:]:
+            if other == rows[-1][-1] + 1:
+                rows[-1].append(other)
+            else:
+                rows.append([other])
+        longest = max(rows, key=len)
+        return longest[0], longest[-1]
+
+
+def _is_punctuation(character: str) -> bool:
+    return bool(character) and not character.isalnum() and not character.isspace()
+
+
+def _punctuation(text: str) -> str:
+    return "".join(filter(_is_punctuation, set(text)))
+
+
+class PartsAlone:
+    """Where the translations of parts of a sentence stand in the translation of the whole.
+
+    Args:
+        sentence: The sentence.
+        translation: Of the whole.
+        parts: Of each of :meth:`~locant.documents.passages.Sentence.parts` that is a sentence.
+    """
+
+    def __init__(self, sentence: Sentence, translation: str, parts: Sequence[str]) -> None:
+        self._translation = translation
+        self._parts: dict[Span, str] = {}
+        self._taken: list[Span] = []
+        place = 0
+        remaining = iter(parts)
+        for part in sentence.parts():
+            end = place + len(part.text)
+            if isinstance(part, Sentence):
+                self._parts[place, end] = next(remaining)
+            place = end
+
+    def locate(self, start: int, end: int) -> Span | None:
+        """Return where a part stands, as whole words in a place that no other has, whatever their case."""
+        inside = [words for (first, last), words in self._parts.items() if first < end and start < last]
+        if len(inside) != 1 or not (words := inside[0].strip().rstrip(_FINAL)):
+            return None
+        for found in re.finditer(re.escape(words), self._translation, re.IGNORECASE):
+            first, last = found.span()
+            cut = _goes_on(self._translation, first) or _goes_on(self._translation, last)
+            if not cut and all(last <= other or after <= first for other, after in self._taken):
+                self._taken.append((first, last))
+                return first, last
+        return None
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether a word stands on both sides of a place, in a script with spaces between words."""
+    before, after = text[place - 1 : place] if place else "", text[place : place + 1]
+    return before.isalnum() and after.isalnum() and not (_runs_on(before) or _runs_on(after))
+
+
+def _runs_on(character: str) -> bool:
+    """Whether a character is of a script without spaces between words."""
+    return "぀" <= character <= "鿿" or "฀" <= character <= "໿"
+
+
+@dataclass
+class _Node:
+    """A pair of marks, or one alone.
+
+    Attributes:
+        start: Offset of the first mark in the sentence.
+        end: Of the second.
+        before: The first; ``None`` where it stands in an earlier sentence.
+        after: The second; ``None`` where it stands in a later one, or where the first stands alone.
+        inside: Pairs and single marks between them.
+        place: Offsets in the translation.
+    """
+
+    start: int
+    end: int
+    before: Mark | None
+    after: Mark | None
+    inside: list[_Node] = field(default_factory=list)
+    place: Span = (0, 0)
+
+
+def _tree(sentence: Sentence) -> list[_Node]:
+    """Return the marks of a sentence, each inside of those around it."""
+    open_nodes: list[_Node] = []
+    levels: list[list[_Node]] = [[]]
+    for at, mark in sentence.marks:
+        if mark.kind == "open":
+            open_nodes.append(_Node(at, len(sentence.text), mark, None))
+            levels.append([])
+        elif mark.kind == "void":
+            levels[-1].append(_Node(at, at, mark, None))
+        elif open_nodes and open_nodes[-1].before is not None and open_nodes[-1].before.name == mark.name:
+            node = open_nodes.pop()
+            node.end, node.after, node.inside = at, mark, levels.pop()
+            levels[-1].append(node)
+        else:  # begun in an earlier sentence, or pairs that cross each other
+            if open_nodes:
+                raise _NoPlaceError
+            levels[0] = [_Node(0, at, None, mark, levels[0])]
+    while open_nodes:
+        node = open_nodes.pop()
+        node.inside = levels.pop()
+        levels[-1].append(node)
+    return levels[0]
+
+
+class _NoPlaceError(Exception):
+    """A mark has no place."""
+
+
+def _settle(nodes: Sequence[_Node], sentence: Sentence, length: int, locate: Locate) -> None:
+    """Give marks their places; raises _NoPlaceError where one has none."""
+    for node in nodes:
+        _settle(node.inside, sentence, length, locate)
+        if node.start == node.end:
+            node.place = _between(sentence.text, node.start, locate)
+            continue
+        found = locate(node.start, node.end)
+        inner = [each.place for each in node.inside if each.start < each.end]
+        spans = [*([found] if found else []), *inner]
+        if not spans:
+            raise _NoPlaceError
+        node.place = min(start for start, _ in spans), max(end for _, end in spans)
+        if (node.before is None and node.place[0] > 0) or (
+            node.after is None and node.before is not None and node.before.kind == "open" and node.place[1] < length
+        ):
+            raise _NoPlaceError  # words of it would stand outside
+    around = sorted((node for node in nodes if node.start < node.end), key=lambda node: node.place)
+    for one, other in pairwise(around):
+        if other.place[0] < one.place[1]:
+            raise _NoPlaceError
+    for node in nodes:
+        if node.start == node.end:
+            for other in around:  # a single mark stands beside pairs, as it did
+                if other.place[0] < node.place[0] < other.place[1]:
+                    edge = other.place[1] if other.end <= node.start else other.place[0]
+                    node.place = edge, edge
+    for outer in around:
+        for node in outer.inside:
+            if node.start == node.end:
+                edge = min(max(node.place[0], outer.place[0]), outer.place[1])
+                node.place = edge, edge
+
+
+def _between(text: str, at: int, locate: Locate) -> Span:
+    """Return the place of a mark that stands alone: behind the word that it is attached to, or before the next one."""
+    before = _WORDS.search(text[:at][::-1])
+    after = _WORDS.search(text, at)
+    attached = before is not None and before.start() == 0
+    behind = locate(at - before.end(), at - before.start()) if before else None
+    ahead = locate(*after.span()) if after else None
+    if behind and (attached or not ahead):
+        return behind[1], behind[1]
+    if ahead:
+        return ahead[0], ahead[0]
+    raise _NoPlaceError
+
+
+def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark]]:
+    """Yield marks with their places, in the order in which they are written."""
+    for node in sorted(nodes, key=lambda node: node.place):
+        if node.before:
+            yield node.place[0], node.before
+        yield from _events(node.inside)
+        if node.after:
+            yield node.place[1], node.after
+
+
+def write_whole(sentence: Sentence, translation: str, locate: Locate) -> Written | None:
+    """Return a translation with all that stands in its sentence.
+
+    Args:
+        sentence: The sentence.
+        translation: Of the whole of it.
+        locate: Where words of the sentence stand in the translation.
+
+    Returns:
+        ``None`` where something has no place.
+    """
+    kept = place_kept(sentence.kept(), sentence.text, translation, locate)
+    if kept is None:
+        return None
+    wraps = place_wraps(sentence, translation, [(start, end) for start, end, _ in kept])
+    if wraps is None:
+        return None
+    try:
+        nodes = _tree(sentence)
+        _settle(nodes, sentence, len(translation), locate)
+    except _NoPlaceError:
+        return None
+    taken: list[tuple[int, int, Sequence[Item]]] = [
+        *((start, end, each.items) for start, end, each in kept),
+        *((start, end, [wrap]) for start, end, wrap in wraps),
+    ]
+    return _assembled(translation, sorted(taken, key=lambda each: each[:2]), list(_events(nodes)))
+
+
+def _assembled(
+    translation: str, taken: Sequence[tuple[int, int, Sequence[Item]]], events: Sequence[tuple[int, Mark]]
+) -> Written:
+    """Return a translation with parts of it replaced and marks between its characters."""
+    written: Written = []
+    remaining = deque(taken)
+    place = last = 0
+
+    def fill(until: int) -> None:
+        nonlocal place
+        while remaining and remaining[0][0] < until:
+            start, end, items = remaining.popleft()
+            if place < start:
+                written.append(translation[place:start])
+            written.extend(items)
+            place = end
+        if words := translation[place:until]:
+            written.append(words)
+            place = until
+
+    for at, mark in events:
+        for start, end, _ in taken:  # what is kept is kept whole
+            if start < at < end:
+                at = end if mark.kind == "close" else start
+        last = max(at, last)
+        fill(last)
+        written.append(mark)
+    fill(len(translation) + 1)
+    return written
+
+
+def place_wraps(sentence: Sentence, translation: str, taken: Sequence[Span]) -> list[tuple[int, int, Text]] | None:
+    """Return which spaces of a translation line breaks stand for: those nearest to where they were.
+
+    Args:
+        sentence: The sentence.
+        translation: Its translation.
+        taken: Where no line may break.
+
+    Returns:
+        Offsets in their order; ``None`` where a firm line break has no place.
+    """
+    wraps = sentence.wraps
+    if not wraps:
+        return []
+    spaces = [(match.start(), match.end()) for match in re.finditer(" ", translation)]
+    firm = sum(wrap.wrap == "firm" for _, wrap in wraps)
+    if len(spaces) < firm:
+        spaces = [(place, place) for place in range(1, len(translation))]
+    free = [span for span in spaces if not any(start <= span[0] < end for start, end in taken)]
+    if len(free) < firm:
+        return None
+    places = [start for start, _ in free]
+    found = []
+    first, firm_left = 0, firm
+    for at, wrap in wraps:
+        firm_left -= wrap.wrap == "firm"
+        last = len(free) - firm_left  # so that the others have a place too
+        if first >= last:
+            continue
+        wanted = at * len(translation) / len(sentence.text)
+        after = min(max(bisect_left(places, wanted), first), last - 1)
+        if after > first and wanted - places[after - 1] <= places[after] - wanted:
+            after -= 1
+        found.append((*free[after], wrap))
+        first = after + 1
+    return found

@@ -1,0 +1,171 @@
+"""Translation of passages, whoever translates: what is to be translated is asked for step by step.
+
+The steps are a generator that yields questions and is sent their answers. A loop answers them from a translator; a
+server answers the same questions from its queue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from locant.documents.passages import MOST_MARKS, Item, Passage, Sentence, Written, cut_passage
+from locant.documents.placing import Alignment, Links, PartsAlone, write_whole
+from locant.documents.segmentation import Splitter
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A question: what are the translations of these sentences?"""
+
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A question: which words of these sentences are translations of which? The answer has :data:`Links` of each."""
+
+    pairs: list[tuple[str, str]]
+
+
+Steps = Generator[Sentences | Pairs, Any, list[Written]]
+"""Questions, their answers, and the passages as they are to be written."""
+
+
+@dataclass
+class _Job:
+    """A sentence on its way.
+
+    Attributes:
+        sentence: The sentence.
+        translation: Of the whole of it.
+        written: With all that stands in it; ``None`` as long as something has no place.
+        parts: Its parts and marks, once they are needed.
+    """
+
+    sentence: Sentence
+    translation: str = ""
+    written: Written | None = None
+    parts: list[Item | Sentence] = field(default_factory=list)
+
+
+def translation_steps(passages: Sequence[Passage], split: Splitter, *, aligned: bool) -> Steps:
+    """Translate passages.
+
+    A sentence whose translation is the sentence itself is written as it was. A sentence is translated whole, and in
+    parts too where something in it has no place in the translation.
+
+    Args:
+        passages: Texts with marks.
+        split: Cuts a line into sentences.
+        aligned: Whether questions about alignments are answered.
+
+    Yields:
+        Questions, to be answered through ``send`` in their order.
+
+    Returns:
+        The passages as they are to be written.
+    """
+    cut = [cut_passage(passage, split) for passage in passages]
+    jobs = {id(piece): _Job(piece) for pieces in cut for piece in pieces if isinstance(piece, Sentence)}
+    whole = [job for job in jobs.values() if len(job.sentence.marks) <= MOST_MARKS]
+    yield from _translate_whole(whole)
+    if aligned:
+        yield from _align([job for job in whole if job.written is None])
+    yield from _translate_parts([job for job in jobs.values() if job.written is None])
+    return [_gathered(pieces, jobs) for pieces in cut]
+
+
+def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, list[str]]:
+    """Ask for the translations of sentences, each once, and of none of those without any."""
+    different = list(dict.fromkeys(texts))
+    answers = (yield Sentences(different)) if different else []
+    known = {text: _one_line(text, str(answer)) for text, answer in zip(different, answers, strict=True)}
+    return [known[text] for text in texts]
+
+
+def _one_line(sentence: str, translation: str) -> str:
+    """Return a translation as it can stand in any document, without line breaks; one without words is the sentence."""
+    return (
+        translation if translation == sentence else _CONTROL.sub(" ", translation) if translation.strip() else sentence
+    )
+
+
+def _translate_whole(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
+    translations = yield from _ask([job.sentence.text for job in jobs])
+    for job, translation in zip(jobs, translations, strict=True):
+        job.translation = translation
+        if job.translation == job.sentence.text:
+            job.written = list(job.sentence.items)
+        elif not job.sentence.marks:
+            job.written = write_whole(job.sentence, job.translation, _nowhere)
+
+
+def _nowhere(start: int, end: int) -> None:
+    return None
+
+
+def _align(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
+    if not jobs:
+        return
+    answers = yield Pairs([(job.sentence.text, job.translation) for job in jobs])
+    for job, links in zip(jobs, answers, strict=True):
+        alignment = Alignment(job.sentence.text, job.translation, links)
+        job.written = write_whole(job.sentence, job.translation, alignment.locate)
+
+
+def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
+    for job in jobs:
+        job.parts = job.sentence.parts()
+    inner = [part for job in jobs for part in job.parts if isinstance(part, Sentence)]
+    translations = iter((yield from _ask([part.text for part in inner])))
+    for job in jobs:
+        found = {id(part): next(translations) for part in job.parts if isinstance(part, Sentence)}
+        if job.translation:
+            alone = PartsAlone(job.sentence, job.translation, list(found.values()))
+            job.written = write_whole(job.sentence, job.translation, alone.locate)
+        if job.written is None:
+            job.written = []
+            for part in job.parts:
+                if not isinstance(part, Sentence):
+                    job.written.append(part)
+                elif found[id(part)] == part.text:
+                    job.written += part.items
+                else:
+                    job.written += write_whole(part, found[id(part)], _nowhere) or [found[id(part)]]
+
+
+def _gathered(pieces: Sequence[Item | Sentence], jobs: dict[int, _Job]) -> Written:
+    written: Written = []
+    for piece in pieces:
+        written += (jobs[id(piece)].written or []) if isinstance(piece, Sentence) else [piece]
+    return written
+
+
+def answer_steps(
+    steps: Steps,
+    translate: Callable[[list[str]], Sequence[str]],
+    align: Callable[[list[tuple[str, str]]], Sequence[Links]] | None = None,
+) -> list[Written]:
+    """Answer all questions of :func:`translation_steps` and return what it returns.
+
+    Args:
+        steps: Begun with ``aligned`` if ``align`` is given.
+        translate: Returns the translation of each sentence.
+        align: Returns the links of each pair.
+    """
+    answer: Sequence[str] | Sequence[Links] | None = None
+    while True:
+        try:
+            question = steps.send(answer) if answer is not None else next(steps)
+        except StopIteration as end:
+            return list(end.value)
+        if isinstance(question, Sentences):
+            answer = translate(question.texts)
+        else:
+            assert align
+            answer = align(question.pairs)

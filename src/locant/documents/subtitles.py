@@ -1,0 +1,159 @@
+"""Subtitles of SubRip and WebVTT: the texts of cues are translated; numbers, times, settings and styles stay.
+
+A sentence that goes over several cues is translated whole, and each cue gets as much of the translation as it had of
+the sentence.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from locant.documents.formats import Document, DocumentOptions, Layout, Write, decode, write_with
+from locant.documents.passages import Item, Mark, Text
+from locant.documents.placeholders import Found, tag_mark, with_marks
+from locant.errors import DataError
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_TIMES = re.compile(r"\s*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}(?:\s.*)?")
+_SUBRIP_MARK = re.compile(r"<(?P<end>/?)(?P<name>b|i|u|s|font)(?:\s[^<>]*)?>|(?P<void>\{\\[^{}]*\})", re.IGNORECASE)
+_WEBVTT_MARK = re.compile(r"<(?P<end>/?)(?P<name>c|b|i|u|v|ruby|rt|lang)(?:[\s.][^<>]*)?>|(?P<void><[\d:.]+>)")
+_ENTITY = re.compile(r"&#?\w+;")
+_DASH = re.compile(r"\s*[-–—]\s*(?=\S)")  # noqa: RUF001
+_MOST_CUES = 4  # over which a sentence goes
+
+
+@dataclass
+class _Line:
+    """A line of a file.
+
+    Attributes:
+        text: Without its end.
+        end: Of the line.
+        cue: Number of its cue; ``None`` where it is no text of one.
+    """
+
+    text: str
+    end: str
+    cue: int | None = None
+
+
+def read_subrip(content: bytes, options: DocumentOptions) -> Document:
+    """Take subtitles of SubRip apart.
+
+    Raises:
+        DataError: The file is not UTF-8, or has no times.
+    """
+    start, text = decode(content)
+    lines = _lines(text)
+    _find_cues(lines, "SubRip", is_webvtt=False)
+    return _document(lines, _subrip_texts, write_with(_without_arrow), start)
+
+
+def read_webvtt(content: bytes, options: DocumentOptions) -> Document:
+    """Take subtitles of WebVTT apart.
+
+    Raises:
+        DataError: The file is not UTF-8, or does not begin with ``WEBVTT``.
+    """
+    start, text = decode(content)
+    if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", text):
+        raise DataError("The document is not WebVTT: its first line does not begin with WEBVTT.")
+    lines = _lines(text)
+    _find_cues(lines, "WebVTT", is_webvtt=True)
+    return _document(lines, _webvtt_texts, write_with(lambda words: html.escape(words, quote=False)), start)
+
+
+def _lines(text: str) -> list[_Line]:
+    return [_Line(found[1], found[2]) for found in _LINE.finditer(text)]
+
+
+def _find_cues(lines: Sequence[_Line], title: str, *, is_webvtt: bool) -> None:
+    """Give the lines that are texts of cues the number of their cue."""
+    cue, in_cue = -1, False
+    for number, line in enumerate(lines):
+        following = lines[number + 1].text if number + 1 < len(lines) else ""
+        if _TIMES.fullmatch(line.text):
+            cue, in_cue = cue + 1, True
+        elif not line.text.strip():
+            in_cue = in_cue and not is_webvtt  # some of SubRip have empty lines in a cue
+        elif in_cue and not (_TIMES.fullmatch(following) and (is_webvtt or line.text.strip().isdigit())):
+            line.cue = cue
+    if cue < 0 and not is_webvtt:
+        raise DataError(f"The document is not {title}: it has no line of times (00:00:01,000 --> 00:00:02,000).")
+
+
+def _document(lines: Sequence[_Line], texts: Callable[[str], list[Item]], write: Write, start: bytes) -> Document:
+    layout = Layout(write)
+    passage: list[Item] = []
+    last: _Line | None = None  # with text
+    between = ""
+    joined = 1
+    for line in lines:
+        if line.cue is None:
+            between += line.text + line.end
+            continue
+        if last is None or (last.cue != line.cue and (joined == _MOST_CUES or not _goes_on(last.text, line.text))):
+            if passage:
+                layout.add(passage)
+            passage, joined = [], 1
+            layout.keep(between)
+        elif last.cue != line.cue:
+            passage.append(Text(" ", between, "firm"))
+            joined += 1
+        elif between.strip("\r\n") or between.count("\n") > 1 or _DASH.match(line.text):
+            passage.append(Mark("break", between))
+        else:
+            passage.append(Text(" ", between, "loose"))
+        words = line.text
+        if dash := _DASH.match(words):
+            passage.append(Mark("break", dash[0]))
+            words = words[dash.end() :]
+        passage += texts(words)
+        last, between = line, line.end
+    if passage:
+        layout.add(passage)
+    layout.keep(between)
+    return layout.document(start)
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether the text of a cue goes on in the next one: it has no end, and nothing begins."""
+    before, after = before.rstrip(), after.lstrip()
+    ends = not before or not (before[-1].isalnum() or before[-1] in ",;")
+    return not ends and after[:1].islower() and not any(sign in text for text in (before, after) for sign in "<{")
+
+
+def _marks(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Found]]:
+    def find(text: str) -> Iterator[Found]:
+        for found in pattern.finditer(text):
+            mark = Mark("void", None) if found["void"] else tag_mark(found["name"], is_end=bool(found["end"]))
+            yield *found.span(), mark
+
+    return find
+
+
+def _without_arrow(words: str) -> str:
+    """Return words that are not taken for times."""
+    return words.replace("-->", "->")
+
+
+def _subrip_texts(line: str) -> list[Item]:
+    return with_marks([Text(line)], _marks(_SUBRIP_MARK))
+
+
+def _webvtt_texts(line: str) -> list[Item]:
+    # Tags are found in what is written, so that `&lt;b>` is none.
+    items: list[Item] = []
+    for item in with_marks([Text(line)], _marks(_WEBVTT_MARK)):
+        if isinstance(item, Mark):
+            items.append(item)
+            continue
+        place = 0
+        for found in _ENTITY.finditer(item.text):
+            items += [Text(item.text[place : found.start()]), Text(html.unescape(found[0]), found[0])]
+            place = found.end()
+        items.append(Text(item.text[place:]))
+    return items

@@ -1,0 +1,103 @@
+"""Models that have other positions than rotary ones, by their class or by an entry of config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields
+from locant.rotary_configs import families
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.vision import vision_types
+
+ROPE_KEYS = (
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rotary_emb_base",
+    "rope_local_base_freq",
+    "global_rope_theta",
+    "local_rope_theta",
+    "partial_rotary_factor",
+    "rotary_pct",
+    "rotary_dim",
+    "attn_rotary_emb",
+    "rope_interleave",
+    "qk_rope_head_dim",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "layer_rope_theta",
+    "rotary",
+    "rotary_value",
+    "rope_interleaved",
+    "rope_scaling_layers",
+    "use_mem_rope",
+    "compress_rope_theta",
+    "use_rotary_embedding",
+)
+"""Entries about rotary positions."""
+
+
+def has_rotary_code(part: Mapping[str, Any]) -> bool:
+    """Whether a file names rotary positions and code of its own: jina-embeddings-v3, with the type xlm-roberta."""
+    return bool(part.get("auto_map")) and part.get("position_embedding_type") in ("rotary", "rope")
+
+
+def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:
+    """Refuse a model that has no rotary positions, by its class or by an entry.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        name: Its model type.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if name in vision_types():
+        raise ConfigError(
+            f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
+            "an image, which locant.rotary_configs.read_vision reads."
+        )
+    for switch in ("rotary", "rope"):
+        if part.values.get(switch) in (True, False) and part.flag(switch) is False:
+            raise ConfigError(f"config.json has {switch} false: the model is said to have no rotary positions.")
+    if part.flag("alibi"):
+        raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
+    if name in families.TURNS_BACKWARDS:
+        raise ConfigError(
+            f"The class of the model type '{name}' turns pairs backwards, by minus the angle, which a rotary "
+            "configuration does not express."
+        )
+    stated = part.get("position_embedding_type")
+    if kind is not None and not kind.rotates:
+        other = families.OTHER_POSITIONS.get(kind.name)
+        instead = f", but {other}" if other else ""
+        whose = " in transformers" if families.is_in_transformers(kind.name) else ""
+        raise ConfigError(f"The class of the model type '{name}'{whose} has no rotary positions{instead}.")
+    if kind is not None and kind.switch is not None:
+        key, on = kind.switch
+        value = part.get(key) if key in part.values else kind.defaults.get(key)
+        if value != on:
+            raise ConfigError(
+                f"The class of the model type '{name}' rotates where {key} is {on!r}; here it is {value!r}, so the "
+                "model has no rotary positions."
+            )
+    elif isinstance(stated, str) and _names_other_positions(stated, part, kind):
+        raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
+
+
+def _names_other_positions(stated: str, part: Fields, kind: ModelType | None) -> bool:
+    """Whether ``position_embedding_type`` speaks of others: what BERT left there counts where nothing is rotary."""
+    name = stated.lower()
+    if "nope" in name or "alibi" in name:
+        return True
+    is_other = any(word in name for word in ("absolute", "learned", "sinusoidal", "relative"))
+    return is_other and kind is None and not speaks_of_rotation(part)
+
+
+def speaks_of_rotation(part: Fields) -> bool:
+    """Whether a file has any entry about rotary positions."""
+    stated = any(part.values.get(key) is not None for key in ROPE_KEYS)
+    return stated or part.values.get("position_embedding_type") in ("rotary", "rope") or part.values.get("rope") is True

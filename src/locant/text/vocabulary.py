@@ -1,0 +1,166 @@
+"""Learning of vocabularies: SentencePiece models of training text."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import sentencepiece
+
+from locant.errors import ConfigError, DataError
+from locant.text.pairs import Pair, Rows
+from locant.text.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    LanguageLayout,
+    LanguageTokens,
+    Tokenizer,
+    TokenizerPair,
+    TokenizerSettings,
+    language_token,
+    normalize,
+)
+
+_TRAINING_SENTENCES = 1_000_000
+"""More sentences than this do not make a better vocabulary; a larger corpus is thinned out evenly."""
+_TRAINING_CHARACTERS = 50_000_000
+"""Likewise; SentencePiece takes some 20 bytes of memory for each."""
+_MANY, _MEASURED = 100_000, 10_000
+"""Of so many sentences, the characters are estimated from so many of them."""
+_TRAINING_THREADS = 4  # A constant: the trained model depends (in the last bits of its scores) on the number.
+
+
+class VocabularyTooLargeError(ConfigError):
+    """A text cannot fill a vocabulary.
+
+    Attributes:
+        largest: The largest vocabulary that it can fill.
+    """
+
+    def __init__(self, asked: int, largest: int) -> None:
+        super().__init__(
+            f"tokenizer.vocab_size is {asked}, but the training text can fill at most {largest} tokens. "
+            f"Set tokenizer.vocab_size to {largest} or less."
+        )
+        self.largest = largest
+
+
+class Pairs(Protocol):
+    """Sentence pairs that can be counted and read several times."""
+
+    def __iter__(self) -> Iterator[Pair]: ...
+    def __len__(self) -> int: ...
+
+
+@runtime_checkable
+class PairsByRow(Protocol):
+    """Sentence pairs of which some can be read without the others."""
+
+    def some(self, rows: Rows) -> Iterator[Pair]:
+        """Yield the pairs of some rows, which are in ascending order."""
+
+
+def train_tokenizers(
+    pairs: Pairs,
+    settings: TokenizerSettings,
+    *,
+    languages: Sequence[str] = (),
+    layout: LanguageLayout = "fairseq",
+    tags: Sequence[str] = (),
+) -> TokenizerPair:
+    """Learn the vocabulary from training text; the same text and settings give the same model.
+
+    Args:
+        pairs: The text.
+        settings: How to learn.
+        languages: Codes of the languages that get a token of their own, which stands for no text; they count in
+            ``vocab_size``.
+        layout: Where these tokens stand.
+        tags: Tokens of the source that mark some of them; like the tokens of languages they stand for no text.
+
+    Raises:
+        ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
+        DataError: The text has no sentence to learn from.
+    """
+    of_languages = [language_token(layout, code) for code in languages]
+    for tag in tags:
+        if tag in of_languages:
+            raise ConfigError(f"The tag '{tag}' is the token of a language; choose another.")
+    reserved = [*of_languages, *dict.fromkeys(tags)]
+    if settings.joint:
+        source = target = _train(pairs, (0, 1), settings, reserved)
+    else:
+        # Both vocabularies reserve the same ids for the languages.
+        source = _train(pairs, (0,), settings, reserved)
+        target = _train(pairs, (1,), settings, of_languages)
+    ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
+    return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
+
+
+def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:
+    """Learn one vocabulary of some sides; ``reserved`` are the names of tokens that stand for no text."""
+    thinned = (normalize(text, lowercase=settings.lowercase) for text in _sample(pairs, sides))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(text for text in thinned if text),
+            model_writer=model,
+            model_type=settings.algorithm,
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            byte_fallback=settings.byte_fallback,
+            normalization_rule_name="identity",
+            num_threads=_TRAINING_THREADS,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            control_symbols=list(reserved),
+            minloglevel=4,
+        )
+    except RuntimeError as error:
+        raise _readable(str(error), settings) from None
+    return Tokenizer(model.getvalue(), lowercase=settings.lowercase)
+
+
+def _sample(pairs: Pairs, sides: Sequence[int]) -> Iterator[str]:
+    """Yield the sentences of some sides, or of a large text some of them."""
+    count = len(sides) * len(pairs)
+    step = count // _TRAINING_SENTENCES
+    if count >= _MANY:
+        lengths = list(map(len, _spaced(pairs, sides, count // _MEASURED)))
+        step = max(step, math.ceil(count * sum(lengths) / len(lengths) / _TRAINING_CHARACTERS))
+    return _spaced(pairs, sides, step)
+
+
+def _spaced(pairs: Pairs, sides: Sequence[int], step: int) -> Iterator[str]:
+    """Yield every so-manieth sentence, with an odd step, so that source and target sentences come in turn."""
+    step |= 1
+    if step == 1 or not isinstance(pairs, PairsByRow):
+        sentences = (pair[side] for pair in pairs for side in sides)
+        yield from islice(sentences, 0, None, step)
+        return
+    rows, chosen = np.divmod(np.arange(0, len(sides) * len(pairs), step), len(sides))
+    for pair, number in zip(pairs.some(rows), chosen.tolist(), strict=True):
+        yield pair[sides[number]]
+
+
+def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataError:
+    """Turn SentencePiece's message into one that names the key and the possible values."""
+    if found := re.search(r"value <= (\d+)", message):
+        return VocabularyTooLargeError(settings.vocab_size, int(found[1]))
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return ConfigError(
+            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "
+            f"{found[1]} tokens. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
+        )
+    if "sentences_.empty()" in message:
+        return DataError("The training text holds no sentence from which a tokenizer could be learned.")
+    return DataError(f"The tokenizer could not be learned from the training text: {message}")

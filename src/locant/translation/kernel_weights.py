@@ -1,0 +1,182 @@
+"""The weights of a Transformer in the order in which the C++ kernel ``translation`` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from locant.errors import ConfigError
+from locant.models.blocks import Decoder, Encoder
+from locant.models.config import TransformerConfig
+from locant.models.transformer import Transformer
+from locant.positions import PositionScheme
+from locant.text.tokenizer import BOS, PAD
+
+# The number that translation.cpp gives an activation, and whether it gates.
+_ACTIVATIONS = {
+    "relu": (0, False),
+    "gelu": (1, False),
+    "silu": (2, False),
+    "glu": (3, True),
+    "reglu": (0, True),
+    "geglu": (1, True),
+    "swiglu": (2, True),
+}
+
+
+@dataclass(frozen=True)
+class PositionCodes:
+    """Codes of positions that are added to the embeddings.
+
+    Attributes:
+        scheme: What makes them.
+        width: Features of the model, E.
+    """
+
+    scheme: PositionScheme
+    width: int
+
+    @property
+    def most(self) -> int | None:
+        """The most positions that there are; ``None`` for any number."""
+        return self.scheme.max_positions
+
+    def table(self, count: int) -> Tensor:
+        """Return the codes of the first positions ``[count, E]``, float32.
+
+        Raises:
+            ConfigError: They are of another width.
+            DataError: There are fewer positions.
+        """
+        codes = self.scheme.code(torch.arange(count))
+        if codes is None or codes.shape != (count, self.width):
+            raise ConfigError(
+                f"The positions of {type(self.scheme).__name__} are not codes of {self.width} features, the width of "
+                "the model."
+            )
+        return _plain(codes)
+
+
+@dataclass(frozen=True)
+class KernelWeights:
+    """What the kernel is made from; all tensors are float32 and contiguous.
+
+    Attributes:
+        shape: The numbers of ``Shape`` in ``translation.cpp``, but for the precision.
+        matrices: Of the linear layers ``[outputs, inputs]``, encoder first; after them the projection to the
+            vocabulary.
+        biases: Of the linear layers, ``None`` where there is none; the projection has none.
+        norms: Scale and shift of each norm.
+        embeddings: Of source and target ``[vocabulary, E]``; one object where they are the same.
+        codes: Of source and target, ``None`` where there are no positions.
+    """
+
+    shape: tuple[int, ...]
+    matrices: list[Tensor]
+    biases: list[Tensor | None]
+    norms: list[Tensor]
+    embeddings: list[Tensor]
+    codes: tuple[PositionCodes | None, PositionCodes | None]
+
+
+def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights:
+    """Return what the kernel is made from.
+
+    Args:
+        model: The model.
+        what: What wants it, for messages: the beginning of a sentence.
+        instead: What a user can do else, for messages: a sentence.
+
+    Raises:
+        ConfigError: The model's positions do not act by being added to the embeddings, or a weight has not the shape
+            that the configuration says.
+    """
+    config = model.config
+    codes = tuple(_codes(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder))
+    activation, gated = _ACTIVATIONS[config.feed_forward]
+    shape = (
+        config.encoder_layers,
+        config.decoder_layers,
+        config.d_model,
+        config.d_ff,
+        config.heads,
+        config.source_vocab_size,
+        config.target_vocab_size,
+        int(config.norm == "pre"),
+        activation,
+        int(gated),
+        PAD,
+        BOS,
+    )
+    linears = [*_linears(model.encoder), *_linears(model.decoder)]
+    source = _plain(model.source_embedding.weight)
+    tied = model.target_embedding.weight is model.source_embedding.weight
+    found = KernelWeights(
+        shape,
+        [_plain(linear.weight) for linear in linears] + [_plain(model.output.weight)],
+        [None if linear.bias is None else _plain(linear.bias) for linear in linears],
+        [_plain(part) for norm in _norms(model) for part in (norm.weight, norm.bias)],
+        [source, source if tied else _plain(model.target_embedding.weight)],
+        (codes[0], codes[1]),
+    )
+    _require_shapes(config, found, what, instead)
+    return found
+
+
+def _codes(stack: Encoder | Decoder, width: int, what: str, instead: str) -> PositionCodes | None:
+    scheme = stack.scheme(0)
+    if not scheme.acts_on:
+        return None
+    if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1)) is not None:
+        return PositionCodes(scheme, width)
+    raise ConfigError(
+        f"{what} knows positions that are added to all features of the embeddings (sinusoidal, learned), but this "
+        f"model's are {type(scheme).__name__}. {instead}"
+    )
+
+
+def _linears(stack: Encoder | Decoder) -> Iterable[nn.Linear]:
+    layers: Any = stack.layers
+    for layer in layers:
+        own = layer.self_attention
+        yield from (own.query_key_value, own.output)
+        if isinstance(stack, Decoder):
+            cross = layer.cross_attention
+            yield from (cross.query, cross.key_value, cross.output)
+        yield from (layer.feed_forward.inner, layer.feed_forward.outer)
+
+
+def _norms(model: Transformer) -> Iterable[nn.LayerNorm]:
+    for stack in (model.encoder, model.decoder):
+        layers: Any = stack.layers
+        for layer in layers:
+            yield from (residual.norm for residual in layer.residuals)
+        if isinstance(stack.norm, nn.LayerNorm):
+            yield stack.norm
+
+
+def _require_shapes(config: TransformerConfig, weights: KernelWeights, what: str, instead: str) -> None:
+    """Raise ConfigError unless every weight has the shape that the kernel reads, in the order in which it does."""
+    e, f = config.d_model, config.d_ff
+    inner = (f * (2 if _ACTIVATIONS[config.feed_forward][1] else 1), e)
+    encoder = [(3 * e, e), (e, e), inner, (e, f)]
+    decoder = [(3 * e, e), (e, e), (e, e), (2 * e, e), (e, e), inner, (e, f)]
+    linears = encoder * config.encoder_layers + decoder * config.decoder_layers
+    vocabularies = [(config.source_vocab_size, e), (config.target_vocab_size, e)]
+    expected: list[tuple[int, ...]] = [*linears, vocabularies[1], *[(e,)] * len(weights.norms), *vocabularies]
+    found = [tuple(tensor.shape) for tensor in (*weights.matrices, *weights.norms, *weights.embeddings)]
+    expected += [shape[:1] for shape, bias in zip(linears, weights.biases, strict=False) if bias is not None]
+    found += [tuple(bias.shape) for bias in weights.biases if bias is not None]
+    if found != expected:
+        raise ConfigError(
+            f"{what} needs weights of the shapes that the model's configuration says, but the model has others. "
+            f"{instead}"
+        )
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().contiguous()

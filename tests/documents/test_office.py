@@ -1,0 +1,261 @@
+"""Word and OpenDocument: texts are translated; styles, links, notes and all else stay, each once."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections import Counter
+
+import docx
+import pytest
+from docx.oxml import OxmlElement
+from docx.oxml.ns import qn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from odf import opendocument, style, teletype, text
+from translated import FUNCTIONS, functions, translated
+
+from locant.documents import DocumentOptions, find_format
+from locant.errors import DataError
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(["One ", "two dogs. ", "They ran", " in 1990", "\t", "\n", "é", "", " "]), st.integers(0, 3)
+    ),
+    max_size=6,
+)
+
+
+def word(paragraphs: list[list[tuple[str, int]]]) -> bytes:
+    document = docx.Document()
+    document.add_heading("A title", 1)
+    for runs in paragraphs:
+        paragraph = document.add_paragraph(style="List Bullet")
+        for words, format in runs:
+            run = paragraph.add_run(words)
+            run.bold, run.italic = (True if format & 1 else None), (True if format & 2 else None)
+    table = document.add_table(rows=1, cols=2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Left cell", "12"
+    document.sections[0].header.paragraphs[0].text = "The header"
+    return saved(document)
+
+
+def saved(document) -> bytes:
+    content = io.BytesIO()
+    document.save(content)
+    return content.getvalue()
+
+
+def members(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as found:
+        return {name: found.read(name) for name in found.namelist()}
+
+
+def linked() -> bytes:
+    """A paragraph with a link, a field, a bookmark, a picture's place, a note and words that were deleted."""
+    document = docx.Document()
+    paragraph = document.add_paragraph("See ")
+    link = OxmlElement("w:hyperlink")
+    link.set(qn("w:anchor"), "there")
+    inner = paragraph.add_run("the red page")
+    link.append(inner._r)
+    paragraph._p.append(link)
+    paragraph.add_run(" of ")
+    for kind, words in (("begin", None), (None, " REF x "), ("separate", None), (None, "figure one"), ("end", None)):
+        run = paragraph.add_run(words if words == "figure one" else None)
+        if kind:
+            sign = OxmlElement("w:fldChar")
+            sign.set(qn("w:fldCharType"), kind)
+            run._r.append(sign)
+        elif words != "figure one":
+            instruction = OxmlElement("w:instrText")
+            instruction.text = words
+            run._r.append(instruction)
+    for name, number in (("bookmarkStart", "7"), ("bookmarkEnd", "7")):
+        mark = OxmlElement(f"w:{name}")
+        mark.set(qn("w:id"), number)
+        paragraph._p.append(mark)
+        paragraph.add_run(" and go on")
+    note = OxmlElement("w:footnoteReference")
+    note.set(qn("w:id"), "2")
+    paragraph.add_run()._r.append(note)
+    deleted = OxmlElement("w:del")
+    gone = paragraph.add_run()
+    text_gone = OxmlElement("w:delText")
+    text_gone.text = "gone"
+    gone._r.append(text_gone)
+    deleted.append(gone._r)
+    paragraph._p.append(deleted)
+    paragraph.add_run(" now.")
+    return saved(document)
+
+
+def tags(content: bytes) -> Counter[str]:
+    (paragraph,) = docx.Document(io.BytesIO(content)).paragraphs
+    return Counter(str(each.tag).rpartition("}")[2] for each in paragraph._p.iter())
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(RUNS, max_size=3), functions, st.booleans())
+def test_word_documents_keep_their_styles(paragraphs, name, align):
+    source = word(paragraphs)
+    written = translated("docx", source, FUNCTIONS[name], align=align)
+    if name == "same":
+        assert members(written) == members(source)
+    before, after = docx.Document(io.BytesIO(source)), docx.Document(io.BytesIO(written))
+    assert [each.style.name for each in after.paragraphs] == [each.style.name for each in before.paragraphs]
+    assert after.tables[0].cell(0, 1).text == "12"
+    changed = {
+        one for one, other in zip(members(source).items(), members(written).items(), strict=True) if one != other
+    }
+    assert {part for part, _ in changed} <= {"word/document.xml", "word/header1.xml"}
+    for one, other in zip(before.paragraphs, after.paragraphs, strict=True):
+        assert other.text.count("\t") == one.text.count("\t")
+        assert other.text.count("\n") == one.text.count("\n")
+        if name == "upper":
+            assert other.text == one.text.upper()
+            for words in ("TWO DOGS", "THEY RAN"):
+                if one.text.upper().count(words) == 1:
+
+                    def formats(paragraph, words=words):
+                        return [(run.bold, run.italic) for run in paragraph.runs if words in run.text.upper()]
+
+                    assert formats(other) == formats(one)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_links_fields_and_notes_stand_once(name, align):
+    source = linked()
+    before, after = tags(source), tags(translated("docx", source, FUNCTIONS[name], align=align))
+    for tag in before.keys() - {"r", "t", "rPr"}:
+        assert after[tag] == before[tag], tag
+    written = docx.Document(io.BytesIO(translated("docx", source, FUNCTIONS[name], align=align))).paragraphs[0]._p
+    kinds = [each.get(qn("w:fldCharType")) for each in written.iter(qn("w:fldChar"))]
+    assert kinds == ["begin", "separate", "end"]
+    if name == "upper":
+        (link,) = written.iter(qn("w:hyperlink"))
+        assert "".join(each.text for each in link.iter(qn("w:t"))) == "THE RED PAGE"
+        assert "".join(each.text for each in written.iter(qn("w:t"))) == (
+            "SEE THE RED PAGE OF FIGURE ONE AND GO ON AND GO ON NOW."
+        )
+
+
+def odt(runs: list[tuple[str, int]]) -> bytes:
+    document = opendocument.OpenDocumentText()
+    bold = style.Style(name="Bold", family="text")
+    bold.addElement(style.TextProperties(fontweight="bold"))
+    document.automaticstyles.addElement(bold)
+    document.text.addElement(text.H(outlinelevel=1, text="A title"))
+    paragraph = text.P()
+    for words, format in runs:
+        target = text.Span(stylename=bold) if format & 1 else text.A(href="http://x") if format & 2 else paragraph
+        teletype.addTextToElement(target, words)
+        if target is not paragraph:
+            paragraph.addElement(target)
+    note = text.Note(noteclass="footnote")
+    note.addElement(text.NoteCitation(text="1"))
+    body = text.NoteBody()
+    body.addElement(text.P(text="A note below."))
+    note.addElement(body)
+    paragraph.addElement(note)
+    document.text.addElement(paragraph)
+    listed = text.List()
+    item = text.ListItem()
+    item.addElement(text.P(text="An item. With two sentences."))
+    listed.addElement(item)
+    document.text.addElement(listed)
+    content = io.BytesIO()
+    document.write(content)
+    return content.getvalue()
+
+
+def elements(content: bytes) -> Counter[str]:
+    document = opendocument.load(io.BytesIO(content))
+    found: Counter[str] = Counter()
+
+    def count(node) -> None:
+        if node.nodeType == node.ELEMENT_NODE:
+            found[node.qname[1]] += 1
+            for child in node.childNodes:
+                count(child)
+
+    count(document.text)
+    return found
+
+
+@settings(max_examples=20, deadline=None)
+@given(RUNS, functions, st.booleans())
+def test_texts_of_opendocument_keep_their_structure(runs, name, align):
+    source = odt(runs)
+    written = translated("odt", source, FUNCTIONS[name], align=align)
+    if name == "same":
+        assert members(written) == members(source)
+    with zipfile.ZipFile(io.BytesIO(written)) as package:
+        assert package.infolist()[0].filename == "mimetype"
+        assert package.infolist()[0].compress_type == zipfile.ZIP_STORED
+    before, after = elements(source), elements(written)
+    for unsteady in ("s",):
+        before.pop(unsteady, None)
+        after.pop(unsteady, None)
+    assert after == before
+    if name == "upper":
+        old, new = (opendocument.load(io.BytesIO(each)) for each in (source, written))
+        words = [re.sub(r"\s", "", teletype.extractText(each.text)) for each in (old, new)]
+        assert words[1] == words[0].upper()
+
+
+def zipped(files: dict[str, bytes | str]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as package:
+        for name, data in files.items():
+            package.writestr(name, data)
+    return content.getvalue()
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><x>&b;</x>'
+TYPES = (
+    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/d.xml" '
+    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
+)
+ODT = "application/vnd.oasis.opendocument.text"
+
+
+@pytest.mark.parametrize(
+    ("format", "content", "sentence"),
+    [
+        ("docx", b"no zip", "is no Word document: it is no zip file"),
+        ("docx", word([])[:3000], "is no Word document: it is no zip file"),
+        ("docx", zipped({"a": "b"}), "[Content_Types].xml is missing"),
+        ("docx", zipped({"[Content_Types].xml": BOMB}), "declares a document type"),
+        ("docx", zipped({"[Content_Types].xml": "<x>"}), "is no XML"),
+        ("docx", zipped({"[Content_Types].xml": TYPES.replace("/d.xml", "/e.xml"), "d.xml": "<x/>"}), "has no text"),
+        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": BOMB}), "d.xml in it declares a document type"),
+        ("docx", zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" * 5_000 + "</x>" * 5_000}), "is no XML"),
+        (
+            "docx",
+            zipped({"[Content_Types].xml": TYPES, "d.xml": "<x>" + " " * 2_000_000 + "</x>"}),
+            "at most 10,000 of 1,000",
+        ),
+        ("docx", zipped({str(number): "" for number in range(10_001)}), "has 10,001 files"),
+        ("odt", b"PK\x05\x06" + b"\0" * 18, "mimetype is missing"),
+        ("odt", zipped({"mimetype": "text/plain"}), "its file mimetype says that it is another"),
+        ("odt", zipped({"mimetype": ODT}), "content.xml is missing"),
+        ("odt", zipped({"mimetype": ODT, "content.xml": BOMB}), "declares a document type"),
+        ("odt", zipped({"mimetype": ODT, "META-INF/manifest.xml": "<encryption-data/>"}), "is encrypted"),
+    ],
+)
+def test_hostile_packages_are_refused_in_a_sentence(format, content, sentence):
+    with pytest.raises(DataError, match=r"^The document ") as error:
+        find_format(format).read(content, DocumentOptions(largest_unpacked=1_000_000))
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_within_that_is_damaged_is_told():
+    source = bytearray(word([[("One two.", 0)]]))
+    start = source.find(b"word/document.xml") + 200
+    source[start : start + 100] = b"\0" * 100
+    with pytest.raises(DataError, match=r"word/document\.xml in it cannot be unpacked\.$"):
+        find_format("docx").read(bytes(source))

@@ -1,0 +1,355 @@
+"""Markdown, subtitles, JSON, PO and plain text: what is no text stays, whatever the texts are translated to."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polib
+import pyromark
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from translated import FUNCTIONS, functions, reversed_words, translated
+
+from locant.documents import DocumentOptions, find_format
+from locant.errors import DataError
+
+OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
+BLOCKS = """# One *title*%
+Setext two
+===%
+> a quote
+> of *two
+> lines*%
+- item **one**
+- [ ] item `two`%
+1. first & second &amp; \\*third\\*%
+| a \\| b | `c` |
+|---|---|
+| d | [e](f) |%
+```py
+code here
+```%
+    indented code%
+<div>
+text in <b>HTML</b>
+</div>%
+Words with [a link](http://x "title"), ![a picture](y.png) and <http://z>.  \nNext line.%
+In 1990 it was snake_case and 2 * 3 < 7 [not a link].%
+[Ref][] and [Ref] and [words][Ref]%
+[Ref]: http://ref%
+---%
+~~Gone~~ ***both*** <i>HTML</i> line &copy; 5%
+Line one \\
+line two"""
+MARKDOWN = BLOCKS.split("%\n")
+SUBRIP = """1
+00:00:01,000 --> 00:00:02,500
+Hello there, my old
+friend and
+
+2
+00:00:03,000 --> 00:00:04,000 X1:40 X2:600
+also my enemy.
+- Who <i>are</i> you?
+- Me!
+
+3
+00:00:05,000 --> 00:00:06,000
+{\\an8}<font color="red">Bye 42.</font>
+"""
+WEBVTT = """WEBVTT - title
+
+STYLE
+::cue { color: red }
+
+NOTE a comment
+--
+
+intro
+00:01.000 --> 00:02.000 align:start
+<v Bob>Hello &amp; <00:01.500>good</v> day
+"""
+CATALOGUE = r"""# Comment
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#. for translators
+#: file.c:1
+#, c-format, fuzzy
+msgctxt "menu"
+msgid "%d file of %(user)s"
+msgid_plural "%d files of %(user)s"
+msgstr[0] ""
+msgstr[1] ""
+
+#, python-brace-format
+msgid ""
+"Hello {name},\n"
+"press \"OK\".\n"
+msgstr ""
+
+msgid "Done"
+msgstr "Fertig"
+
+#~ msgid "Old"
+#~ msgstr "Alt"
+"""
+
+
+def kinds(markdown: bytes) -> list[str]:
+    """The events of a parser but for words."""
+    found = []
+    for event in pyromark.events(markdown.decode(), options=OPTIONS):
+        kind, value = (event, None) if isinstance(event, str) else next(iter(event.items()))
+        if kind == "Html":
+            found += re.findall(r"<[^<>]*>", value)
+        elif kind in ("Code", "InlineHtml", "Start") and "CodeBlock" not in str(value):
+            found.append(str(event))
+        elif kind not in ("Text", "SoftBreak"):
+            found.append(str(kind) + str(value))
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sampled_from(MARKDOWN), max_size=4).map("\n\n<!-- -->\n\n".join),
+    functions,
+    st.booleans(),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_markdown_keeps_its_structure(source, name, align, newline):
+    source = source.replace("\n", newline)
+    written = translated("markdown", source, FUNCTIONS[name], align=align)
+    if name == "same":
+        assert written.decode() == source
+    if name in ("upper", "twice", "one word"):
+        # Links whose words are their reference have it in full where the words are translated.
+        plain = [re.sub(r"(Shortcut|Collapsed)", "Reference", kind) for kind in kinds(written)]
+        expected = [re.sub(r"(Shortcut|Collapsed)", "Reference", kind) for kind in kinds(source.encode())]
+        assert sorted(plain) == sorted(expected)
+    if name == "markup":
+        blocks = [
+            kind for kind in kinds(written) if re.match(r"(\{'Start': ('|\{'(Head|List|Block|Code|Table|Html)))", kind)
+        ]
+        assert blocks == [
+            kind
+            for kind in kinds(source.encode())
+            if re.match(r"(\{'Start': ('|\{'(Head|List|Block|Code|Table|Html)))", kind)
+        ]
+    for kept in ("code here\n", "    indented code", '(http://x "title")', "![a picture](y.png)", "[Ref]: http://ref"):
+        assert written.decode().count(kept.replace("\n", newline)) == source.count(kept.replace("\n", newline))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("two dogs\nare here", "here are\ndogs two"),
+        ("play *two dogs* now", "now *dogs two* play"),
+        ("x y 2)", "2\\) y x"),
+        ("- item\n  goes on", "- on\n  goes item"),
+        ("x # y", "y # x"),
+        ("[Ref]\n\n[Ref]: u", "[Ref]\n\n[Ref]: u"),
+        ("[the words][] end\n\n[the words]: u", "end [words the][the words]\n\n[the words]: u"),
+        ("---\ntitle: x\n---\n\nTwo dogs", "---\ntitle: x\n---\n\ndogs Two"),
+        ("cost $5 or $6", "\\$6 or \\$5 cost"),
+    ],
+)
+def test_markdown_between_its_marks(source, expected):
+    assert translated("markdown", source, reversed_words).decode() == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(functions, st.booleans(), st.sampled_from([("srt", SUBRIP), ("vtt", WEBVTT)]), st.sampled_from(["\n", "\r\n"]))
+def test_times_numbers_and_settings_of_subtitles_stay(name, align, subtitles, newline):
+    format, source = subtitles
+    source = source.replace("\n", newline)
+    written = translated(format, source, FUNCTIONS[name], align=align).decode()
+    if name == "same":
+        assert written == source
+
+    def frame(text: str) -> list[str]:
+        lines = text.splitlines()
+        return [
+            line for line in lines if "-->" in line or re.fullmatch(r"\d+|STYLE|NOTE.*|--|intro|WEBVTT.*|::cue.*", line)
+        ]
+
+    assert frame(written)[: len(frame(source))] == frame(source)
+    for tag in re.findall(r"<[^<>]+>|\{\\an8\}", source):
+        assert written.count(tag) >= source.count(tag)
+
+
+def test_a_sentence_over_two_cues_is_translated_whole():
+    asked = []
+    translated("srt", SUBRIP, lambda sentence: asked.append(sentence) or sentence)
+    assert asked[0] == "Hello there, my old friend and also my enemy."
+    written = translated("srt", SUBRIP, lambda sentence: "x" + " x" * len(sentence.split())).decode()
+    assert all(text.strip() for text in re.split(r"\d+\n00.*\n", written)[1:])
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["Hello {name}!", "Two\ndogs.", "", 'é %s \\ "', "<b>Bold</b>"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "text", "é\n"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def skeleton(value):
+    if isinstance(value, dict):
+        return {key: skeleton(inner) for key, inner in value.items()}
+    return [skeleton(inner) for inner in value] if isinstance(value, list) else str if isinstance(value, str) else value
+
+
+@settings(max_examples=80, deadline=None)
+@given(values, functions, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_json_keeps_all_but_its_texts(value, name, ascii, indent):
+    source = json.dumps(value, ensure_ascii=ascii, indent=indent)
+    written = translated("json", source, FUNCTIONS[name]).decode()
+    assert skeleton(json.loads(written)) == skeleton(value)
+    if name == "same":
+        assert written == source
+    for placeholder in ("{name}", "%s", "<b>", "</b>"):
+        assert written.count(placeholder) >= source.count(placeholder)
+
+
+def test_keys_choose_what_of_json_is_translated():
+    source = '{"a": "x y", "b": {"a": "x", "text": ["p", {"c": "q"}]}, "text": "r"}'
+    chosen = {"a": "X", "b.text": '{"a": "x y", "b": {"a": "x", "text": ["P", {"c": "q"}]}, "text": "r"}'}
+    assert translated("json", source, str.upper, keys=("b.text",)).decode() == chosen["b.text"]
+    assert json.loads(translated("json", source, str.upper, keys=("a", "c"))) == {
+        "a": "X Y",
+        "b": {"a": "X", "text": ["p", {"c": "Q"}]},
+        "text": "r",
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(functions, st.sampled_from(["\n", "\r\n"]))
+def test_catalogues_keep_all_but_missing_translations(name, newline):
+    written = translated("po", CATALOGUE.replace("\n", newline), FUNCTIONS[name]).decode()
+    before, after = polib.pofile(CATALOGUE), polib.pofile(written)
+    assert after.metadata == before.metadata
+    for old, new in zip(before, after, strict=True):
+        assert [old.msgid, old.msgid_plural, old.msgctxt, old.flags, old.comment, old.occurrences, old.obsolete] == [
+            new.msgid, new.msgid_plural, new.msgctxt, new.flags, new.comment, new.occurrences, new.obsolete,
+        ]  # fmt: skip
+        if old.msgstr:
+            assert new.msgstr == old.msgstr
+    first, second = after[0], after[1]
+    for form, message in ((0, first.msgid), (1, first.msgid_plural)):
+        for placeholder in ("%d", "%(user)s"):
+            assert first.msgstr_plural[form].count(placeholder) == message.count(placeholder) or name == "twice"
+    assert second.msgstr.endswith("\n")
+    assert "{name}" in second.msgstr
+    if name == "same":
+        assert second.msgstr == second.msgid
+        done = written.replace(newline, "\n")
+        assert translated("po", done, str.upper).decode() == done  # nothing is left to do
+
+
+@pytest.mark.parametrize(
+    ("rule", "forms"),
+    [
+        ("nplurals=1; plural=0;", ["TWO"]),
+        ("nplurals=2; plural=(n != 1);", ["ONE", "TWO"]),
+        ("nplurals=3; plural=(n%100==1 ? 1 : n%100==2 ? 2 : 0);", ["TWO", "ONE", "TWO"]),
+        ("nplurals=2; plural=__import__('os');", ["ONE", "TWO"]),
+    ],
+)
+def test_the_singular_stands_where_the_language_has_it(rule, forms):
+    empty = "".join(f'msgstr[{number}] ""\n' for number in range(len(forms)))
+    source = f'msgid ""\nmsgstr "Plural-Forms: {rule}\\n"\n\nmsgid "one"\nmsgid_plural "two"\n{empty}'
+    (entry,) = polib.pofile(translated("po", source, str.upper).decode())
+    assert list(entry.msgstr_plural.values()) == forms
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        ["Two dogs play.", "They ran", "- one", "1) two", "", "   indented", "He left. It rained!", "\t", "42"]
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS, functions, st.booleans(), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+def test_plain_text_keeps_its_lines_and_white_space(lines, name, wrapped, newline, marked):
+    source = ("\ufeff" if marked else "") + newline.join(lines)
+    written = translated("text", source, FUNCTIONS[name], wrapped=wrapped).decode()
+    if name == "same":
+        assert written == source
+    if not wrapped:
+        assert written.count(newline) == source.count(newline)
+    assert written.startswith("\ufeff") == marked
+
+
+def test_wrapped_text_is_read_as_paragraphs():
+    asked = []
+    source = "Two dogs play in the\ngarden. They are\nhappy.\n\n- One\n  item\n- two\n"
+    written = translated("text", source, lambda text: asked.append(text) or text.upper(), wrapped=True).decode()
+    assert asked == ["Two dogs play in the garden.", "They are happy.", "One item", "two"]
+    assert written == source.upper()
+
+
+@pytest.mark.parametrize(
+    ("format", "content", "sentence"),
+    [
+        ("text", b"caf\xe9\n", "is not UTF-8: line 1 has other bytes"),
+        ("markdown", "x".encode("utf-16"), "is UTF-16"),
+        ("html", b"a\0b", "has characters of value 0"),
+        ("json", b'{"a": ', "is no valid JSON"),
+        ("json", b"[" * 100_000, "is no valid JSON: it is nested more than 50 levels deep"),
+        ("json", b'["\\ud800"]', "half of a character"),
+        ("srt", b"Hello\n", "is not SubRip: it has no line of times"),
+        ("vtt", b"1\n00:01.000 --> 00:02.000\nx\n", "is not WebVTT"),
+        ("po", b"Hello\n", "is no PO catalogue: line 1"),
+        ("po", b'msgid "a\n', "is no PO catalogue: line 1"),
+        ("po", b"# nothing\n", "has no msgid"),
+    ],
+)
+def test_what_is_not_of_a_format_is_told_in_a_sentence(format, content, sentence):
+    with pytest.raises(DataError, match=r"^The document ") as error:
+        find_format(format).read(content)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_documents_have_a_largest_size():
+    with pytest.raises(DataError, match="has 11 bytes; at most 10 are read"):
+        find_format("text").read(b"hello world", DocumentOptions(largest=10))
+
+
+@pytest.mark.parametrize(
+    ("format", "bomb"),
+    [
+        ("text", " " * 100_000 + "x"),
+        ("text", "- " * 50_000),
+        ("text", "1." * 50_000),
+        ("text", "a@" * 50_000),
+        ("markdown", "[" * 20_000),
+        ("markdown", "*a" * 4_000),
+        ("markdown", "<b>" * 5_000),
+        ("markdown", "`" * 50_000 + "a"),
+        ("markdown", "> " * 2_000 + "a"),
+        ("json", json.dumps("{a" * 30_000)),
+        ("json", json.dumps("<a" * 30_000 + "b" * 50_000)),
+        ("json", json.dumps("<a " + "b" * 90_000)),
+        ("json", json.dumps("{x{y}" * 5_000)),
+        ("srt", "00:00:01,000 --> 00:00:02,000\n" + "<b a" * 20_000),
+        ("srt", "00:00:01,000 --> 00:00:02,000\n" * 5_000 + "a"),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n" + "a,\n" * 10_000),
+        ("po", 'msgid "a"\n' * 10_000),
+        ("po", 'msgid "a"\nmsgstr ""\n' + '"\\\\"\n' * 10_000),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_hostile_documents_are_cut_like_any_other(format, bomb):
+    assert translated(format, bomb, lambda sentence: sentence).decode() == bomb

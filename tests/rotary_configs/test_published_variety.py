@@ -1,0 +1,112 @@
+"""Kinds of files that publishers write, read as the code that runs them has it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from published_variety import CONFIGS, GGUF
+
+from locant.errors import ConfigError
+from locant.extension.inspect.model_class.ask import ask_class, disagreements
+from locant.positions import RotaryConfig
+from locant.rotary_configs import read_gguf, read_huggingface
+from locant.rotary_configs.base import ParsedConfig
+
+_ASKED = (
+    *("Moonlight-16B", "Step-3.5-Flash", "MiMo-V2-Flash", "Phi-3.5-MoE", "GLM-4.1V-9B", "Command A", "MiniMax-M2"),
+    *(
+        "Granite-4.0-Micro",
+        "Qwen3-Next-80B",
+        "LFM2-1.2B",
+        "RecurrentGemma-2B",
+        "CSM-1B",
+        "Hunyuan-A13B",
+        "Trinity-Mini",
+    ),
+)
+
+
+def _meaning(read: Callable[[Mapping[str, Any]], ParsedConfig], content: Mapping[str, Any]) -> str:
+    try:
+        parsed = read(content)
+    except ConfigError as error:
+        return f"refused: {error}"
+    several = len(parsed.configs) > 1
+    said = "; ".join(f"{name} " * several + _rotation(config) for name, config in parsed.configs.items())
+    still = [index for kind in parsed.layers if kind.attends and kind.config is None for index in kind.layers]
+    none = [index for kind in parsed.layers if not kind.attends for index in kind.layers]
+    for about, indices in (("still", still), ("no attention", none)):
+        if indices:
+            said += f", {about} {' '.join(map(str, sorted(indices)))}"
+    unknown = any("is not known here" in each.message for each in parsed.findings if each.severity == "warning")
+    return "? " * unknown + said
+
+
+def _rotation(config: RotaryConfig) -> str:
+    scaling = config.scaling
+    said = f"{config.rotary_dim}/{config.head_dim} {config.layout} {config.base:g}"
+    if scaling.name == "none":
+        return said
+    factor, original = getattr(scaling, "factor", None), getattr(scaling, "original_length", None)
+    said += f" {scaling.name} x{factor:g}"
+    return said if original is None or scaling.name == "dynamic" else f"{said} of {original}"
+
+
+def _is_what_is_meant(said: str, meant: str) -> bool:
+    if meant.startswith("refused "):
+        return said.startswith("refused:") and meant.removeprefix("refused ").lower() in said.lower()
+    return said == meant
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_config_json(model: str) -> None:
+    content, meant = CONFIGS[model]
+    said = _meaning(read_huggingface, content)
+    assert _is_what_is_meant(said, "refused rotary positions" if meant == "refused" else meant), said
+
+
+@pytest.mark.parametrize("model", GGUF)
+def test_metadata(model: str) -> None:
+    metadata, meant = GGUF[model]
+    said = _meaning(read_gguf, metadata)
+    assert _is_what_is_meant(said, meant), said
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers"),
+    [
+        ("gemma2", [1, 3, 5]),
+        ("gemma3", [5]),
+        ("gemma3n", [4]),
+        ("gpt-oss", [1, 3, 5]),
+        ("modern-bert", [0, 3, 6]),
+    ],
+)
+def test_which_layers_look_back_over_the_whole_text(architecture: str, layers: list[int]) -> None:
+    """hparams.set_swa_pattern in llama.cpp's models."""
+    sizes = {"block_count": 7, "attention.key_length": 64, "attention.sliding_window": 512}
+    metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": each for key, each in sizes.items()}
+    parsed = read_gguf(metadata)
+    whole = sorted(index for kind in parsed.layers if kind.window is None for index in kind.layers)
+    assert whole == layers
+    assert {kind.window for kind in parsed.layers} == {None, 512}
+    assert all(parsed.of_layer(index) is not None for index in range(7))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="without transformers")
+@pytest.mark.parametrize("model", _ASKED)
+def test_the_class_does_the_same(model: str) -> None:
+    content, _ = CONFIGS[model]
+    asked = ask_class(content)
+    assert asked is not None
+    assert not disagreements(asked, read_huggingface(content))
+
+
+def test_another_sentence_than_the_meaning_is_told() -> None:
+    assert not _is_what_is_meant("refused: no number", "refused ALiBi")
+    assert not _is_what_is_meant("? 64/64 half 10000", "64/64 half 10000")
+    assert re.match(r"\? 64/64 half 10000$", _meaning(read_huggingface, {"model_type": "mine", "head_dim": 64}))
