@@ -1,11 +1,19 @@
+from zlib import crc32
+
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locant.errors import DataError
 from locant.text import CleaningSettings, clean
-from locant.text.cleaning import count_words
-from locant.text.pairs import in_memory
+from locant.text.cleaning import count_words, facts_of, folded
+from locant.text.pairs import hash64, in_memory
+
+# White space of every kind, scripts without spaces, letters that case folding makes longer.
+SENTENCES = st.one_of(
+    st.text(alphabet="ab ß\n\t\r\x1f\x85\xa0\u2003\u2028\u3000ไเ猫Σ\u200b", max_size=12), st.text(max_size=8)
+)
 
 
 def test_each_reason_removes_its_pairs_and_is_counted():
@@ -77,3 +85,17 @@ def test_what_is_kept_is_clean_and_what_is_removed_is_counted(pairs, evaluation)
         reserved = {" ".join(pair[side].split()) for pair in evaluation}
         assert not {" ".join(pair[side].split()) for pair in kept} & reserved
         assert all(1 <= len(pair[side].split()) <= 3 for pair in kept)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(SENTENCES, SENTENCES), max_size=8))
+def test_facts_of_many_are_those_of_each(pairs):
+    facts = facts_of(pairs)
+    sentences = [sentence for pair in pairs for sentence in pair]
+    assert facts.words.ravel().tolist() == [count_words(sentence) for sentence in sentences]
+    plain = [folded(sentence).encode("utf-8", "surrogatepass") for sentence in sentences]
+    assert facts.folded.ravel().tolist() == [crc32(each) for each in plain]
+    bare = [f"{source.strip()}\n{target.strip()}" for source, target in pairs]
+    assert facts.stripped.tolist() == [hash64(each) for each in bare]
+    known = np.array([hash64(f"{source}\n{target}") for source, target in pairs], dtype=np.uint64)
+    assert facts_of(pairs, known).stripped.tolist() == facts.stripped.tolist()

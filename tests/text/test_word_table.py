@@ -15,7 +15,25 @@ from locant.text import Tokenizer, TokenizerSettings, train_tokenizers
 from locant.text import word_table as module
 from locant.text.word_table import WordTable, flat_ids
 
-ODD = ["猫", "▁", "a▁b", "▁▁", "\u0000", "e\u0301", "\u0301", "🙂🙃", "ſ", "\u2028", "x\u00a0y", "\u00ad", "…", "I"]
+ODD = [
+    "猫",
+    "▁",
+    "a▁b",
+    "▁▁",
+    "\u0000",
+    "e\u0301",
+    "\u0301",
+    "🙂🙃",
+    "ſ",
+    "\u2028",
+    "x\u00a0y",
+    "\u00ad",
+    "…",
+    "I",
+    "Σ",
+    "\x01",
+    "a\x01",
+]
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe", "bytes", "lowercase"])

@@ -23,6 +23,8 @@ from locant.text.pairs import Block, Pair, ParallelText, Rows
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_FIRST_BYTE = 0xE0
+_WHITE_SPACE = [sign for sign in map(chr, range(0x3001)) if sign.isspace() and sign not in " \n"]
 
 _SORTED_AT_ONCE = 1 << 22
 """Hashes, of which each takes some 40 bytes while they are sorted."""
@@ -153,25 +155,44 @@ def facts_of(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None = None
         hashes: Those of the pairs as they are, where they are known.
     """
     sentences = list(chain.from_iterable(pairs))
-    parts = [sentence.split() for sentence in sentences]
-    words = np.fromiter(map(len, parts), np.uint32, len(parts))
-    for row, sentence in enumerate(sentences):
-        if not sentence.isascii() and _UNSPACED_CHARACTER.search(sentence):
-            words[row] = count_words(sentence)
-    plain = map(str.casefold, map(" ".join, parts))
-    checksums = np.fromiter(map(crc32, utf8(plain)), np.uint32, len(parts))
+    lines = _lines(sentences)
+    text = lines.encode("utf-8", "surrogatepass")
+    letters = np.frombuffer(text, dtype=np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    spaces = np.searchsorted(np.flatnonzero(letters == ord(" ")), ends)
+    words = np.diff(spaces, prepend=0).astype(np.uint32) + (np.diff(ends, prepend=-1) > 1)
+    # All scripts without spaces are from U+0800 on, of which the first byte is at least this.
+    for row in np.unique(np.searchsorted(ends, np.flatnonzero(letters >= _FIRST_BYTE))).tolist():
+        if _UNSPACED_CHARACTER.search(sentences[row]):
+            words[row] = count_words(sentences[row])
+    plain = lines.casefold().encode("utf-8", "surrogatepass").split(b"\n")
+    checksums = np.fromiter(map(crc32, plain), np.uint32, len(sentences))
     return Facts(words.reshape(-1, 2), checksums.reshape(-1, 2), _stripped(pairs, hashes))
+
+
+def _lines(sentences: Sequence[str]) -> str:
+    """Return sentences as lines, each without white space at its sides and with single spaces; all of them at once."""
+    text = "\n".join([*sentences, ""])
+    if text.count("\n") > len(sentences):
+        text = "\n".join([*(sentence.replace("\n", " ") for sentence in sentences), ""])
+    for sign in _WHITE_SPACE:
+        if sign in text:
+            text = text.replace(sign, " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text.replace("\n ", "\n").replace(" \n", "\n").removeprefix(" ")
 
 
 def _stripped(pairs: Sequence[Pair], hashes: npt.NDArray[np.uint64] | None) -> npt.NDArray[np.uint64]:
     """Return the hashes of pairs without white space around their sides, given those of the pairs as they are."""
-    bare = [(source.strip(), target.strip()) for source, target in pairs]
     if hashes is None:
-        return hashes64(utf8(map("\n".join, bare)))
+        return hashes64(utf8(f"{source.strip()}\n{target.strip()}" for source, target in pairs))
     found = hashes.copy()
-    rows = [row for row, (one, other) in enumerate(zip(pairs, bare, strict=True)) if one != other]
+    rows = [
+        row for row, (one, other) in enumerate(pairs) if len(one.strip()) < len(one) or len(other.strip()) < len(other)
+    ]
     if rows:
-        found[rows] = hashes64(utf8("\n".join(bare[row]) for row in rows))
+        found[rows] = _stripped([pairs[row] for row in rows], None)
     return found
 
 

@@ -140,7 +140,7 @@ class _ReadBlock:
 
     def __call__(self, block: Any) -> dict[str, npt.NDArray[Any]]:
         pairs = list(self.format.parse(block))
-        encoded = list(utf8(chain.from_iterable(pairs)))
+        encoded = _encoded(pairs)
         text = b"\n".join([*encoded, b""])
         lengths = np.fromiter(map(len, encoded), np.uint32, len(encoded))
         hashes = hashes64(map(b"\n".join, zip(encoded[::2], encoded[1::2], strict=True)))
@@ -154,6 +154,14 @@ class _ReadBlock:
             "checksums": np.fromiter(map(crc32, encoded), np.uint32, len(encoded)),
             "folded": facts.folded,
         }
+
+
+def _encoded(pairs: list[Pair]) -> list[bytes]:
+    """Return all sentences in UTF-8, source and target in turns."""
+    sentences = list(chain.from_iterable(pairs))
+    found = "\n".join(sentences).encode("utf-8", "surrogatepass").split(b"\n")
+    # One call for all, but where a sentence has several lines.
+    return found if len(found) == len(sentences) else list(utf8(sentences))
 
 
 def _read(files: PairFiles, folder: Path, made_from: Any, processes: int, progress: Progress) -> dict[str, Any]:
@@ -255,11 +263,7 @@ class _StoredBlock:
         with (self.folder / "text.bin").open("rb") as file:
             file.seek(self.offset + first)
             data = file.read(last - first)
-        decode = partial(str, encoding="utf-8", errors="surrogatepass")
-        pairs = [
-            (decode(data[source:source_end]), decode(data[target:target_end]))
-            for source, target, source_end, target_end in (places - first).tolist()
-        ]
+        pairs = _decoded(data, places - first, np.arange(len(places)) if rows is None else rows - rows[0])
         return [(target, source) for source, target in pairs] if self.is_turned else pairs
 
     def inside(self, rows: Rows) -> Rows:
@@ -269,6 +273,21 @@ class _StoredBlock:
 
     def turned(self) -> _StoredBlock:
         return replace(self, is_turned=not self.is_turned)
+
+
+def _decoded(data: bytes, places: npt.NDArray[np.int64], rows: Rows) -> list[Pair]:
+    """Return pairs of a text, given where their sides begin and end and which of its pairs they are."""
+    if 2 * len(rows) > rows[-1]:
+        # Most of them: one call for all, but where a sentence has several lines.
+        lines = data.decode("utf-8", "surrogatepass").split("\n")
+        if len(lines) == 2 * (rows[-1] + 1):
+            every = list(zip(lines[::2], lines[1::2], strict=True))
+            return every if len(rows) == len(every) else [every[row] for row in rows.tolist()]
+    decode = partial(str, encoding="utf-8", errors="surrogatepass")
+    return [
+        (decode(data[source:source_end]), decode(data[target:target_end]))
+        for source, target, source_end, target_end in places.tolist()
+    ]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from locant.errors import CheckpointError, ConfigError, nearest
 from locant.files import explaining_damage, read_json, replacing_file, write_json
 from locant.settings import Settings
 from locant.text.sampling import Sampler, is_bpe, make_sampler
-from locant.text.word_table import FlatIds, WordTable, flat_ids
+from locant.text.word_table import END, FlatIds, WordTable, flat_ids
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
@@ -149,9 +149,11 @@ class Tokenizer:
         """Return the same token ids in flat arrays, in one thread; for many texts in which words come again."""
         if self._table is None:
             self._table = WordTable(self._processor) if WordTable.suits(self._processor) else False
-        if not self._table:
+        # All texts at once: what is done to a text does not look beyond a space.
+        joined = f" {END} ".join([*texts, ""])
+        if not self._table or joined.count(END) > len(texts):
             return flat_ids(self.encode(texts, threads=1))
-        return self._table.encode([_words(text, self.lowercase) for text in texts])
+        return self._table.encode(_words(joined, self.lowercase))
 
     def encode_sampled(self, texts: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
         """Return token ids of one random segmentation of each text (see ``TokenizerSettings.sampling``).

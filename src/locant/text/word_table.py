@@ -15,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+END = "\x01"
+"""The word that stands behind each text; it is in none."""
+
 _SPACE = "▁"
 _MOST = 1 << 18
 """Words that are kept, of which each takes about 200 bytes; when there are more all are learned anew."""
@@ -76,21 +79,20 @@ class WordTable:
         return bool(processor.normalize(f"x {_CHANGED_BY_RULES} y") == f"{_SPACE}x{_SPACE}{_CHANGED_BY_RULES}{_SPACE}y")
 
     def _forget(self) -> None:
-        self._rows: dict[str, int] = {}
+        self._rows: dict[str, int] = {END: 0}
         self._ids = np.zeros(0, dtype=np.int32)
-        self._starts = np.zeros(0, dtype=np.int64)
-        self._lengths = np.zeros(0, dtype=np.int32)
-        self._odd = np.zeros(0, dtype=bool)
+        self._starts = np.zeros(1, dtype=np.int64)
+        self._lengths = np.zeros(1, dtype=np.int32)
+        self._odd = np.zeros(1, dtype=bool)
 
-    def encode(self, texts: Sequence[Sequence[str]]) -> FlatIds:
+    def encode(self, words: Sequence[str]) -> FlatIds:
         """Return the token ids of texts.
 
         Args:
-            texts: The words of each, normalised.
+            words: Of all texts, normalised, with :data:`END` behind each.
         """
-        words = list(chain.from_iterable(texts))
         rows = self._rows_of(words)
-        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+        ends = np.flatnonzero(rows == 0)
         lengths = self._lengths[rows]
         behind = np.cumsum(lengths, dtype=np.int64)
         # Where the ids of a word stand in the table, less where they come to stand.
@@ -99,20 +101,19 @@ class WordTable:
         odd = np.flatnonzero(_sums(np.cumsum(self._odd[rows]), ends))
         if not len(odd):
             return flat
-        return _replaced(
-            flat, odd, self._processor.encode([" ".join(texts[row]) for row in odd.tolist()], num_threads=1)
-        )
+        begins = np.concatenate(([0], ends + 1))
+        texts = [" ".join(words[begins[text] : ends[text]]) for text in odd.tolist()]
+        return _replaced(flat, odd, self._processor.encode(texts, num_threads=1))
 
     def _rows_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the rows of words in the table, which learns new ones."""
         try:
-            rows = list(map(self._rows.__getitem__, words))
+            return np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
         except KeyError:
             if len(self._rows) > _MOST:
                 self._forget()
             self._learn([word for word in dict.fromkeys(words) if word not in self._rows])
-            rows = list(map(self._rows.__getitem__, words))
-        return np.array(rows, dtype=np.int64)
+            return np.fromiter(map(self._rows.__getitem__, words), np.int64, len(words))
 
     def _learn(self, words: list[str]) -> None:
         found = self._processor.encode(words, num_threads=1)
