@@ -68,6 +68,7 @@ def test_any_damage_of_a_record(name: str, data: st.DataObject, prepared: Path) 
         ("train/cache.json", '"uint16"', '"object"', "cache.json is damaged, or was not written by Locant: the key"),
         ("train/cache.json", '"max_tokens": 40', '"max_tokens": -1', "-1 is no number of things"),
         (HELD_OUT, '"rows": [', '"rows": ["x", ', "held-out-20.json is damaged"),
+        (HELD_OUT, '"rows": [', '"rows": [1000000, ', "its rows are not some of"),
     ],
 )
 def test_the_damage_is_said(name: str, old: str, new: str, said: str, prepared: Path) -> None:

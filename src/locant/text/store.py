@@ -49,6 +49,7 @@ _SIDES = {"lengths", "words", "checksums", "folded"}
 _BLOCK = 8192
 _SCANNED = 1 << 20
 _LARGE = 32 << 20
+_MOST = 1 << 48  # Pairs; what says more is damaged.
 
 PairFiles = TextFiles | DatasetSplit
 """What is read into a store."""
@@ -107,7 +108,8 @@ def _known(folder: Path, made_from: Any) -> dict[str, Any] | None:
     """Return what is known of a text that has been read; None where there is none, or its files have changed."""
     try:
         about: dict[str, Any] = read_json(folder / "text.json")
-        whole = isinstance(about["count"], int) and isinstance(about["digest"], str)
+        count = about["count"]
+        whole = isinstance(count, int) and 0 <= count <= _MOST and isinstance(about["digest"], str)
         return about if whole and about["made_from"] == made_from else None
     except (CheckpointError, KeyError, TypeError):
         return None
@@ -326,6 +328,8 @@ class StoredText:
         with explaining_damage(path):
             held = in_memory([(str(source), str(target)) for source, target in kept["pairs"]])
             rows = np.array(kept["rows"], dtype=np.int64)
+            if not (np.diff(np.concatenate(([-1], rows, [self.count]))) > 0).all():
+                raise ValueError(f"its rows are not some of {self.count}, in ascending order")
         return self._text(rows, f"{self.digest}-{size}"), held
 
     def _chosen(self, size: int) -> tuple[Rows, list[Pair]]:
