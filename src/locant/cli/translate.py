@@ -12,6 +12,7 @@ from locant.cli.translator_options import add_sampling_options, add_translator_o
 from locant.errors import UsageError
 
 if TYPE_CHECKING:
+    from locant.translation.glossary import Glossary
     from locant.translation.lines import Line, OnLong
     from locant.translation.translator import Translation, Translator
 
@@ -22,6 +23,7 @@ _EPILOG = """examples:
   locant translate runs/en-de --alignments "Two dogs play."
   locant translate runs/en-de --compute-type int8 --input book.en --output book.de
   locant translate runs/en-de --input report.docx --output report.de.docx
+  locant translate runs/en-de --glossary terms.tsv --input report.docx --output report.de.docx
 
 A document is translated sentence by sentence, and all that is not text in it stays: Markdown, HTML, SubRip, WebVTT,
 JSON, PO, .docx and .odt by the name of the file, plain text with --format text.
@@ -59,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alignments", action="store_true", help="print after a tab which source word each word comes from: 0-0 1-2"
     )
+    parser.add_argument(
+        "--glossary",
+        metavar="FILE",
+        help="terms that translations must have: term, tab, translation; a term alone stays as it is; .csv has commas",
+    )
     parser.add_argument("--on-long", choices=("error", "split", "empty"), help="of lines that are too long; see below")
     add_translator_options(parser)
     add_sampling_options(parser)
@@ -78,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
     from locant.translation.lines import arriving_windows, check_lines, read_windows
 
     overrides = search_overrides(options, n_best=options.n_best)
+    glossary = _glossary(options)
     if options.input and not is_stream(options.input):
         check_lines(options.input)  # before any work
     translator = load(options)
@@ -95,7 +103,9 @@ def run(options: argparse.Namespace) -> int:
         on_long: OnLong = "split" if options.on_long == "split" else "empty"
         sources: list[str] = []
         chunks = _remembered(chunks, sources)
-        for chunk in translator.translate_chunks(chunks, on_long=on_long, say=faults.too_long, **overrides):
+        for chunk in translator.translate_chunks(
+            chunks, on_long=on_long, say=faults.too_long, glossary=glossary, **overrides
+        ):
             wanted = [found if options.n_best else found[:1] for found in chunk]
             links = _links(translator, sources, wanted, overrides) if options.alignments else None
             for number, found in enumerate(wanted, start=done + 1):
@@ -133,14 +143,21 @@ def _format(options: argparse.Namespace) -> str | None:
     return kind.name if kind else None
 
 
+def _glossary(options: argparse.Namespace) -> Glossary | None:
+    from locant.translation.glossary import Glossary
+
+    return Glossary.read(options.glossary) if options.glossary else None
+
+
 def _translate_document(options: argparse.Namespace, kind: str) -> int:
     from locant.documents import DocumentOptions, open_documents, write_documents
 
     keys = tuple(key for key in (options.json_keys or "").split(",") if key)
     reading = DocumentOptions(keys=keys, wrapped=options.wrapped)
     overrides = search_overrides(options)
+    glossary = _glossary(options)
     with open_documents(options.input, kind, reading) as documents:  # before any work
-        write_documents(load(options), documents, options.output, **overrides)
+        write_documents(load(options), documents, options.output, glossary=glossary, **overrides)
     return 0
 
 

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from locant.text.subword_spans import Span
+from locant.text.word_borders import find_words
+
 if TYPE_CHECKING:
     from locant.documents.passages import Kept
 
-Span = tuple[int, int]
 Locate = Callable[[int, int], Span | None]
 """Returns where what stands between two offsets of a sentence stands in its translation."""
 
@@ -106,22 +108,6 @@ def place_kept(
             return None
         places[number] = place
     return [(*places[number], kept[number]) for number in sorted(places, key=lambda number: places[number])]
-
-
-def find_words(text: str, words: str) -> list[Span]:
-    """Return where words stand in a text as whole words, from left to right."""
-    found = []
-    for match in re.finditer(re.escape(words), text):
-        start, end = match.span()
-        if not (_runs_on(text, start) or _runs_on(text, end)):
-            found.append((start, end))
-    return found
-
-
-def _runs_on(text: str, place: int) -> bool:
-    """Whether a word goes on over a place of a text."""
-    before, after = text[place - 1 : place] if place else "", text[place : place + 1]
-    return before.isalnum() and after.isalnum() and (_is_cased(before) or _is_cased(after) or before.isdigit())
 
 
 def _is_free(span: Span, places: dict[int, Span]) -> bool:

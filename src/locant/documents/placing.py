@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from locant.documents.kept import Locate, Span, place_kept
+from locant.documents.kept import Locate, place_kept
 from locant.documents.passages import Item, Mark, Sentence, Text, Written
+from locant.text.subword_spans import Span
+from locant.text.word_borders import goes_on
 
 Links = Sequence[tuple[int, int]]
 """Of an alignment: numbers of a word of a sentence and of one of its translation; words stand between white space."""
@@ -108,22 +110,11 @@ class PartsAlone:
             return None
         for found in re.finditer(re.escape(words), self._translation, re.IGNORECASE):
             first, last = found.span()
-            cut = _goes_on(self._translation, first) or _goes_on(self._translation, last)
+            cut = goes_on(self._translation, first) or goes_on(self._translation, last)
             if not cut and all(last <= other or after <= first for other, after in self._taken):
                 self._taken.append((first, last))
                 return first, last
         return None
-
-
-def _goes_on(text: str, place: int) -> bool:
-    """Whether a word stands on both sides of a place, in a script with spaces between words."""
-    before, after = text[place - 1 : place] if place else "", text[place : place + 1]
-    return before.isalnum() and after.isalnum() and not (_runs_on(before) or _runs_on(after))
-
-
-def _runs_on(character: str) -> bool:
-    """Whether a character is of a script without spaces between words."""
-    return "぀" <= character <= "鿿" or "฀" <= character <= "໿"
 
 
 @dataclass

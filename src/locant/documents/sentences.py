@@ -8,7 +8,8 @@ from typing import Any
 
 from locant.documents.segmentation import Splitter
 from locant.errors import MissingExtraError
-from locant.translation.lines import split_to_fit
+from locant.text.subword_spans import Span
+from locant.translation.lines import WholeSpans, split_to_fit
 
 
 @lru_cache(maxsize=256)
@@ -33,19 +34,39 @@ def _split(segment: Any, language: str, line: str) -> Sequence[str]:
     return found
 
 
-def fitting_splitter(split: Splitter, fits: Callable[[str], bool]) -> Splitter:
+def fitting_splitter(split: Splitter, fits: Callable[[str], bool], whole: WholeSpans | None = None) -> Splitter:
     """Return what besides cuts sentences that are too long, at the end of a clause where there is one.
 
     Args:
         split: Cuts lines into sentences.
         fits: Whether a sentence is short enough for a model.
+        whole: Returns the spans of a line that stay in one sentence; ``None`` for none.
     """
 
     def split_and_fit(line: str) -> Sequence[str]:
+        sentences = split(line)
         return [
             part
-            for sentence in split(line)
-            for part in ([sentence] if fits(sentence) else split_to_fit(sentence, fits))
+            for sentence in (_uncut(line, sentences, whole(line)) if whole else sentences)
+            for part in ([sentence] if fits(sentence) else split_to_fit(sentence, fits, whole))
         ]
 
     return split_and_fit
+
+
+def _uncut(line: str, sentences: Sequence[str], spans: Sequence[Span]) -> Sequence[str]:
+    """Return the sentences of a line, put together where the border of two is inside of a span."""
+    if not spans:
+        return sentences
+    found: list[Span] = []
+    place = 0
+    for sentence in sentences:
+        start = line.find(sentence.strip(), place)
+        if start < 0:
+            return sentences  # the splitter has changed something
+        place = start + len(sentence.strip())
+        if found and any(first < start and found[-1][1] < last for first, last in spans):
+            found[-1] = found[-1][0], place
+        else:
+            found.append((start, place))
+    return [line[start:end] for start, end in found]

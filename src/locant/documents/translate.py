@@ -23,6 +23,7 @@ from locant.translation.lines import check_lines
 
 if TYPE_CHECKING:
     from locant.text.tokenizer import Prefixes
+    from locant.translation.glossary import Glossary
     from locant.translation.translator import Translator
 
 _WINDOW = 4_000  # sentences that are translated together, sorted by length
@@ -35,6 +36,7 @@ def translate_document(
     format: str = "text",
     *,
     options: DocumentOptions | None = None,
+    glossary: Glossary | None = None,
     **overrides: Any,
 ) -> bytes:
     r"""Translate a document: its texts, in their places; all else stays as it is.
@@ -47,7 +49,8 @@ def translate_document(
         content: The document; characters count as UTF-8.
         format: Its format, a name of :data:`~locant.documents.FORMATS`.
         options: How it is read.
-        overrides: Settings of the search, as in :meth:`~locant.translation.Translator.translate`.
+        glossary: Terms that the translation has to have, as in :meth:`~locant.translation.Translator.translate`.
+        overrides: Settings of the search, likewise.
 
     Returns:
         The document in the same format.
@@ -64,7 +67,7 @@ def translate_document(
     """
     raw = content.encode("utf-8") if isinstance(content, str) else content
     document = find_format(format).read(raw, options)
-    return document.written(_translated(translator, document, overrides))
+    return document.written(_translated(translator, document, glossary, overrides))
 
 
 def translate_file(
@@ -74,6 +77,7 @@ def translate_file(
     *,
     format: str | None = None,
     options: DocumentOptions | None = None,
+    glossary: Glossary | None = None,
     **overrides: Any,
 ) -> None:
     """Translate a file into another one; see :func:`translate_document`.
@@ -87,6 +91,7 @@ def translate_file(
         target: Where the translation is written; ``None`` for standard output.
         format: Of the document; by default what the name of the file says.
         options: How it is read.
+        glossary: Terms that the translation has to have.
         overrides: Settings of the search.
 
     Raises:
@@ -97,7 +102,7 @@ def translate_file(
     """
     path = None if source is None else Path(source)
     with open_documents(path, format or format_name(path), options or DocumentOptions()) as documents:
-        write_documents(translator, documents, None if target is None else Path(target), **overrides)
+        write_documents(translator, documents, None if target is None else Path(target), glossary=glossary, **overrides)
 
 
 def format_name(path: Path | None) -> str:
@@ -143,7 +148,12 @@ def open_documents(path: Path | None, format: str, options: DocumentOptions) -> 
 
 
 def write_documents(
-    translator: Translator, documents: Iterable[Document], target: Path | None, **overrides: Any
+    translator: Translator,
+    documents: Iterable[Document],
+    target: Path | None,
+    *,
+    glossary: Glossary | None = None,
+    **overrides: Any,
 ) -> None:
     """Translate documents and write them one behind the other.
 
@@ -151,7 +161,7 @@ def write_documents(
     """
     with open_binary_output(target) as out:
         for document in documents:
-            out.write(document.written(_translated(translator, document, overrides)))
+            out.write(document.written(_translated(translator, document, glossary, overrides)))
             out.flush()
 
 
@@ -176,12 +186,15 @@ def _read(path: Path | None, largest: int) -> bytes:
         raise DataError(f"The document cannot be read: {error}.") from None
 
 
-def _translated(translator: Translator, document: Document, overrides: Mapping[str, Any]) -> list[Written]:
+def _translated(
+    translator: Translator, document: Document, glossary: Glossary | None, overrides: Mapping[str, Any]
+) -> list[Written]:
     """Return the passages of a document, translated."""
     language = translator.source_language or _OTHER_LANGUAGE
-    split = fitting_splitter(sentence_splitter(language), fits_model(translator, **overrides))
+    fits = fits_model(translator, **overrides)
+    split = fitting_splitter(sentence_splitter(language), fits, glossary.spans if glossary else None)
     steps = translation_steps(document.passages, split, aligned=False)
-    return answer_steps(steps, partial(_translate, translator, overrides))
+    return answer_steps(steps, partial(_translate, translator, glossary, overrides))
 
 
 def fits_model(
@@ -207,8 +220,10 @@ def fits_model(
     return fits
 
 
-def _translate(translator: Translator, overrides: Mapping[str, Any], sentences: list[str]) -> list[str]:
+def _translate(
+    translator: Translator, glossary: Glossary | None, overrides: Mapping[str, Any], sentences: list[str]
+) -> list[str]:
     windows = (sentences[first : first + _WINDOW] for first in range(0, len(sentences), _WINDOW))
     # A sentence that could not be cut short enough, which takes a word of hundreds of tokens, is split here.
-    translated = translator.translate_chunks(windows, on_long="split", **overrides)
+    translated = translator.translate_chunks(windows, on_long="split", glossary=glossary, **overrides)
     return [found[0].text for window in translated for found in window]

@@ -34,13 +34,18 @@ def encode_with_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[
     """
     found = []
     for text, subwords in zip(texts, tokenizer.encode_with_places(texts), strict=True):
-        locate = _Locator(text, tokenizer.normalize(text))
+        locate = Locator(text, tokenizer.normalize(text))
         found.append(([index for index, _, _ in subwords], [locate(begin, end) for _, begin, end in subwords]))
     return found
 
 
-class _Locator:
-    """Finds places of the normalised text in the text as it was given: both have the same number of words."""
+class Locator:
+    """Finds places of a normalised text in the text as it was given: both have the same words, written otherwise.
+
+    Args:
+        text: As it was given.
+        normal: The normalised text.
+    """
 
     def __init__(self, text: str, normal: str) -> None:
         self._text, self._normal = text, normal

@@ -12,6 +12,7 @@ from locant.translation.engines import LoadedEngine as LoadedEngine
 from locant.translation.engines import PyTorchEngine as PyTorchEngine
 from locant.translation.engines import fastest_engine as fastest_engine
 from locant.translation.engines import load_engine as load_engine
+from locant.translation.glossary import Glossary as Glossary
 from locant.translation.hypotheses import Hypothesis as Hypothesis
 from locant.translation.hypotheses import length_penalty as length_penalty
 from locant.translation.search import ancestral_sampling as ancestral_sampling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -13,10 +13,14 @@ from typing import IO, Literal
 
 from locant.errors import DataError
 from locant.text.readers import decode_line, open_bytes
+from locant.text.subword_spans import Span
 
 OnLong = Literal["error", "split", "empty"]
 """What becomes of a sentence that is too long: it is an error, it is cut into parts that are translated one by one, or
 its translation is empty."""
+
+WholeSpans = Callable[[str], Sequence[Span]]
+"""Returns the spans of a text that are to stay in one part."""
 
 LONGEST_LINE = 1_000_000
 """Bytes of the longest line that is read."""
@@ -187,7 +191,7 @@ _CUTS = (
 )
 
 
-def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
+def split_to_fit(text: str, fits: Callable[[str], bool], whole: WholeSpans | None = None) -> list[str]:
     """Cut a text into parts that fit, at the end of sentences near the middle where there is one.
 
     Where there is none, the cut is after a clause, else between words, else between characters.
@@ -195,6 +199,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
     Args:
         text: The text.
         fits: Whether a part is short enough.
+        whole: Returns the spans of a text that are not cut, unless there is no other place; ``None`` for none.
 
     Returns:
         The parts without white space around them, in their order; one that cannot be cut further is a character that
@@ -209,9 +214,13 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
         return [text] if text else []
     middle = len(text) // 2
     place = middle
+    barred = {at for start, end in whole(text) for at in range(start + 1, end)} if whole else set()
     for cut in _CUTS:
         places = [found.end() for found in cut.finditer(text) if len(text) <= 4 * found.end() <= 3 * len(text)]
-        if places:
+        if places := [place for place in places if place not in barred]:
             place = min(places, key=lambda end: abs(end - middle))
             break
-    return split_to_fit(text[:place], fits) + split_to_fit(text[place:], fits)
+    else:
+        places = [place for place in range(1, len(text)) if place not in barred] if barred else []
+        place = min(places, key=lambda end: abs(end - middle), default=middle)
+    return split_to_fit(text[:place], fits, whole) + split_to_fit(text[place:], fits, whole)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self, overload
 
 import torch
 
-from locant.errors import ConfigError, DataError
+from locant.errors import ConfigError
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.hub import upload
@@ -21,8 +21,11 @@ from locant.models.model_folder import check_vocabularies, load_model_folder, sa
 from locant.text.tokenizer import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
+from locant.translation.glossary import Glossary
 from locant.translation.hypotheses import length_penalty
-from locant.translation.lines import OnLong, split_to_fit
+from locant.translation.lines import OnLong
+from locant.translation.parts import LongSentences, parts_of
+from locant.translation.terms import place_terms
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Translation:
 
     Attributes:
         text: The translation.
-        score: Log-probability (natural) divided by the length penalty.
+        score: Log-probability (natural) divided by the length penalty; of what the model wrote, before terms of a
+            glossary were put in.
         log_probability: Log-probability (natural) of its tokens.
         tokens: Number of target tokens that have a part in it, EOS included; 0 where nothing was translated.
     """
@@ -194,14 +198,17 @@ class Translator:
             return upload(Path(folder), repository, private=private, token=token, message=message)
 
     @overload
-    def translate(self, text: str, **overrides: Any) -> str: ...
+    def translate(self, text: str, *, glossary: Glossary | None = None, **overrides: Any) -> str: ...
     @overload
-    def translate(self, text: Sequence[str], **overrides: Any) -> list[str]: ...
-    def translate(self, text: str | Sequence[str], **overrides: Any) -> str | list[str]:
+    def translate(self, text: Sequence[str], *, glossary: Glossary | None = None, **overrides: Any) -> list[str]: ...
+    def translate(
+        self, text: str | Sequence[str], *, glossary: Glossary | None = None, **overrides: Any
+    ) -> str | list[str]:
         """Translate a sentence or a list of sentences.
 
         Args:
             text: Sentences; one without text gives an empty translation.
+            glossary: Terms that the translations have to have; see :meth:`with_terms`.
             overrides: Fields of :class:`DecodingSettings` that differ from the translator's.
 
         Returns:
@@ -212,17 +219,19 @@ class Translator:
             ConfigError: An override is unknown or out of range, or the model must be told its languages.
         """
         settings = self.settings_with(**overrides)
-        found, _ = self._translate([text] if isinstance(text, str) else text, settings)
+        found, _ = self._translate([text] if isinstance(text, str) else text, settings, glossary)
         texts = [translations[0].text for translations in found]
         return texts[0] if isinstance(text, str) else texts
 
-    def translate_n_best(self, sentences: Sequence[str], **overrides: Any) -> list[list[Translation]]:
+    def translate_n_best(
+        self, sentences: Sequence[str], *, glossary: Glossary | None = None, **overrides: Any
+    ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each sentence, best first.
 
         Arguments and errors are those of :meth:`translate`. There are fewer only where the model has no more, as for
         a sentence without text: its only translation is empty, with score 0.
         """
-        return self._translate(sentences, self.settings_with(**overrides))[0]
+        return self._translate(sentences, self.settings_with(**overrides), glossary)[0]
 
     def stream(
         self,
@@ -231,6 +240,7 @@ class Translator:
         chunk: int = 64,
         on_long: OnLong = "error",
         say: Callable[[str], None] = lambda sentence: None,
+        glossary: Glossary | None = None,
         **overrides: Any,
     ) -> Iterator[str]:
         """Translate lines as they come, in chunks of one size.
@@ -240,7 +250,8 @@ class Translator:
             chunk: Lines read before they are translated together: 1 answers at once, more is faster.
             on_long: What becomes of a line that is too long; see :meth:`translate_chunks`.
             say: Likewise.
-            overrides: As in :meth:`translate`.
+            glossary: As in :meth:`translate`, like the overrides.
+            overrides: Fields of :class:`DecodingSettings`.
 
         Yields:
             The translation of each line.
@@ -253,7 +264,7 @@ class Translator:
             raise ConfigError(f"A chunk must have at least 1 line; got {chunk}.")
         remaining = iter(lines)
         chunks = iter(lambda: list(islice(remaining, chunk)), [])
-        for found in self.translate_chunks(chunks, on_long=on_long, say=say, **overrides):
+        for found in self.translate_chunks(chunks, on_long=on_long, say=say, glossary=glossary, **overrides):
             yield from (translations[0].text for translations in found)
 
     def translate_chunks(
@@ -262,6 +273,7 @@ class Translator:
         *,
         on_long: OnLong = "error",
         say: Callable[[str], None] = lambda sentence: None,
+        glossary: Glossary | None = None,
         **overrides: Any,
     ) -> Iterator[list[list[Translation]]]:
         """Translate a text that does not fit into memory, or that is not all there yet.
@@ -274,7 +286,8 @@ class Translator:
                 end of sentences and clauses where that is possible, which are translated one by one; ``empty`` gives an
                 empty translation.
             say: Called with a line about each sentence that is too long and is not translated as a whole.
-            overrides: As in :meth:`translate`.
+            glossary: As in :meth:`translate`, like the overrides.
+            overrides: Fields of :class:`DecodingSettings`.
 
         Yields:
             Of each chunk the ``n_best`` translations of each sentence, best first.
@@ -287,7 +300,7 @@ class Translator:
         first, rows = 1, 0
         for sentences in chunks:
             found, translated = self._translate(
-                sentences, settings.continued(rows), first=first, on_long=on_long, say=say
+                sentences, settings.continued(rows), glossary, first=first, on_long=on_long, say=say
             )
             yield found
             first += len(sentences)
@@ -300,6 +313,7 @@ class Translator:
         *,
         layer: int | None = None,
         step: AlignmentStep | None = None,
+        prefixes: Prefixes | None = None,
         say: Callable[[str], None] | None = None,
         **overrides: Any,
     ) -> list[Alignment]:
@@ -316,6 +330,7 @@ class Translator:
             layer: The decoder layer whose attention is taken, from 0; ``None`` for the one that does it best.
             step: Whether the attention is that of the step that ``predicts`` a subword or that ``reads`` it; ``None``
                 for what does it best.
+            prefixes: What tells the model its languages; by default those that were chosen.
             say: Called with a line about each pair that is too long, which has no links then; ``None`` makes it an
                 error.
             overrides: As in :meth:`translate`; ``batch_tokens`` and the limits of lengths count.
@@ -330,7 +345,7 @@ class Translator:
             (alignment,) = translator.align(["Guten Morgen!"], ["Good morning!"])
             alignment.word_pairs  # (("Guten", "Good"), ("Morgen!", "morning!"))
         """
-        settings, prefixes = self.settings_with(**overrides), self.prefixes
+        settings, prefixes = self.settings_with(**overrides), prefixes or self.prefixes
         limit, reason = self._longest_source(settings, prefixes)
         longest, known = settings.max_target_length(limit), self.model.max_positions
         return align(
@@ -345,6 +360,34 @@ class Translator:
             step=step,
             say=say,
         )
+
+    def with_terms(
+        self,
+        glossary: Glossary,
+        sources: Sequence[str],
+        translations: Sequence[str],
+        *,
+        prefixes: Prefixes | None = None,
+        **overrides: Any,
+    ) -> list[str]:
+        """Return translations that have the terms of their sources, whoever has translated.
+
+        A term that is not there takes the place of the words that :meth:`align` links it with, or stands beside those
+        of its neighbours; a pair that lacks none stays as it is.
+
+        Args:
+            glossary: The terms.
+            sources: Sentences.
+            translations: The translation of each.
+            prefixes: What tells the model its languages; by default those that were chosen.
+            overrides: As in :meth:`align`.
+
+        Example::
+
+            translator.with_terms(Glossary({"Guten Morgen": "Top of the morning"}), ["Guten Morgen!"], ["Hello!"])
+        """
+        aligned = partial(self.align, prefixes=prefixes, say=lambda sentence: None, **overrides)
+        return place_terms(glossary, sources, translations, aligned)
 
     @cached_property
     def _model_with_weights(self) -> EncoderDecoder[Any]:
@@ -397,39 +440,20 @@ class Translator:
         self,
         sentences: Sequence[str],
         settings: DecodingSettings,
+        glossary: Glossary | None = None,
         *,
         first: int = 1,
         on_long: OnLong = "error",
         say: Callable[[str], None] = lambda sentence: None,
     ) -> tuple[list[list[Translation]], int]:
         """Translate sentences, numbered from ``first`` in messages; also return how many sources the engine had."""
-        prefixes, encode = self.prefixes, self.tokenizers.source.encode
-        limit, reason = self._longest_source(settings, prefixes)
-        for number, sentence in enumerate(sentences, start=first):
-            try:
-                sentence.encode("utf-8")
-            except UnicodeEncodeError:
-                raise DataError(
-                    f"Sentence {number} has half of a character (a lone surrogate), which is no text. Remove it."
-                ) from None
-        # Of each sentence its parts: itself, more where it is split, none where its translation is empty.
-        parts: list[list[list[int]]] = []
-        for number, (sentence, source) in enumerate(zip(sentences, encode(sentences), strict=True), start=first):
-            parts.append([source] if source else [])
-            if len(source) <= limit:
-                continue
-            message = f"Sentence {number} has {len(source)} tokens, but at most {limit} can be translated ({reason})."
-            if on_long == "error":
-                raise DataError(f"{message} Split it into shorter sentences.")
-            parts[-1] = []
-            if on_long == "split":
-                pieces = encode(split_to_fit(sentence, lambda part: len(encode([part])[0]) <= limit))
-                if all(len(piece) <= limit for piece in pieces):
-                    parts[-1] = [piece for piece in pieces if piece]
-            how = f"It is translated in {len(parts[-1])} parts." if parts[-1] else "It is not translated."
-            say(f"{message} {how}")
-        sources = [source for of_sentence in parts for source in of_sentence]
-        given = [self.search_input(source, settings, prefixes) for source in sources]
+        prefixes = self.prefixes
+        long = LongSentences(
+            *self._longest_source(settings, prefixes), on_long, say, whole=glossary.spans if glossary else None
+        )
+        parts = parts_of(sentences, self.tokenizers.source.encode, long, first=first)
+        sources = [part for of_sentence in parts for part in of_sentence]
+        given = [self.search_input(ids, settings, prefixes) for _, ids in sources]
         rows, max_lengths = [row for row, _ in given], [longest for _, longest in given]
         results: list[list[Translation]] = [[] for _ in sources]
         for place, found in self.engine.translate(rows, max_lengths, prefixes.target, settings):
@@ -439,6 +463,11 @@ class Translator:
                 Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, longest))
                 for text, each in zip(texts, found, strict=True)
             ]
+        if glossary:
+            of_each = [text for (text, _), found in zip(sources, results, strict=True) for _ in found]
+            written = [translation.text for found in results for translation in found]
+            texts_with_terms = iter(self.with_terms(glossary, of_each, written, **settings.to_dict()))
+            results = [[replace(each, text=next(texts_with_terms)) for each in found] for found in results]
         remaining = iter(results)
         return [_joined(list(islice(remaining, len(each))), settings) for each in parts], len(sources)
 
