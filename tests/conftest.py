@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 
@@ -18,11 +17,12 @@ def example_store(tmp_path_factory):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say at the end that the tests in a browser did not run, and what they need."""
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if not found and any("chromium" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
-        terminalreporter.write_line(
-            "No chromium was found: the tests in a browser were skipped. To run them: apt-get install chromium, "
-            "or name a browser in CHROMIUM.",
-            yellow=True,
-        )
+    """Say at the end that tests in a browser did not run, and what they need."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    for browser, package in {"chromium": "chromium", "firefox": "firefox-esr"}.items():
+        if any(f"no {browser} was found" in reason for reason in skipped):
+            terminalreporter.write_line(
+                f"No {browser} was found: the tests in it were skipped. To run them: apt-get install {package}, "
+                f"or name a browser in {browser.upper()}.",
+                yellow=True,
+            )

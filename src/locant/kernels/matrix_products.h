@@ -32,12 +32,17 @@
 #include <wasm_simd128.h>
 #endif
 
-// Which narrow products the processor that this is compiled for has.
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD) || defined(__wasm_simd128__)
-#define LOCANT_INT8
-#endif
+// Which narrow products the processor that this is compiled for has. Where it multiplies numbers of 16 bits alone, weights
+// in int8 are widened when they are read (LOCANT_WIDENED).
 #if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define LOCANT_BFLOAT16
+#endif
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#define LOCANT_INT8
+#elif defined(__wasm_simd128__) || (defined(__AVX2__) && !defined(__AVX512F__)) || \
+    (defined(__AVX512BW__) && !defined(LOCANT_BFLOAT16))
+#define LOCANT_INT8
+#define LOCANT_WIDENED
 #endif
 
 namespace {
@@ -186,8 +191,7 @@ enum Precision : int64_t { kFloat32, kBFloat16, kInt8 };
 inline int64_t bytes_of(Precision precision) { return precision == kFloat32 ? 4 : precision == kBFloat16 ? 2 : 1; }
 
 // A row of activations in int8 as a product reads it, and the bytes that an output's weights take for four of its bytes.
-// WebAssembly multiplies numbers of 16 bits; its weights are widened when they are read.
-#ifdef __wasm__
+#ifdef LOCANT_WIDENED
 using Quantized = int16_t;
 constexpr int64_t kGroupBytes = 2;
 #else
@@ -231,8 +235,8 @@ inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64
 #endif
 }
 
-// What is added to activations in int8, because AVX-512 multiplies bytes without a sign by bytes with one.
-#ifdef __AVX512F__
+// What is added to activations in int8, because AVX-512 VNNI multiplies bytes without a sign by bytes with one.
+#ifdef __AVX512VNNI__
 constexpr int32_t kByteOffset = 128;
 #else
 constexpr int32_t kByteOffset = 0;
@@ -321,11 +325,23 @@ LOCANT_UNROLL
 #if defined(LOCANT_INT8) || defined(LOCANT_BFLOAT16)
 typedef int32_t Integers __attribute__((vector_size(4 * kLanes), aligned(4)));
 
-// Bytes of a register.
+// Bytes of a register, or as many numbers of 16 bits as fill it.
 #ifdef __AVX512F__
 using Bytes = __m512i;
-inline Bytes bytes_at(const uint8_t* from) { return _mm512_load_si512(from); }
+inline Bytes bytes_at(const uint8_t* from) {
+#ifdef LOCANT_WIDENED
+  return _mm512_cvtepi8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
+#else
+  return _mm512_load_si512(from);
+#endif
+}
 inline Bytes repeated(int32_t four) { return _mm512_set1_epi32(four); }
+#elif defined(__AVX2__)
+using Bytes = __m256i;
+inline Bytes bytes_at(const uint8_t* from) {
+  return _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+inline Bytes repeated(int32_t two) { return _mm256_set1_epi32(two); }
 #elif defined(__wasm__)
 using Bytes = v128_t;
 inline Bytes bytes_at(const uint8_t* from) { return wasm_i16x8_load8x8(from); }
@@ -340,6 +356,14 @@ inline Bytes repeated(int32_t four) { return vreinterpretq_s8_s32(vdupq_n_s32(fo
 #if defined(__AVX512VNNI__)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
   return reinterpret_cast<Integers>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums), x, w));
+}
+#elif defined(LOCANT_WIDENED) && defined(__AVX512F__)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
+  return reinterpret_cast<Integers>(_mm512_add_epi32(reinterpret_cast<__m512i>(sums), _mm512_madd_epi16(x, w)));
+}
+#elif defined(LOCANT_WIDENED) && defined(__AVX2__)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
+  return reinterpret_cast<Integers>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), _mm256_madd_epi16(x, w)));
 }
 #elif defined(__wasm__)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {

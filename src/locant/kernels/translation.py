@@ -33,7 +33,9 @@ KERNEL = Kernel(
 
 
 def supports(precision: str) -> bool:
-    """Whether this processor multiplies one of :data:`PRECISIONS` fast: bfloat16 and int8 need AVX-512 BF16 and VNNI.
+    """Whether this processor multiplies one of :data:`PRECISIONS` fast.
+
+    On x86-64 bfloat16 needs AVX-512 BF16, and int8 needs AVX2; on ARM both need their own dot products.
 
     Raises:
         ConfigError: Kernels are switched off, there is no C++ compiler, it fails, or the cache folder cannot be

@@ -24,7 +24,7 @@ from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import search
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
-_INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX-512 VNNI or ARM's dot products"}
+_INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
 
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
