@@ -126,6 +126,57 @@ def test_a_stream_is_the_translation_in_pieces(client):
     assert "".join(data["text"] for _, data in pieces) == ask(client, q=TEXT).json()["translatedText"]
 
 
+def streamed(client, **fields):
+    answer = client.post("/translate/stream", json={"source": "de", "target": "en", **fields})
+    assert events(answer)[-1][0] == "end"
+    return "".join(data["text"] for name, data in events(answer) if name == "piece")
+
+
+TEXTS = {
+    "numbers": "alpha 17 beta. Gamma 3.500,25 delta 17 epsilon! 12:30 zeta 8",
+    "addresses": "alpha https://example.org/a?b=c&d=3 beta. See www.example.org, gamma: mail@example.org.",
+    "paragraphs": "\n\n  alpha beta.\tgamma delta! \r\n\r\n1) epsilon zeta\n2) eta 5 theta\n\n- alpha\n\t- beta 7\n ",
+    "letters": "älphä béta. 北京 3 gamma… “delta” 2024!\u2028epsilon\u00a0zeta",
+    "repeated": "Alpha 4 beta. Alpha 4 beta. Alpha 4 beta.\nAlpha 4 beta.",
+    "wordless": "12 34.\n\n--- 5 !",
+    "empty": " \n",
+    "long": "Alpha beta 9 gamma www.example.org delta. " * 60,  # what is cut in another thread
+    "no end": "alphabetagamma" * 20,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_stream_is_what_a_translation_is(client, text):
+    translated = ask(client, q=text).json()["translatedText"]
+    assert streamed(client, q=text) == translated
+    for kept in ("www.example.org", "mail@example.org", "3.500,25", "\n\n"):
+        assert translated.count(kept) == text.count(kept)
+
+
+def test_a_stream_by_way_of_another_language_is_what_a_translation_is():
+    with serving(tiny_models(("de", "en"), ("en", "fr"))) as client:
+        for name in ("numbers", "addresses", "paragraphs"):
+            asked = {"q": TEXTS[name], "target": "fr"}
+            assert streamed(client, **asked) == ask(client, **asked).json()["translatedText"]
+
+
+def test_a_sentence_that_is_asked_for_again_does_not_hold_up_a_stream(client, monkeypatch):
+    """Numbers without a place make a sentence be translated in parts; those behind it need not wait for that."""
+    asked = []
+    (scheduler, *_) = client.app.state.locant.service._schedulers
+    submit = scheduler.submit
+
+    def note(client, sentences, deliver):
+        asked.append(len(sentences))
+        return submit(client, sentences, deliver)
+
+    monkeypatch.setattr(scheduler, "submit", note)
+    text = "Alpha 17 beta 3 gamma 5. Delta epsilon zeta eta. Theta iota."
+    assert streamed(client, q=text)
+    assert asked[0] == 3
+    assert len(asked) > 1
+
+
 def test_html_keeps_its_tags(client, translator):
     page = '<p class="a">alpha beta.</p><!-- gamma --><script>delta</script>\n<ul><li>eta &amp; theta</li></ul>'
     answer = ask(client, q=page, format="html").json()["translatedText"]

@@ -7,7 +7,7 @@ server answers the same questions from its queue.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,13 +71,31 @@ def translation_steps(passages: Sequence[Passage], split: Splitter, *, aligned: 
         The passages as they are to be written.
     """
     cut = [cut_passage(passage, split) for passage in passages]
-    jobs = {id(piece): _Job(piece) for pieces in cut for piece in pieces if isinstance(piece, Sentence)}
-    whole = [job for job in jobs.values() if len(job.sentence.marks) <= MOST_MARKS]
+    sentences = [piece for pieces in cut for piece in pieces if isinstance(piece, Sentence)]
+    written = iter((yield from sentence_steps(sentences, aligned=aligned)))
+    return [_gathered(pieces, written) for pieces in cut]
+
+
+def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
+    """Translate the sentences of passages; what comes of one does not depend on the others.
+
+    Args:
+        sentences: As :func:`~locant.documents.passages.cut_passage` cuts them.
+        aligned: Whether questions about alignments are answered.
+
+    Yields:
+        Questions, to be answered through ``send`` in their order.
+
+    Returns:
+        Each sentence as it is to be written.
+    """
+    jobs = [_Job(sentence) for sentence in sentences]
+    whole = [job for job in jobs if len(job.sentence.marks) <= MOST_MARKS]
     yield from _translate_whole(whole)
     if aligned:
         yield from _align([job for job in whole if job.written is None])
-    yield from _translate_parts([job for job in jobs.values() if job.written is None])
-    return [_gathered(pieces, jobs) for pieces in cut]
+    yield from _translate_parts([job for job in jobs if job.written is None])
+    return [job.written or [] for job in jobs]
 
 
 def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, list[str]]:
@@ -139,10 +157,11 @@ def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, 
                     job.written += write_whole(part, found[id(part)], _nowhere) or [found[id(part)]]
 
 
-def _gathered(pieces: Sequence[Item | Sentence], jobs: dict[int, _Job]) -> Written:
+def _gathered(pieces: Sequence[Item | Sentence], sentences: Iterator[Written]) -> Written:
+    """Return a passage of what stands between its sentences and the next of the written ones."""
     written: Written = []
     for piece in pieces:
-        written += (jobs[id(piece)].written or []) if isinstance(piece, Sentence) else [piece]
+        written += next(sentences) if isinstance(piece, Sentence) else [piece]
     return written
 
 

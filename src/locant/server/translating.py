@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from locant.documents import Document
-from locant.documents.formats import TextDocument
+from locant.documents.formats import TextDocument, Write
 from locant.documents.markup import cut_html
-from locant.documents.passages import Written
+from locant.documents.passages import Sentence, Written, cut_passage
 from locant.documents.plain import plain_text
-from locant.documents.segmentation import Piece, Splitter, cut_text
+from locant.documents.segmentation import Splitter
 from locant.documents.sentences import fitting_splitter, sentence_splitter
-from locant.documents.steps import Sentences, Steps, translation_steps
+from locant.documents.steps import sentence_steps, translation_steps
 from locant.documents.translate import fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Models, Route, Way
-from locant.server.scheduler import Deliver, Observer, Scheduler, Sentence, Ticket
+from locant.server.scheduler import Observer, Scheduler, Ticket
 from locant.server.settings import ServerSettings
+from locant.server.works import Batch, Work, Works
 from locant.translation.continuous import Outcome, continuous_search
-from locant.translation.hypotheses import Hypothesis
-from locant.translation.lines import split_to_fit
 
 _THREADS = 2  # that cut texts
 _SHORT = 2_000  # characters that are cut and put together at once: another thread would cost more than they do
@@ -46,57 +46,58 @@ class Translated:
 
 
 @dataclass(frozen=True)
-class _PlainLayout:
-    """Plain text: characters that stay, and numbers of sentences."""
-
-    parts: Sequence[str | int]
-
-    def put_together(self, translations: Sequence[str]) -> str:
-        return "".join(part if isinstance(part, str) else translations[part] for part in self.parts)
-
-
-@dataclass
-class _Group:
-    """Texts for one model in one direction.
+class _Stream:
+    """A text that is translated sentence by sentence.
 
     Attributes:
-        route: The model.
-        sentences: Of all its texts.
-        layouts: Of each text.
+        parts: Characters that stay, and the sentences.
+        write: Returns a translated sentence as the text has it.
     """
 
-    route: Route
-    sentences: list[Sentence]
-    layouts: dict[str, _PlainLayout]
+    parts: Sequence[str | Work]
+    write: Write
+
+    @property
+    def works(self) -> list[Work]:
+        """The sentences."""
+        return [part for part in self.parts if isinstance(part, Work)]
 
 
-@dataclass
-class _Work:
-    """A version of a document on its way.
+class _Answers:
+    """What comes of the sentences of a request, and where it is asked for."""
 
-    Attributes:
-        steps: Ask for translations of sentences.
-        route: The model.
-        rank: Of the translations that are taken: 0 for the best.
-        question: The sentences that are asked for; ``None`` at the end.
-        written: The passages, at the end.
-    """
+    def __init__(self, schedulers: Sequence[Scheduler], client: str) -> None:
+        self._schedulers, self._client = schedulers, client
+        self._loop = asyncio.get_running_loop()
+        self._arrived: asyncio.Queue[tuple[Batch, Sequence[tuple[int, Outcome]]]] = asyncio.Queue()
+        self._tickets: list[tuple[Scheduler, Ticket]] = []
+        self.left = 0
 
-    steps: Steps
-    route: Route
-    rank: int
-    question: list[str] | None = None
-    written: list[Written] = field(default_factory=list)
+    def ask(self, batch: Batch) -> None:
+        """Submit sentences."""
+        scheduler = self._schedulers[batch.route.number]
 
-    def advance(self, answers: Sequence[str] | None) -> None:
-        """Answer the question and take the next one."""
-        try:
-            asked = self.steps.send(answers) if answers is not None else next(self.steps)
-        except StopIteration as end:
-            self.question, self.written = None, end.value
-            return
-        assert isinstance(asked, Sentences)
-        self.question = asked.texts
+        def deliver(results: Sequence[tuple[int, Outcome]]) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._arrived.put_nowait, (batch, results))
+
+        self._tickets.append((scheduler, scheduler.submit(self._client, batch.sentences, deliver)))
+        self.left += len(batch.sentences)
+
+    async def note(self, works: Works) -> None:
+        """Wait for some answers and note them; raises what went wrong with one."""
+        batch, results = await self._arrived.get()
+        self.left -= len(results)
+        for number, result in results:
+            if isinstance(result, LocantError):
+                raise result
+            works.note(batch, number, result)
+
+    def close(self) -> None:
+        """Drop what has not come."""
+        if self.left:
+            for scheduler, ticket in self._tickets:
+                scheduler.cancel(ticket)
 
 
 class TranslationService:
@@ -171,8 +172,9 @@ class TranslationService:
         self._check_room((route for _, route in texts), client)
         read = cut_html if markup else plain_text
         short = sum(len(text) for text, _ in texts) <= _SHORT
-        run = _at_once if short else self.aside
-        documents: list[tuple[TextDocument, Route]] = await run(lambda: [(read(text), route) for text, route in texts])
+        documents: list[tuple[TextDocument, Route]] = await self._run(short)(
+            lambda: [(read(text), route) for text, route in texts]
+        )
         written = await self.translate_documents(documents, client, alternatives=alternatives, short=short)
         translated = []
         for (document, _), versions in zip(documents, written, strict=True):
@@ -199,15 +201,9 @@ class TranslationService:
         Returns:
             Of each document its passages in each version, the best first.
         """
-        run = _at_once if short else self.aside
-        works: list[_Work] = await run(self._begin, documents, alternatives)
-        known: dict[tuple[Route, str], list[str]] = {}
-        while any(work.question for work in works):
-            groups: list[_Group] = await run(self._asked, works, known, alternatives)
-            found: list[list[list[Hypothesis]]] = [[[] for _ in group.sentences] for group in groups]
-            async for number, index, hypotheses in self._search(groups, client):
-                found[number][index] = hypotheses
-            await run(_go_on, works, known, list(zip(groups, found, strict=True)), alternatives)
+        works: list[Work] = await self._run(short)(self._begin, documents, alternatives)
+        async for _ in self._finish(works, client, alternatives=alternatives, short=short):
+            pass
         ranks = alternatives + 1
         return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
 
@@ -233,76 +229,85 @@ class TranslationService:
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
         """Translate a text and yield the number of its sentences, and then its translation piece by piece.
 
-        What goes by way of another language is translated into that before the first piece comes. Arguments and errors
-        are those of :meth:`translate`.
+        The pieces, joined, are what :meth:`translate` returns. What goes by way of another language is translated into
+        that before the first piece comes. Arguments and errors are those of :meth:`translate`.
         """
         *before, route = way
         if before:
             (halfway,) = await self.translate([(text, tuple(before))], client)
             text = halfway.text
         self._check_room([route], client)
-        group: _Group = await self.aside(self._pieces, text, route)
-        (layout,) = group.layouts.values()
-        yield len(group.sentences)
-        decode = route.translator.tokenizers.target.decode
-        ready: dict[int, str] = {}
-        parts = list(reversed(layout.parts))
+        short = len(text) <= _SHORT
+        stream: _Stream = await self._run(short)(self._begin_stream, text, route)
+        yield len(stream.works)
+        parts = deque(stream.parts)
 
         def due() -> str:
-            pieces = []
-            while parts and (isinstance(parts[-1], str) or parts[-1] in ready):
-                part = parts.pop()
-                pieces.append(part if isinstance(part, str) else ready.pop(part))
-            return "".join(pieces)
+            """Take what is known up to the next sentence that is not finished."""
+            known = []
+            while parts and (isinstance(parts[0], str) or parts[0].question is None):
+                part = parts.popleft()
+                known.append(part if isinstance(part, str) else stream.write(part.written[0]))
+            return "".join(known)
 
-        if first := due():
-            yield first
-        async for _, index, hypotheses in self._search([group], client):
-            (ready[index],) = decode([hypotheses[0].tokens])
-            if piece := due():
-                yield piece
+        if piece := due():
+            yield piece
+        async with aclosing(self._finish(stream.works, client, short=short)) as finishing:
+            async for _ in finishing:
+                if piece := due():
+                    yield piece
 
-    async def _search(self, groups: Sequence[_Group], client: str) -> AsyncIterator[tuple[int, int, list[Hypothesis]]]:
-        """Yield the number of a group, the index of a sentence in it, and its hypotheses, as they come."""
-        loop = asyncio.get_running_loop()
-        arrived: asyncio.Queue[tuple[int, Sequence[tuple[int, Outcome]]]] = asyncio.Queue()
-
-        def deliver_to(number: int) -> Deliver:
-            def deliver(results: Sequence[tuple[int, Outcome]]) -> None:
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(arrived.put_nowait, (number, results))
-
-            return deliver
-
-        tickets: list[tuple[Scheduler, Ticket]] = []
+    async def _finish(
+        self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool
+    ) -> AsyncGenerator[list[Work]]:
+        """Translate works to their ends and yield those that are finished, as they are."""
+        run = self._run(short)
+        progress = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
+        answers = _Answers(self._schedulers, client)
         try:
-            for number, group in enumerate(groups):
-                if group.sentences:
-                    scheduler = self._schedulers[group.route.number]
-                    tickets.append((scheduler, scheduler.submit(client, group.sentences, deliver_to(number))))
-            left = sum(len(group.sentences) for group in groups)
-            while left:
-                number, results = await arrived.get()
-                left -= len(results)
-                for index, result in results:
-                    if isinstance(result, LocantError):
-                        raise result
-                    yield number, index, result
+            while progress.can_go_on or answers.left:
+                while not progress.can_go_on:
+                    await answers.note(progress)
+                finished, batches = await run(progress.go_on)
+                for batch in batches:
+                    answers.ask(batch)
+                if finished:
+                    yield finished
         finally:
-            for scheduler, ticket in tickets:
-                scheduler.cancel(ticket)
+            answers.close()
 
-    def _begin(self, documents: Sequence[tuple[Document, Route]], alternatives: int) -> list[_Work]:
+    def _run(self, short: bool) -> Callable[..., Awaitable[Any]]:
+        """Return what runs work: in another thread, unless that would cost more than the work does."""
+        return _at_once if short else self.aside
+
+    def _begin(self, documents: Sequence[tuple[Document, Route]], alternatives: int) -> list[Work]:
         """Return the work on each version of each document, with its first question."""
         works = []
         for document, route in documents:
-            most = self._settings.limits.sentence_tokens
-            fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
-            split = fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits)
+            split = self._splitter(route)
             for rank in range(alternatives + 1):
-                works.append(_Work(translation_steps(document.passages, split, aligned=False), route, rank))
+                works.append(Work(translation_steps(document.passages, split, aligned=False), route, rank))
                 works[-1].advance(None)
         return works
+
+    def _begin_stream(self, text: str, route: Route) -> _Stream:
+        """Return a text with the work on each of its sentences, at its first question."""
+        document = plain_text(text)
+        (passage,), (write,) = document.passages, document.writers
+        parts: list[str | Work] = []
+        for piece in cut_passage(passage, self._splitter(route)):
+            if isinstance(piece, Sentence):
+                parts.append(work := Work(sentence_steps([piece], aligned=False), route))
+                work.advance(None)
+            else:
+                parts.append(write([piece]))
+        return _Stream(parts, write)
+
+    def _splitter(self, route: Route) -> Splitter:
+        """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
+        most = self._settings.limits.sentence_tokens
+        fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
+        return fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits)
 
     def _counting(self, split: Splitter, route: Route) -> Splitter:
         """Return what cuts lines into sentences until they are more than may wait at a time."""
@@ -316,27 +321,6 @@ class TranslationService:
             return found
 
         return count
-
-    def _asked(
-        self, works: Sequence[_Work], known: Mapping[tuple[Route, str], list[str]], alternatives: int
-    ) -> list[_Group]:
-        """Return the sentences that are asked for and whose translations are not known yet."""
-        groups: dict[Route, _Group] = {}
-        wanted: dict[Route, dict[str, None]] = {}
-        for work in works:
-            unknown = [text for text in work.question or [] if (work.route, text) not in known]
-            wanted.setdefault(work.route, {}).update(dict.fromkeys(unknown))
-        for route, texts in wanted.items():
-            groups[route] = group = _Group(route, [], {})
-            layouts = self._layout(group, [[Piece(text, True)] for text in texts], alternatives=alternatives)
-            group.layouts.update(zip(texts, layouts, strict=True))
-        return list(groups.values())
-
-    def _pieces(self, text: str, route: Route) -> _Group:
-        """Return the sentences of a plain text as a group."""
-        group = _Group(route, [], {})
-        (group.layouts[text],) = self._layout(group, [cut_text(text, sentence_splitter(route.direction.source))])
-        return group
 
     def _check_room(self, routes: Iterable[Route], client: str) -> None:
         """Refuse what would be refused in any case before its texts are cut, which is most of the work there is."""
@@ -356,57 +340,6 @@ class TranslationService:
             known = self._searches[route, alternatives] = settings, min(longest, self._settings.limits.sentence_tokens)
         return known
 
-    def _layout(self, group: _Group, texts: Any, *, alternatives: int = 0) -> list[_PlainLayout]:
-        """Return the layout of each text, given by its pieces, and add the sentences to the group."""
-        translator, prefixes = group.route.translator, group.route.prefixes
-        settings, most = self._search_of(group.route, alternatives)
-        encode = translator.tokenizers.source.encode
-
-        def fits(text: str) -> bool:
-            return len(encode([text])[0]) <= most
-
-        layouts = []
-        for pieces in texts:
-            lines = [piece.text for piece in pieces if piece.translated]
-            self._check_size(group.route, len(group.sentences) + len(lines))
-            encoded = iter(encode(lines))
-            parts: list[str | int] = []
-            for piece in pieces:
-                tokens = next(encoded) if piece.translated else []
-                shorter = [(piece, tokens)]
-                if len(tokens) > most:
-                    cut = cut_text(piece.text, lambda text: split_to_fit(text, fits))
-                    shorter = [(part, encode([part.text])[0] if part.translated else []) for part in cut]
-                for part, ids in shorter:
-                    if not ids:
-                        parts.append(part.text)
-                        continue
-                    source, longest = translator.search_input(ids, settings, prefixes)
-                    parts.append(len(group.sentences))
-                    group.sentences.append(Sentence(source, longest, prefixes.target, settings))
-            layouts.append(_PlainLayout(parts))
-        return layouts
-
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
     return work(*arguments)
-
-
-def _go_on(
-    works: Sequence[_Work],
-    known: dict[tuple[Route, str], list[str]],
-    groups: Sequence[tuple[_Group, Sequence[list[Hypothesis]]]],
-    alternatives: int,
-) -> None:
-    """Keep what was found, and answer the questions of all works with it."""
-    for group, found in groups:
-        decode = group.route.translator.tokenizers.target.decode
-        versions = [
-            decode([hypotheses[min(rank, len(hypotheses) - 1)].tokens for hypotheses in found])
-            for rank in range(alternatives + 1)
-        ]
-        for text, layout in group.layouts.items():
-            known[group.route, text] = [layout.put_together(version) for version in versions]
-    for work in works:
-        if work.question:
-            work.advance([known[work.route, text][work.rank] for text in work.question])

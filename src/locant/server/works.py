@@ -1,0 +1,204 @@
+"""Documents of a request on their way: which sentences they ask for, and how far each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from locant.documents.passages import Written
+from locant.documents.segmentation import cut_text
+from locant.documents.steps import Sentences, Steps
+from locant.models.decoding_settings import DecodingSettings
+from locant.server.models import Route
+from locant.server.scheduler import Sentence
+from locant.translation.hypotheses import Hypothesis
+from locant.translation.lines import split_to_fit
+
+
+@dataclass(eq=False)
+class Work:
+    """A document, or a part of one, that is being translated.
+
+    Attributes:
+        steps: Ask for translations of sentences.
+        route: The model.
+        rank: Of the translations that are taken: 0 for the best.
+        question: The sentences that are asked for; ``None`` at the end.
+        missing: How many of their translations have not come yet.
+        written: What the steps return, at the end.
+    """
+
+    steps: Steps
+    route: Route
+    rank: int = 0
+    question: list[str] | None = None
+    missing: int = 0
+    written: list[Written] = field(default_factory=list)
+
+    def advance(self, answers: Sequence[str] | None) -> None:
+        """Answer the question and take the next one."""
+        try:
+            asked = self.steps.send(answers) if answers is not None else next(self.steps)
+        except StopIteration as end:
+            self.question, self.written = None, end.value
+            return
+        assert isinstance(asked, Sentences)
+        self.question = asked.texts
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A text that is asked for, in most cases a sentence for the search.
+
+    Attributes:
+        parts: Characters that stay, and numbers of its sentences.
+        found: The hypotheses of each sentence, once they have come.
+        missing: How many of them have not come yet.
+        works: Those that wait for it.
+        versions: Its translations by rank, once they are put together.
+    """
+
+    parts: list[str | int] = field(default_factory=list)
+    found: list[list[Hypothesis]] = field(default_factory=list)
+    missing: int = 0
+    works: list[Work] = field(default_factory=list)
+    versions: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Batch:
+    """Sentences of one model that are asked for together.
+
+    Attributes:
+        route: The model.
+        sentences: At least one.
+        owners: Of each sentence the text that it is of, and its number there.
+    """
+
+    route: Route
+    sentences: list[Sentence] = field(default_factory=list)
+    owners: list[tuple[_Asked, int]] = field(default_factory=list)
+
+
+SearchOf = Callable[[Route], tuple[DecodingSettings, int]]
+"""Returns how a model searches, and the most tokens of a sentence that is translated whole."""
+
+
+class Works:
+    """The works of a request, from their first questions to their ends.
+
+    Each text is asked for once, and a work goes on when all that it asks for is known. Nothing here waits: the caller
+    submits the batches and says what has come.
+
+    Args:
+        works: At their first questions.
+        search_of: See :data:`SearchOf`.
+        ranks: Translations of each sentence.
+    """
+
+    def __init__(self, works: Sequence[Work], search_of: SearchOf, ranks: int = 1) -> None:
+        self._search_of, self._ranks = search_of, ranks
+        self._asked: dict[tuple[Route, str], _Asked] = {}
+        self._asking = list(works)  # with questions that nobody has looked at
+        self._answered: list[Work] = []
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether :meth:`go_on` has something to do."""
+        return bool(self._asking or self._answered)
+
+    def note(self, batch: Batch, number: int, hypotheses: list[Hypothesis]) -> None:
+        """Take the hypotheses of a sentence of a batch."""
+        asked, place = batch.owners[number]
+        asked.found[place] = hypotheses
+        asked.missing -= 1
+        if not asked.missing:
+            for work in asked.works:
+                work.missing -= 1
+                if not work.missing:
+                    self._answered.append(work)
+            asked.works = []
+
+    def go_on(self) -> tuple[list[Work], list[Batch]]:
+        """Answer the questions whose answers are known.
+
+        Returns:
+            The works that are finished, and what the others ask for now.
+        """
+        finished: list[Work] = []
+        batches: dict[Route, Batch] = {}
+        while self._asking or self._answered:
+            answered, self._answered = self._answered, []
+            self._put_together(answered)
+            for work in answered:
+                texts = work.question or []
+                work.advance([self._asked[work.route, text].versions[work.rank] for text in texts])
+            asking, self._asking = self._asking + answered, []
+            finished += [work for work in asking if work.question is None]
+            self._ask([work for work in asking if work.question is not None], batches)
+        return finished, [batch for batch in batches.values() if batch.sentences]
+
+    def _ask(self, works: Sequence[Work], batches: dict[Route, Batch]) -> None:
+        """Add to the batches what is asked for and not known."""
+        new: dict[Route, dict[str, _Asked]] = {}
+        for work in works:
+            for text in work.question or []:
+                key = work.route, text
+                if key not in self._asked:
+                    self._asked[key] = new.setdefault(work.route, {})[text] = _Asked()
+        for route, texts in new.items():
+            self._add_sentences(batches.setdefault(route, Batch(route)), texts)
+        for work in works:
+            waited_for = [asked for text in work.question or [] if (asked := self._asked[work.route, text]).missing]
+            for asked in waited_for:
+                asked.works.append(work)
+            work.missing = len(waited_for)
+            if not waited_for:
+                self._answered.append(work)
+
+    def _add_sentences(self, batch: Batch, texts: dict[str, _Asked]) -> None:
+        translator, prefixes = batch.route.translator, batch.route.prefixes
+        settings, most = self._search_of(batch.route)
+        encode = translator.tokenizers.source.encode
+
+        def fits(text: str) -> bool:
+            return len(encode([text])[0]) <= most
+
+        for (text, asked), tokens in zip(texts.items(), encode(list(texts)), strict=True):
+            shorter = [(text, tokens)]
+            if len(tokens) > most:  # which takes a word of so many tokens: sentences have been cut to fit
+                pieces = cut_text(text, lambda line: split_to_fit(line, fits))
+                shorter = [(piece.text, encode([piece.text])[0] if piece.translated else []) for piece in pieces]
+            for part, ids in shorter:
+                if not ids:
+                    asked.parts.append(part)
+                    continue
+                source, longest = translator.search_input(ids, settings, prefixes)
+                asked.parts.append(asked.missing)
+                batch.owners.append((asked, asked.missing))
+                batch.sentences.append(Sentence(source, longest, prefixes.target, settings))
+                asked.missing += 1
+            asked.found = [[] for _ in range(asked.missing)]
+
+    def _put_together(self, works: Sequence[Work]) -> None:
+        """Write the translations of the texts that works asked for, of each once."""
+        found: dict[Route, dict[int, _Asked]] = {}
+        for work in works:
+            for text in work.question or []:
+                asked = self._asked[work.route, text]
+                if not asked.versions:
+                    found.setdefault(work.route, {})[id(asked)] = asked
+        for route, texts in found.items():
+            decode = route.translator.tokenizers.target.decode
+            for rank in range(self._ranks):
+                decoded = iter(decode(list(self._tokens(texts.values(), rank))))
+                for asked in texts.values():
+                    asked.versions.append(
+                        "".join(part if isinstance(part, str) else next(decoded) for part in asked.parts)
+                    )
+
+    @staticmethod
+    def _tokens(texts: Iterable[_Asked], rank: int) -> Iterator[list[int]]:
+        for asked in texts:
+            for hypotheses in asked.found:
+                yield hypotheses[min(rank, len(hypotheses) - 1)].tokens
