@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -14,6 +15,12 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 def example_store(tmp_path_factory):
     """Where the runs and models that examples name are kept once they are made."""
     return tmp_path_factory.mktemp("examples")
+
+
+def pytest_collection_finish():
+    """Let the garbage collector pass over what is there before the first test: modules, and the tests themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
