@@ -39,28 +39,25 @@ class Notes(ComparisonCallback):
 
 def test_a_finished_record_never_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
-    both = comparison(variants=["none", "learned"])
+    three = comparison(variants=["none", "learned", "index"])
+    save_comparison(tmp_path, three)
+    for variant in ("none", "learned"):
+        assert main([str(tmp_path), "copy", variant, "1", "cpu"]) == 0
+    finished, lost = (record_path(tmp_path, "copy", name, 1) for name in ("learned", "none"))
+    content, before = finished.read_bytes(), load_record(lost)
+    lost.unlink()
+
     built: list[tuple[int, int, int]] = []
     monkeypatch.setattr("locant.lab.runner.build_all", lambda: built.append(notes.started))
-    assert run_comparison(tmp_path, both, at_once=2, device="cpu", callback=notes) == []
-    assert notes.started == (2, 0, 2)
+    assert run_comparison(tmp_path, three, at_once=3, device="cpu", callback=notes) == []
+    assert notes.started == (2, 1, 2), "no more at once than wait"
     assert built == [notes.started], "kernels are built once, by the process that says so"
-    assert sorted(notes.ended) == [("copy, learned, seed 1", ""), ("copy, none, seed 1", "")]
-    first = {path: path.read_bytes() for path in tmp_path.rglob("seed-1.json")}
-    assert len(first) == 2
-
-    lost = record_path(tmp_path, "copy", "none", 1)
-    before = load_record(lost)
-    lost.unlink()
-    again = Notes()
-    assert run_comparison(tmp_path, both, at_once=2, device="cpu", callback=again) == []
-    assert again.started == (1, 1, 1)
-    assert [job for job, _ in again.ended] == ["copy, none, seed 1"]
+    assert sorted(notes.ended) == [("copy, index, seed 1", ""), ("copy, none, seed 1", "")]
+    assert len(load_records(tmp_path)) == 3
+    assert finished.read_bytes() == content
     after = load_record(lost)
     assert after.outcome.measurements == before.outcome.measurements
     assert after.outcome.training_loss == before.outcome.training_loss
-    other = record_path(tmp_path, "copy", "learned", 1)
-    assert other.read_bytes() == first[other]
     record = after.to_dict()
     assert record["configuration"]["task"]["train_length"] == 2
     assert record["environment"]["packages"]["torch"]
