@@ -6,8 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from functools import partial
@@ -131,14 +129,6 @@ def test_the_loss_of_accumulated_batches_is_their_mean_by_tokens(recipe_data, tm
     assert rows[0]["loss"] == pytest.approx(expected, rel=1e-6)
 
 
-def torchrun(arguments: list[object]) -> None:
-    """Run two processes as users do."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "locant"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *map(str, arguments)], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
     changes = ["model.dropout=0", "training.steps=12", "training.validate_every=6", "tokenizer.sampling=0.2"]
     data = apply_overrides(recipe_data, changes)
@@ -146,10 +136,7 @@ def test_two_processes_give_the_losses_of_one(recipe_data, tmp_path):
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(data))
     for mode in ("ddp", "fsdp"):
         arguments = ["train", tmp_path / "recipe.yaml", f"training.parallel={mode}", "--output", tmp_path / mode]
-        if mode == "ddp":
-            torchrun(arguments)
-        else:
-            run_processes(arguments, tmp_path)
+        run_processes(arguments, tmp_path)  # torchrun itself is in test_several_processes.py
         one, two = losses(tmp_path / "one"), losses(tmp_path / mode)
         assert [step for step, _ in one] == [step for step, _ in two]
         for (_, left), (_, right) in zip(one, two, strict=True):
