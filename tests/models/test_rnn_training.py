@@ -50,6 +50,14 @@ def recipe_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def short_run(recipe_data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few updates, which tests only read."""
+    run = tmp_path_factory.mktemp("runs") / "short"
+    train(with_changes(recipe_data, training={"steps": 10}), run)
+    return run
+
+
 def with_changes(data: dict[str, Any], **sections: dict[str, Any]) -> Recipe:
     return Recipe.parse({**data, **{name: {**data[name], **changes} for name, changes in sections.items()}})
 
@@ -96,9 +104,8 @@ def test_the_commands(recipe_data: dict[str, Any], tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.splitlines() == Translator.from_pretrained(run).translate(["one two", "six"])
 
 
-def test_a_saved_model_is_the_same(recipe_data: dict[str, Any], tmp_path: Path) -> None:
-    train(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
-    first = Translator.from_pretrained(tmp_path / "run", device="cpu")
+def test_a_saved_model_is_the_same(short_run: Path, tmp_path: Path) -> None:
+    first = Translator.from_pretrained(short_run, device="cpu")
     first.save_pretrained(tmp_path / "copy")
     second = Translator.from_pretrained(tmp_path / "copy", device="cpu")
     assert second.model.config == first.model.config
@@ -108,11 +115,10 @@ def test_a_saved_model_is_the_same(recipe_data: dict[str, Any], tmp_path: Path) 
 
 @pytest.mark.parametrize(("to", "name"), [("huggingface", "Marian"), ("ctranslate2", "CTranslate2")])
 def test_exports_refuse_it(
-    recipe_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, name: str
+    short_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, name: str
 ) -> None:
     pytest.importorskip("ctranslate2" if to == "ctranslate2" else "transformers")
-    train(with_changes(recipe_data, training={"steps": 10}), tmp_path / "run")
-    assert main(["export", str(tmp_path / "run"), "--to", to, "--output", str(tmp_path / "out")]) == 2
+    assert main(["export", str(short_run), "--to", to, "--output", str(tmp_path / "out")]) == 2
     assert "needs a Transformer, but this model's architecture is rnn" in (error := capsys.readouterr().err)
     assert name in error
     assert not (tmp_path / "out").exists()
