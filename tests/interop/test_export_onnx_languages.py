@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import sentencepiece
 import torch
 from small_models import build, hypotheses, padded
-from test_export_onnx import check_logits, run_example
+from test_export_onnx import batch, check_logits, run_example
 from test_import_marian import files_of, group_folder
 from test_multilingual import SENTENCES, m2m100_files, nllb_files, seldom_ending
 
@@ -17,6 +18,7 @@ from locant.text import EOS, LanguageTokens, TokenizerPair
 from locant.translation import Translator
 
 M2M100_ROWS, NLLB_ROWS = 169, 80  # more than their tokenizers have
+NLLB_LANGUAGES = ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")
 
 
 def m2m100(folder, pairs) -> None:
@@ -33,10 +35,9 @@ def marian_with_a_bias(folder, pairs) -> None:
     group_folder(folder, files_of(pairs, "unigram"), bias=True, encoder_layers=1)
 
 
-# What writes the model, and two choices of languages. Tied matrices are exported in the tests of models for one pair.
+# What writes the model, and two choices of languages.
 MODELS = {
     "m2m100": (m2m100, ("en", "fr"), ("de", "zh")),
-    "nllb": (nllb, ("eng_Latn", "fra_Latn"), ("fra_Latn", "zho_Hans")),
     "marian unigram with a bias": (marian_with_a_bias, (None, "fra"), (None, "cmn_Hans")),
 }
 
@@ -90,8 +91,7 @@ def test_ids_and_texts_are_those_of_locant(exported):
     assert len({len(text) for text in texts[0]}) > 1
 
 
-def test_config_says_where_the_languages_stand(exported):
-    translator, folder, choices = exported
+def check_config(folder, translator, choices) -> None:
     config = json.loads((folder / "config.json").read_text())
     ids = config["language_ids"]
     assert ids == translator.tokenizers.languages.ids
@@ -101,6 +101,28 @@ def test_config_says_where_the_languages_stand(exported):
         named = {"source": source, "target": target}
         before, after = ([ids[named[side]] for side in config[f"{side}_prefix"]] for side in ("source", "target"))
         assert translator.prefixes == (before, [config["decoder_start_token_id"], *after])
+
+
+def test_config_says_where_the_languages_stand(exported):
+    translator, folder, choices = exported
+    check_config(folder, translator, choices)
+
+
+def test_the_tokenizer_and_the_languages_of_nllb(pairs, tmp_path, monkeypatch):
+    """The graphs are those of M2M-100; they are not written again."""
+    nllb(tmp_path / "other", pairs)
+    import_model(tmp_path / "other", tmp_path / "run")
+    monkeypatch.setattr("locant.interop.onnx_export._write", lambda *_: None)
+    notes = export_onnx(tmp_path / "run", tmp_path / "onnx")
+    assert "--source-language CODE --target-language CODE" in notes[0]
+    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    check_config(tmp_path / "onnx", translator, NLLB_LANGUAGES)
+    for side in ("source", "target"):
+        own = getattr(translator.tokenizers, side)
+        other = sentencepiece.SentencePieceProcessor(model_proto=(tmp_path / "onnx" / f"{side}.spm").read_bytes())
+        ids = own.encode(SENTENCES)
+        assert [other.encode(own.normalize(text)) for text in SENTENCES] == ids
+        assert [other.decode(row) for row in ids] == own.decode(ids)
 
 
 def test_wrong_languages_are_plain_messages(exported):
@@ -134,6 +156,8 @@ def test_known_positions_are_the_limit_and_large_weights_lie_beside_the_graphs(j
     assert "files that end in .onnx.data" in notes[-1]
     assert len(list(tmp_path.glob("onnx/*.onnx.data"))) == 3
 
+    source, lengths, _, target = batch(model)
+    check_logits(tmp_path / "onnx", model, source, lengths, target, (1, 2, 3))
     onnx = OnnxTranslator(tmp_path / "onnx")  # The languages are those of the saved model.
     ids = [joint.source.encode([" ".join(["ka"] * count)])[0][:10] for count in range(1, 11)]
     expected = hypotheses(translator, ids, translator.settings)
