@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   locant serve runs/de-en
   locant serve runs/de-en runs/en-de --port 8080 --workers 4
+  locant serve runs/de-en runs/en-de --glossary de-en=terms.tsv
   locant serve de-en=runs/mine --host 0.0.0.0 --keys keys.txt --requests-per-minute 60
 
 Clients of LibreTranslate work with it. SIGTERM finishes what is there, a second one ends at once; SIGHUP reads the
-models and the keys anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
+models, the keys and the glossaries anew. The environment variable LOCANT_API_KEYS holds API keys, too."""
 
 # Options that are limits by the same name, and their help.
 _LIMITS = {
@@ -60,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trusted-proxy", action="append", metavar="ADDRESS", help="address or network whose X-Forwarded-For is true"
     )
     parser.add_argument("--no-page", action="store_true", help="leave out the page to translate in")
+    parser.add_argument(
+        "--glossary",
+        action="append",
+        metavar="FILE",
+        help="terms that translations must have: term, tab, translation; a term alone stays as it is; "
+        "de-en=FILE for one direction of several",
+    )
     parser.add_argument("--beam", type=int, metavar="K", help="hypotheses kept for each sentence; 1 is greedy")
     parser.add_argument("--rows", type=int, metavar="N", help="most hypotheses that a model extends at once")
     parser.add_argument(
@@ -93,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ServerSettings:
+    from locant.server.glossaries import read_glossaries
     from locant.server.settings import ServerSettings, read_keys
 
     limits = {key.replace("-", "_") for key in (*_LIMITS, *_SECONDS)}
@@ -105,6 +114,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
         "cors_origins": options.cors,
         "trusted_proxies": options.trusted_proxy,
         "limits": {key: getattr(options, key) for key in limits if getattr(options, key) is not None},
+        "glossaries": read_glossaries(options.glossary or []),
         "page": not options.no_page,
         "keys": read_keys(options.keys, os.environ.get("LOCANT_API_KEYS")),
     }

@@ -20,6 +20,7 @@ from locant.server import routes
 from locant.server.envelope import Envelope, answer_error
 from locant.server.files import FileStore
 from locant.server.gate import Gate
+from locant.server.glossaries import with_glossaries
 from locant.server.identification import Identifier
 from locant.server.metrics import Metrics
 from locant.server.models import Models
@@ -49,7 +50,7 @@ def build_app(
         files: Where translated files are kept; by default in a temporary folder of its own.
     """
     settings = settings or ServerSettings()
-    models = models.by_way_of(settings.pivot)
+    models = with_glossaries(models, settings.glossaries).by_way_of(settings.pivot)
     limits = settings.limits
     metrics = Metrics()
     state = routes.State(

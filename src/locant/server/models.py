@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from locant.errors import ConfigError, UsageError
 from locant.text.directions import Direction
 from locant.text.tokenizer import Prefixes
+from locant.translation.glossary import Glossary
 from locant.translation.translator import Translator, load_translator
 
 _NAMED = re.compile(
@@ -52,11 +53,13 @@ class Route:
         number: Of the model among those of the server.
         translator: The model.
         direction: The languages.
+        glossary: Terms that translations have to have; ``None`` for none.
     """
 
     number: int
     translator: Translator
     direction: Direction
+    glossary: Glossary | None = None
 
     @property
     def prefixes(self) -> Prefixes:
@@ -125,6 +128,19 @@ class Models:
                 indirect[direction] = first, second
         found = copy(self)
         found._set_ways(indirect)
+        return found
+
+    def with_glossaries(self, glossaries: Mapping[Direction, Glossary]) -> Models:
+        """Return the same models, of which some keep to glossaries.
+
+        Args:
+            glossaries: Of some directions that a model translates in directly.
+        """
+        found = copy(self)
+        found.routes = {
+            direction: replace(route, glossary=glossaries.get(direction)) for direction, route in self.routes.items()
+        }
+        found._set_ways({})
         return found
 
 

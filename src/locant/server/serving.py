@@ -11,6 +11,7 @@ from typing import Any
 
 from locant.errors import UsageError
 from locant.runtime import listen
+from locant.server.glossaries import with_glossaries
 from locant.server.logs import json_log
 from locant.server.models import ModelPlace, load_models
 from locant.server.settings import ServerSettings
@@ -30,7 +31,7 @@ def serve(
 ) -> None:
     """Serve models until a signal ends it.
 
-    SIGTERM or SIGINT drains, a second one ends at once; SIGHUP reads settings and models anew.
+    SIGTERM or SIGINT drains, a second one ends at once; SIGHUP reads settings, glossaries and models anew.
 
     Args:
         places: Model folders, runs or models on the Hub, each with its languages before it where they must be named
@@ -78,7 +79,9 @@ def serve(
                 from locant.server.identification import identifier
 
                 identifier()
-            return load(found)
+            models, engines = load(found)
+            with_glossaries(models, settings.glossaries)  # what is wrong with them is told before a worker begins
+            return models, engines
 
         def work(loaded: Any, settings: ServerSettings, lifeline: int, ready_end: int) -> None:
             from locant.server.app import build_app

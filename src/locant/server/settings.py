@@ -80,6 +80,8 @@ class ServerSettings(Settings):
         beam: Hypotheses kept for each sentence; ``None`` for what each model was saved with.
         rows: Most hypotheses that a model extends at once.
         pivot: The language by way of which texts are translated where no model does so directly; ``None`` for none.
+        glossaries: Terms with their translations (none for what stays as it is) by direction: ``de-en``; ``de-*`` for
+            all from a language, ``*`` for all.
         keys: API keys with their names, by name; without any, everybody may ask.
         cors_origins: Origins whose pages may ask from a browser; ``*`` for all.
         trusted_proxies: Addresses or networks whose ``X-Forwarded-For`` is believed.
@@ -94,6 +96,7 @@ class ServerSettings(Settings):
     beam: int | None = Field(None, ge=1)
     rows: int = Field(320, ge=1)
     pivot: str | None = "en"
+    glossaries: dict[str, dict[str, str | None]] = Field(default_factory=dict, repr=False)
     keys: dict[str, str] = Field(default_factory=dict, repr=False)
     cors_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()

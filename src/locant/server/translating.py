@@ -29,7 +29,8 @@ from locant.server.works import Batch, Work, Works
 from locant.translation.continuous import Outcome, continuous_search
 
 _THREADS = 2  # that cut texts
-_SHORT = 2_000  # characters that are cut and put together at once: another thread would cost more than they do
+# Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
+_SHORT = 2_000
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class TranslationService:
         """Translate each text with one model."""
         self._check_room((route for _, route in texts), client)
         read = cut_html if markup else plain_text
-        short = sum(len(text) for text, _ in texts) <= _SHORT
+        short = sum(len(text) for text, _ in texts) <= _SHORT and not any(route.glossary for _, route in texts)
         documents: list[tuple[TextDocument, Route]] = await self._run(short)(
             lambda: [(read(text), route) for text, route in texts]
         )
@@ -237,7 +238,7 @@ class TranslationService:
             (halfway,) = await self.translate([(text, tuple(before))], client)
             text = halfway.text
         self._check_room([route], client)
-        short = len(text) <= _SHORT
+        short = len(text) <= _SHORT and not route.glossary
         stream: _Stream = await self._run(short)(self._begin_stream, text, route)
         yield len(stream.works)
         parts = deque(stream.parts)
@@ -307,7 +308,8 @@ class TranslationService:
         """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
         most = self._settings.limits.sentence_tokens
         fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
-        return fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits)
+        whole = route.glossary.spans if route.glossary else None
+        return fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits, whole)
 
     def _counting(self, split: Splitter, route: Route) -> Splitter:
         """Return what cuts lines into sentences until they are more than may wait at a time."""

@@ -52,6 +52,7 @@ class _Asked:
 
     Attributes:
         parts: Characters that stay, and numbers of its sentences.
+        sources: Its sentences.
         found: The hypotheses of each sentence, once they have come.
         missing: How many of them have not come yet.
         works: Those that wait for it.
@@ -59,6 +60,7 @@ class _Asked:
     """
 
     parts: list[str | int] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     found: list[list[Hypothesis]] = field(default_factory=list)
     missing: int = 0
     works: list[Work] = field(default_factory=list)
@@ -157,7 +159,8 @@ class Works:
                 self._answered.append(work)
 
     def _add_sentences(self, batch: Batch, texts: dict[str, _Asked]) -> None:
-        translator, prefixes = batch.route.translator, batch.route.prefixes
+        translator, prefixes, glossary = batch.route.translator, batch.route.prefixes, batch.route.glossary
+        whole = glossary.spans if glossary else None
         settings, most = self._search_of(batch.route)
         encode = translator.tokenizers.source.encode
 
@@ -167,7 +170,7 @@ class Works:
         for (text, asked), tokens in zip(texts.items(), encode(list(texts)), strict=True):
             shorter = [(text, tokens)]
             if len(tokens) > most:  # which takes a word of so many tokens: sentences have been cut to fit
-                pieces = cut_text(text, lambda line: split_to_fit(line, fits))
+                pieces = cut_text(text, lambda line: split_to_fit(line, fits, whole))
                 shorter = [(piece.text, encode([piece.text])[0] if piece.translated else []) for piece in pieces]
             for part, ids in shorter:
                 if not ids:
@@ -175,6 +178,7 @@ class Works:
                     continue
                 source, longest = translator.search_input(ids, settings, prefixes)
                 asked.parts.append(asked.missing)
+                asked.sources.append(part)
                 batch.owners.append((asked, asked.missing))
                 batch.sentences.append(Sentence(source, longest, prefixes.target, settings))
                 asked.missing += 1
@@ -190,8 +194,12 @@ class Works:
                     found.setdefault(work.route, {})[id(asked)] = asked
         for route, texts in found.items():
             decode = route.translator.tokenizers.target.decode
+            sources = [source for asked in texts.values() for source in asked.sources]
             for rank in range(self._ranks):
-                decoded = iter(decode(list(self._tokens(texts.values(), rank))))
+                written = decode(list(self._tokens(texts.values(), rank)))
+                if route.glossary:
+                    written = route.translator.with_terms(route.glossary, sources, written, prefixes=route.prefixes)
+                decoded = iter(written)
                 for asked in texts.values():
                     asked.versions.append(
                         "".join(part if isinstance(part, str) else next(decoded) for part in asked.parts)
