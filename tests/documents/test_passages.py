@@ -141,8 +141,8 @@ def test_every_sentence_has_its_own_place(text):
             [(1, 2), (1, 7), (1, 8)],
             "es ist rot und auch der Ball <b>ist rot</b>",
         ),
-        # Punctuation outside of the mark stays outside.
-        ("der Ball, rot.", [(1, 2)], "der Ball, <b>rot.</b>"),
+        # Punctuation that is not among the marked words stays outside.
+        ("der Ball, rot.", [(1, 2)], "der Ball, <b>rot</b>."),
         # No link: the parts stand for the sentence.
         ("nichts davon", [], "[The] <b>[red]</b> [ball]"),
     ],

@@ -54,8 +54,10 @@ def test_links_are_where_the_attention_of_the_layer_is_largest(tokenizers: Token
             ((_, of_target),) = encode_with_spans(tokenizers.target, [target])
             # Without EOS of the source; BOS is read before the first subword is predicted.
             for found, rows in zip(alignment, (weights[1:, :-1], weights[:-1, :-1]), strict=True):
-                expected = zip((spans[place] for place in rows.argmax(1).tolist()), of_target, strict=True)
-                assert found == tuple(expected)
+                assert tuple(span for _, span in found) == tuple(of_target)
+                places = torch.tensor([spans.index(span) for span, _ in found])
+                # Without positions a subword that stands twice in a sentence is attended to alike, but for rounding.
+                assert torch.allclose(rows.gather(1, places[:, None]).squeeze(1), rows.amax(1), rtol=1e-4)
 
 
 def test_batches_change_nothing(translator: Translator) -> None:

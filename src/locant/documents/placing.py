@@ -2,7 +2,8 @@
 
 Marks come in pairs around words, or stand alone between them. A pair goes around the translation of its words, the
 whole of it once, inside the pairs that it was inside of; so marks balance as they did. Which words these are is asked
-of an alignment, or found by translating the words alone. Where a mark has no place the sentence is written in parts,
+of an alignment; of words without a link, of the links around them. Where there is no alignment, or pairs would cross,
+they are found by translating the words alone. Where a mark has no place then either, the sentence is written in parts,
 each translated for itself between the marks where they were.
 """
 
@@ -17,104 +18,10 @@ from itertools import pairwise
 
 from locant.documents.kept import Locate, place_kept
 from locant.documents.passages import Item, Mark, Sentence, Text, Written
+from locant.documents.word_places import WORD
 from locant.text.subword_spans import Span
-from locant.text.word_borders import goes_on
 
-Links = Sequence[tuple[int, int]]
-"""Of an alignment: numbers of a word of a sentence and of one of its translation; words stand between white space."""
-
-_WORDS = re.compile(r"\S+")
-_FINAL = ".,;:!?。！？"  # noqa: RUF001
-
-
-class Alignment:
-    """Where words of a sentence stand in its translation.
-
-    Args:
-        source: The sentence.
-        translation: Its translation.
-        links: Pairs of words.
-    """
-
-    def __init__(self, source: str, translation: str, links: Links) -> None:
-        self._source, self._translation = source, translation
-        self._words = [match.span() for match in _WORDS.finditer(source)]
-        self._others = [match.span() for match in _WORDS.finditer(translation)]
-        self._linked: dict[int, set[int]] = {}
-        for word, other in links:
-            if word < len(self._words) and other < len(self._others):
-                self._linked.setdefault(word, set()).add(other)
-
-    def locate(self, start: int, end: int) -> Span | None:
-        """Return where the words between two offsets stand; punctuation that is not among them is left out."""
-        words = [number for number, (first, last) in enumerate(self._words) if first < end and start < last]
-        others = sorted({other for word in words for other in self._linked.get(word, ())})
-        if not others:
-            return None
-        first, last = self._run(others)
-        place, stop = self._others[first][0], self._others[last][1]
-        within = self._translation[place:stop]
-        if _is_punctuation(self._source[start - 1 : start] if start else ""):
-            place += len(within) - len(within.lstrip(_punctuation(within)))
-        if _is_punctuation(self._source[end : end + 1]):
-            stop -= len(within) - len(within.rstrip(_punctuation(within)))
-        return (place, stop) if place < stop else None
-
-    def _run(self, others: Sequence[int]) -> Span:
-        """Return the first and the last of linked words; of words far apart, of the longest row of neighbours."""
-        if 2 * (others[-1] - others[0] + 1 - len(others)) <= len(others):
-            return others[0], others[-1]
-        rows = [[others[0]]]
-        for other in others[1:]:
-            if other == rows[-1][-1] + 1:
-                rows[-1].append(other)
-            else:
-                rows.append([other])
-        longest = max(rows, key=len)
-        return longest[0], longest[-1]
-
-
-def _is_punctuation(character: str) -> bool:
-    return bool(character) and not character.isalnum() and not character.isspace()
-
-
-def _punctuation(text: str) -> str:
-    return "".join(filter(_is_punctuation, set(text)))
-
-
-class PartsAlone:
-    """Where the translations of parts of a sentence stand in the translation of the whole.
-
-    Args:
-        sentence: The sentence.
-        translation: Of the whole.
-        parts: Of each of :meth:`~locant.documents.passages.Sentence.parts` that is a sentence.
-    """
-
-    def __init__(self, sentence: Sentence, translation: str, parts: Sequence[str]) -> None:
-        self._translation = translation
-        self._parts: dict[Span, str] = {}
-        self._taken: list[Span] = []
-        place = 0
-        remaining = iter(parts)
-        for part in sentence.parts():
-            end = place + len(part.text)
-            if isinstance(part, Sentence):
-                self._parts[place, end] = next(remaining)
-            place = end
-
-    def locate(self, start: int, end: int) -> Span | None:
-        """Return where a part stands, as whole words in a place that no other has, whatever their case."""
-        inside = [words for (first, last), words in self._parts.items() if first < end and start < last]
-        if len(inside) != 1 or not (words := inside[0].strip().rstrip(_FINAL)):
-            return None
-        for found in re.finditer(re.escape(words), self._translation, re.IGNORECASE):
-            first, last = found.span()
-            cut = goes_on(self._translation, first) or goes_on(self._translation, last)
-            if not cut and all(last <= other or after <= first for other, after in self._taken):
-                self._taken.append((first, last))
-                return first, last
-        return None
+_WORDS = re.compile(WORD)
 
 
 @dataclass
@@ -225,18 +132,25 @@ def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark]]:
             yield node.place[1], node.after
 
 
-def write_whole(sentence: Sentence, translation: str, locate: Locate) -> Written | None:
+def nowhere(start: int, end: int) -> None:
+    """Locate nothing."""
+
+
+def write_whole(
+    sentence: Sentence, translation: str, locate: Locate = nowhere, replaced: Locate = nowhere
+) -> Written | None:
     """Return a translation with all that stands in its sentence.
 
     Args:
         sentence: The sentence.
         translation: Of the whole of it.
         locate: Where words of the sentence stand in the translation.
+        replaced: What the model made of kept words that are not in the translation.
 
     Returns:
         ``None`` where something has no place.
     """
-    kept = place_kept(sentence.kept(), sentence.text, translation, locate)
+    kept = place_kept(sentence.kept(), sentence.text, translation, replaced)
     if kept is None:
         return None
     wraps = place_wraps(sentence, translation, [(start, end) for start, end, _ in kept])

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from locant.documents.passages import MOST_MARKS, Item, Passage, Sentence, Written, cut_passage
-from locant.documents.placing import Alignment, Links, PartsAlone, write_whole
+from locant.documents.placing import write_whole
 from locant.documents.segmentation import Splitter
+from locant.documents.word_places import Alignment, Links, PartsAlone
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -93,7 +94,7 @@ def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
     whole = [job for job in jobs if len(job.sentence.marks) <= MOST_MARKS]
     yield from _translate_whole(whole)
     if aligned:
-        yield from _align([job for job in whole if job.written is None])
+        yield from _align([job for job in whole if job.written is None and job.sentence.marks])
     yield from _translate_parts([job for job in jobs if job.written is None])
     return [job.written or [] for job in jobs]
 
@@ -120,11 +121,7 @@ def _translate_whole(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, 
         if job.translation == job.sentence.text:
             job.written = list(job.sentence.items)
         elif not job.sentence.marks:
-            job.written = write_whole(job.sentence, job.translation, _nowhere)
-
-
-def _nowhere(start: int, end: int) -> None:
-    return None
+            job.written = write_whole(job.sentence, job.translation)
 
 
 def _align(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
@@ -133,7 +130,7 @@ def _align(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
     answers = yield Pairs([(job.sentence.text, job.translation) for job in jobs])
     for job, links in zip(jobs, answers, strict=True):
         alignment = Alignment(job.sentence.text, job.translation, links)
-        job.written = write_whole(job.sentence, job.translation, alignment.locate)
+        job.written = write_whole(job.sentence, job.translation, alignment.locate, alignment.replaced)
 
 
 def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, None]:
@@ -154,7 +151,7 @@ def _translate_parts(jobs: Sequence[_Job]) -> Generator[Sentences | Pairs, Any, 
                 elif found[id(part)] == part.text:
                     job.written += part.items
                 else:
-                    job.written += write_whole(part, found[id(part)], _nowhere) or [found[id(part)]]
+                    job.written += write_whole(part, found[id(part)]) or [found[id(part)]]
 
 
 def _gathered(pieces: Sequence[Item | Sentence], sentences: Iterator[Written]) -> Written:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from locant.documents.passages import Written
 from locant.documents.plain import plain_windows
 from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
+from locant.documents.word_places import Links, word_links
 from locant.errors import ConfigError, DataError
 from locant.files import open_binary_output
 from locant.parsing import read_bytes
@@ -193,8 +194,10 @@ def _translated(
     language = translator.source_language or _OTHER_LANGUAGE
     fits = fits_model(translator, **overrides)
     split = fitting_splitter(sentence_splitter(language), fits, glossary.spans if glossary else None)
-    steps = translation_steps(document.passages, split, aligned=False)
-    return answer_steps(steps, partial(_translate, translator, glossary, overrides))
+    steps = translation_steps(document.passages, split, aligned=True)
+    return answer_steps(
+        steps, partial(_translate, translator, glossary, overrides), partial(align_words, translator, **overrides)
+    )
 
 
 def fits_model(
@@ -218,6 +221,22 @@ def fits_model(
         return (text.isascii() and len(text) < limit) or len(encode([text])[0]) <= limit
 
     return fits
+
+
+def align_words(
+    translator: Translator, pairs: Sequence[tuple[str, str]], *, prefixes: Prefixes | None = None, **overrides: Any
+) -> list[Links]:
+    """Return which words of sentences are translations of which; of those that are too long for the model none.
+
+    Args:
+        translator: With the model, which reads both.
+        pairs: Sentences with their translations.
+        prefixes: What tells the model its languages; by default those that were chosen.
+        overrides: Settings of the search; the lengths and the size of a batch count.
+    """
+    sources, translations = [source for source, _ in pairs], [translation for _, translation in pairs]
+    found = translator.align(sources, translations, prefixes=prefixes, say=lambda sentence: None, **overrides)
+    return [word_links(*pair, each.subword_links) for pair, each in zip(pairs, found, strict=True)]
 
 
 def _translate(

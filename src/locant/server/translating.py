@@ -272,6 +272,8 @@ class TranslationService:
                 finished, batches = await run(progress.go_on)
                 for batch in batches:
                     answers.ask(batch)
+                if progress.can_align:
+                    await self.aside(progress.align)
                 if finished:
                     yield finished
         finally:
@@ -286,8 +288,10 @@ class TranslationService:
         works = []
         for document, route in documents:
             split = self._splitter(route)
+            # Weights that the engine alone has are not read again for it, by every worker and amid a request.
+            aligned = not route.translator.model.output.weight.is_meta
             for rank in range(alternatives + 1):
-                works.append(Work(translation_steps(document.passages, split, aligned=False), route, rank))
+                works.append(Work(translation_steps(document.passages, split, aligned=aligned), route, rank))
                 works[-1].advance(None)
         return works
 

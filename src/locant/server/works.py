@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from locant.documents.passages import Written
 from locant.documents.segmentation import cut_text
-from locant.documents.steps import Sentences, Steps
+from locant.documents.steps import Pairs, Sentences, Steps
+from locant.documents.translate import align_words
+from locant.documents.word_places import Links
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Route
 from locant.server.scheduler import Sentence
@@ -24,6 +26,7 @@ class Work:
         route: The model.
         rank: Of the translations that are taken: 0 for the best.
         question: The sentences that are asked for; ``None`` at the end.
+        pairs: The pairs whose alignments are asked for instead.
         missing: How many of their translations have not come yet.
         written: What the steps return, at the end.
     """
@@ -32,18 +35,19 @@ class Work:
     route: Route
     rank: int = 0
     question: list[str] | None = None
+    pairs: list[tuple[str, str]] = field(default_factory=list)
     missing: int = 0
     written: list[Written] = field(default_factory=list)
 
-    def advance(self, answers: Sequence[str] | None) -> None:
+    def advance(self, answers: Sequence[str] | Sequence[Links] | None) -> None:
         """Answer the question and take the next one."""
         try:
             asked = self.steps.send(answers) if answers is not None else next(self.steps)
         except StopIteration as end:
-            self.question, self.written = None, end.value
+            self.question, self.pairs, self.written = None, [], end.value
             return
-        assert isinstance(asked, Sentences)
-        self.question = asked.texts
+        self.question = asked.texts if isinstance(asked, Sentences) else None
+        self.pairs = asked.pairs if isinstance(asked, Pairs) else []
 
 
 @dataclass(eq=False)
@@ -103,11 +107,17 @@ class Works:
         self._asked: dict[tuple[Route, str], _Asked] = {}
         self._asking = list(works)  # with questions that nobody has looked at
         self._answered: list[Work] = []
+        self._aligning: list[Work] = []
 
     @property
     def can_go_on(self) -> bool:
         """Whether :meth:`go_on` has something to do."""
         return bool(self._asking or self._answered)
+
+    @property
+    def can_align(self) -> bool:
+        """Whether :meth:`align` has something to do."""
+        return bool(self._aligning)
 
     def note(self, batch: Batch, number: int, hypotheses: list[Hypothesis]) -> None:
         """Take the hypotheses of a sentence of a batch."""
@@ -136,9 +146,23 @@ class Works:
                 texts = work.question or []
                 work.advance([self._asked[work.route, text].versions[work.rank] for text in texts])
             asking, self._asking = self._asking + answered, []
-            finished += [work for work in asking if work.question is None]
+            self._aligning += [work for work in asking if work.pairs]
+            finished += [work for work in asking if work.question is None and not work.pairs]
             self._ask([work for work in asking if work.question is not None], batches)
         return finished, [batch for batch in batches.values() if batch.sentences]
+
+    def align(self) -> None:
+        """Answer what is asked about alignments, with one pass of each model; after it :meth:`go_on` has work."""
+        works, self._aligning = self._aligning, []
+        pairs: dict[Route, dict[tuple[str, str], Links]] = {}
+        for work in works:
+            pairs.setdefault(work.route, {}).update(dict.fromkeys(work.pairs, ()))
+        for route, links in pairs.items():
+            found = align_words(route.translator, list(links), prefixes=route.prefixes)
+            links.update(zip(links, found, strict=True))
+        for work in works:
+            work.advance([pairs[work.route][pair] for pair in work.pairs])
+        self._asking += works
 
     def _ask(self, works: Sequence[Work], batches: dict[Route, Batch]) -> None:
         """Add to the batches what is asked for and not known."""

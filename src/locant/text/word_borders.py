@@ -6,8 +6,7 @@ import unicodedata
 
 from locant.text.subword_spans import Span
 
-# Chinese, Japanese, Thai, Lao, Burmese, Khmer: first and last characters of what is written without spaces.
-_WITHOUT_SPACES = (
+WITHOUT_SPACES = (
     ("\u0e00", "\u0eff"),
     ("\u1000", "\u109f"),
     ("\u1780", "\u17ff"),
@@ -16,11 +15,12 @@ _WITHOUT_SPACES = (
     ("\uf900", "\ufaff"),
     ("\U00020000", "\U0003ffff"),
 )
+"""Chinese, Japanese, Thai, Lao, Burmese, Khmer: first and last characters of what is written without spaces."""
 
 
 def has_no_spaces(character: str) -> bool:
     """Whether a character is of a script without spaces between words; so of the empty string none is."""
-    return any(first <= character <= last for first, last in _WITHOUT_SPACES)
+    return any(first <= character <= last for first, last in WITHOUT_SPACES)
 
 
 def goes_on(text: str, place: int) -> bool:
