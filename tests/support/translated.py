@@ -8,6 +8,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from locant.documents import DocumentOptions, find_format
+from locant.documents.segmentation import Splitter
 from locant.documents.sentences import sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
 
@@ -15,12 +16,18 @@ Function = Callable[[str], str]
 
 
 def translated(
-    format: str, content: str | bytes, function: Function, *, align: bool = False, **options: object
+    format: str,
+    content: str | bytes,
+    function: Function,
+    *,
+    align: bool = False,
+    split: Splitter | None = None,
+    **options: object,
 ) -> bytes:
     """A document whose sentences go through a function; with ``align`` each word is that of the same number."""
     raw = content.encode() if isinstance(content, str) else content
     document = find_format(format).read(raw, DocumentOptions(**options))
-    steps = translation_steps(document.passages, sentence_splitter("en"), aligned=align)
+    steps = translation_steps(document.passages, split or sentence_splitter("en"), aligned=align)
 
     def links(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
         return [[(word, word) for word in range(len(one.split()))] for one, _ in pairs]
