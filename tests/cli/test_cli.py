@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,14 +171,16 @@ def test_a_sentence_that_is_too_long_is_named(trained, capsys):
 
 
 def test_evaluate_and_report(trained, corpus, tmp_path, capsys):
-    assert main(["report", str(trained)]) == 1
+    shutil.copytree(trained, tmp_path / "run")
+    run_folder = str(tmp_path / "run")
+    assert main(["report", run_folder]) == 1
     assert "has not been evaluated" in capsys.readouterr().err
-    assert main(["evaluate", str(trained), "--save", str(tmp_path / "h.txt"), "--beam", "1"]) == 0
+    assert main(["evaluate", run_folder, "--save", str(tmp_path / "h.txt"), "--beam", "1"]) == 0
     output = capsys.readouterr().out
     assert "copying the source" in output
     assert "BLEU signature nrefs:1" in output
     assert len((tmp_path / "h.txt").read_text().splitlines()) == 10
-    assert main(["report", str(trained), "--output", str(tmp_path / "page.html")]) == 0
+    assert main(["report", run_folder, "--output", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "<svg" in page
     assert "Translations" in page

@@ -41,7 +41,7 @@ def test_it_reads_ahead_but_no_further_than_the_depth():
 
     stream = prefetch(counted(), depth=3)
     next(stream)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(read) < 5 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)

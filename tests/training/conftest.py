@@ -60,7 +60,7 @@ def recipe_data(corpus: Path) -> dict:
 
 @pytest.fixture(scope="session")
 def finished(recipe_data: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of the recipe; tests leave it as it is, but for evaluations."""
+    """A finished run of the recipe, which tests leave as it is: one that evaluates has a copy."""
     run = tmp_path_factory.mktemp("runs") / "finished"
     train(Recipe.parse(recipe_data), run)
     return run

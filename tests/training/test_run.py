@@ -247,10 +247,12 @@ def test_vocabulary_larger_than_the_corpus_names_the_largest(recipe_data, tmp_pa
     train(Recipe.parse(apply_overrides(recipe_data, ["training.steps=1"])), tmp_path / "run")
 
 
-def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus):
-    result = evaluate(finished, "valid", beam=1)
-    assert load_run_evaluation(finished) == result
-    files = evaluate(finished, source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
+def test_evaluation_is_saved_and_files_can_be_evaluated(finished, corpus, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    result = evaluate(run, "valid", beam=1)
+    assert load_run_evaluation(run) == result
+    files = evaluate(run, source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
     assert files.scores == result.scores
     assert files.hypotheses == result.hypotheses
 
@@ -294,11 +296,13 @@ def test_training_from_plain_data_with_changes(recipe_data, finished, tmp_path):
 
 
 def test_a_model_without_its_run_needs_a_test_set(finished, corpus, tmp_path):
-    Translator.from_pretrained(finished, device="cpu").save_pretrained(tmp_path / "model")
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    Translator.from_pretrained(run, device="cpu").save_pretrained(tmp_path / "model")
     with pytest.raises(UsageError, match=r"model without a run, so it has no test set.*--source FILE and"):
         evaluate(tmp_path / "model")
     files = evaluate(tmp_path / "model", source=corpus / "valid.en", target=corpus / "valid.de", beam=1)
-    assert files.scores == evaluate(finished, "valid", beam=1).scores
+    assert files.scores == evaluate(run, "valid", beam=1).scores
 
 
 def test_evaluating_needs_both_files_or_a_split(finished, corpus):
