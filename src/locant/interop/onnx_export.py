@@ -154,7 +154,7 @@ def _write(
 ) -> None:
     with _quiet():
         program = torch.onnx.export(
-            graph.eval(),
+            graph.eval().requires_grad_(False),  # or the exporter traces what gradients take, for a quarter of its time
             inputs,
             dynamo=True,
             dynamic_shapes=axes,
