@@ -190,6 +190,16 @@ MINUTES ?= 12
 bench-scale: $(BIN)/locant
 	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --minutes $(MINUTES) --output docs/results/scale.json
 
+# Exported pages in Node, Chromium and Firefox against the native engine, on one thread. MODELS="runs/one runs/two";
+# TEXT=file where a model's run has no test of its own
+.PHONY: bench-web bench-explorer
+bench-web: $(BIN)/locant
+	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))
+
+# How soon the explorer's page of the Transformer answers, knob by knob; takes some minutes. RUN=folder shows its model too
+bench-explorer: $(BIN)/locant
+	$(BIN)/python benchmarks/figures/explorer.py $(wildcard $(RUN))
+
 # Exact versions of all that Locant is developed with, what others bring along included, as .venv holds them.
 lock: $(BIN)/locant
 	$(BIN)/python tests/support/locked.py > locked.txt
