@@ -40,6 +40,10 @@ _KINDS = [
     "gptj",
     "jamba",  # no rotation
     "nemotron_h",
+    "t5gemma2_decoder",  # attends to its own text and to another's in one
+    "voxtral_realtime_text",  # layers that want more than hidden states
+    "idefics",  # computes nothing without images
+    "dia_decoder",  # several ids a token
     "llava",  # a text part
     "qwen2_5_omni",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from published_unseen import CONFIGS as UNSEEN_CONFIGS
+from published_unseen import GGUF as UNSEEN_GGUF
 from published_variety import CONFIGS, GGUF
 
 from locant.errors import ConfigError
@@ -74,6 +76,27 @@ def test_metadata(model: str) -> None:
     metadata, meant = GGUF[model]
     said = _meaning(read_gguf, metadata)
     assert _is_what_is_meant(said, meant), said
+
+
+@pytest.mark.parametrize("model", UNSEEN_CONFIGS)
+def test_config_json_of_the_unseen(model: str) -> None:
+    content, meant = UNSEEN_CONFIGS[model]
+    said = _meaning(read_huggingface, content)
+    assert _is_what_is_meant(said, meant), said
+
+
+@pytest.mark.parametrize("model", UNSEEN_GGUF)
+def test_metadata_of_the_unseen(model: str) -> None:
+    metadata, meant = UNSEEN_GGUF[model]
+    said = _meaning(read_gguf, metadata)
+    assert _is_what_is_meant(said, meant), said
+
+
+def test_use_mrope_without_sections_is_a_warning() -> None:
+    content, _ = UNSEEN_CONFIGS["DeepSeek-R1-Distill-Qwen-7B"]
+    said = [each.message for each in read_huggingface(content | {"use_mrope": True}).findings]
+    assert any("use_mrope true" in each for each in said)
+    assert not any("use_mrope" in each.message for each in read_huggingface(content).findings)
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,15 @@ def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None)
                 "Compare with the code that trained the model; weights may have to be permuted from one to the other.",
             )
         )
+    if part.flag("use_mrope"):
+        found.append(
+            Finding(
+                "warning",
+                "config.json has use_mrope true, which neither transformers nor vLLM reads: positions have several "
+                "axes where there is an mrope_section.",
+                "Compare with the code that trained the model.",
+            )
+        )
     return found
 
 

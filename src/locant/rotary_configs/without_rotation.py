@@ -33,6 +33,7 @@ ROPE_KEYS = (
     "rope_interleaved",
     "rope_scaling_layers",
     "use_mem_rope",
+    "use_mrope",
     "compress_rope_theta",
     "use_rotary_embedding",
 )

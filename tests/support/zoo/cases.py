@@ -76,8 +76,10 @@ class Case:
     rope_type: str
 
 
-def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | None = 2, scaled: bool = True) -> Case:
-    """Return a case of an architecture; the same seed gives the same.
+def draw_case(
+    config_class: Any, model_type: str, seed: int, *, heads: int | None = 2, scaled: bool = True, again: int = 0
+) -> Case:
+    """Return a case of an architecture; the same arguments give the same.
 
     Args:
         config_class: Class of the configuration.
@@ -85,10 +87,11 @@ def draw_case(config_class: Any, model_type: str, seed: int, *, heads: int | Non
         seed: Seed 0 keeps the options of the class, in small.
         heads: Number of heads.
         scaled: Whether frequencies may be scaled.
+        again: How often the class has refused a case of this seed.
     """
     refused: Exception | None = None
     for attempt in range(6 if seed else 1):
-        rng = random.Random(f"{model_type} {seed} {attempt}")
+        rng = random.Random(f"{model_type} {seed} {attempt}{f' {again}' if again else ''}")
         try:
             content, rope_type = (
                 _drawn(config_class, rng, heads, scaled=scaled and attempt < 4) if seed else _usual(config_class, heads)
@@ -151,6 +154,7 @@ def _saved(config_class: Any, entries: dict[str, Any]) -> dict[str, Any]:
 
 def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
     size = rng.choice(SIZES)
+    sums = _heads_of_two_parts(entries)
     heads = next((entries[name] for name in ("num_attention_heads", "n_head", "num_heads") if entries.get(name)), None)
     if isinstance(heads, int) and entries.get("hidden_size") == heads * (entries.get("head_dim") or 0):
         entries["hidden_size"] = heads * size
@@ -168,6 +172,9 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
             entries["qk_nope_head_dim"] = size  # the factor stays a half
     elif entries.get("head_dim") and isinstance(entries["head_dim"], int):
         entries["head_dim"] = size
+    for layer in sums:
+        own = {**entries, **layer}
+        layer["head_dim"] = own["qk_nope_head_dim"] + own["qk_rope_head_dim"]
     for name in ("hidden_size", "n_embd", "d_model"):
         if isinstance(entries.get(name), int) and isinstance(heads, int) and "head_dim" not in entries:
             entries[name] = size * heads
@@ -176,6 +183,17 @@ def _draw_sizes(entries: dict[str, Any], rng: random.Random) -> None:
     for name in ("max_position_embeddings", "n_positions", "model_max_length"):
         if isinstance(entries.get(name), int):
             entries[name] = LENGTH
+
+
+def _heads_of_two_parts(entries: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the layers with entries of their own whose heads are a rotated part and another, and state the sum."""
+    found = []
+    for layer in (entries.get("per_layer_config") or {}).values():
+        own = {**entries, **layer}
+        parts = [own.get("qk_nope_head_dim"), own.get("qk_rope_head_dim")]
+        if all(isinstance(part, int) for part in parts) and own.get("head_dim") == sum(parts):
+            found.append(layer)
+    return found
 
 
 def _draw_windows(entries: dict[str, Any], rng: random.Random) -> None:

@@ -33,11 +33,13 @@ def verdicts(found: Architecture, seeds: Iterable[int]) -> Iterator[Verdict]:
 
 
 def _of_case(found: Architecture, seed: int) -> Verdict:
-    """Return the outcome of a case, with as few heads as the class can do with."""
+    """Return the outcome of a case with as few heads as the class can do with, else of another that it can compute."""
     outcome: Verdict | None = None
-    for heads, scaled in itertools.product(HEADS[:-1], (True, False) if seed else (True,)):
+    tries = [(*each, 0) for each in itertools.product(HEADS[:-1], (True, False) if seed else (True,))]
+    tries += [(HEADS[0], True, again) for again in (1, 2, 3) if seed]
+    for heads, scaled, again in tries:
         try:
-            case = draw_case(found.config_class, found.model_type, seed, heads=heads, scaled=scaled)
+            case = draw_case(found.config_class, found.model_type, seed, heads=heads, scaled=scaled, again=again)
         except Exception as error:  # whatever the class raises
             outcome = outcome or Verdict(found.model_type, seed, "", "", "not built", first_line(error))
             continue

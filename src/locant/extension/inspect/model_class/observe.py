@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from locant.extension.inspect.model_class.inputs import more_inputs, text_inputs
 from locant.extension.inspect.model_class.rotation import MeasuredRotation, measure_rotation
 
 if TYPE_CHECKING:
@@ -97,8 +99,13 @@ class Recorder(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def record(self, name: str, query: Tensor, key: Tensor, value: Tensor | None, window: int | None) -> None:
-        """Keep what an attention module attends with, the first time."""
-        if name not in self.calls and query.shape[-2] == key.shape[-2] == self.length:
+        """Keep what an attention module attends with, the first time.
+
+        Some classes attend to their own text and to another in one; the keys of their own come first.
+        """
+        if name not in self.calls and query.shape[-2] == self.length <= key.shape[-2]:
+            key = key[..., : self.length, :]
+            value = None if value is None else value[..., : self.length, :]
             produced = [
                 each
                 for inner, made in self.produced.items()
@@ -178,8 +185,9 @@ def watch(
         rows = list(range(len(rows)))
     counted = list(range(len(rows)))  # a table of learned positions may be shorter
     refused: Exception | None = None
-    for tried, embedded in ((rows, False), (counted, False), (rows, True)):
-        given = inputs or _inputs(accepted, tried, model if embedded else None)
+    plain = ((each, text_inputs(accepted, each, part)) for each, part in ((rows, None), (counted, None), (rows, model)))
+    more = ((each, given) for each in (rows, counted) for given in more_inputs(model, each))
+    for tried, given in ((rows, inputs),) if inputs else itertools.chain(plain, more):
         if not given:
             continue
         try:
@@ -190,25 +198,6 @@ def watch(
         return _run(model, given, len(tried), set(first.calls)), tried
     assert refused is not None
     raise refused
-
-
-def _inputs(accepted: Any, positions: Sequence[int], model: nn.Module | None) -> dict[str, Any]:
-    """Return arguments for a text; with a model, its embeddings in the place of ids, if the class takes them."""
-    ids = torch.full((1, len(positions)), 7)
-    tokens: dict[str, Any] = {"input_ids": ids, "decoder_input_ids": ids}
-    if model is not None:
-        width = getattr(getattr(model, "config", None), "hidden_size", None)
-        if "inputs_embeds" not in accepted or not isinstance(width, int):
-            return {}
-        one = torch.randn(1, 1, width, generator=torch.Generator().manual_seed(0))
-        tokens = {"inputs_embeds": one.expand(1, len(positions), width).clone()}
-    given = {
-        **tokens,
-        "position_ids": torch.tensor([list(positions)]),
-        "decoder_position_ids": torch.tensor([list(positions)]),
-        "use_cache": False,
-    }
-    return {name: value for name, value in given.items() if name in accepted}
 
 
 def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str]) -> Recorder:
