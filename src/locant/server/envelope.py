@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -28,12 +29,12 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "content-security-policy": _POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
@@ -55,20 +56,19 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         begun, status = time.monotonic(), 0
-        scope.setdefault("state", {})
+        scope.setdefault("state", {})["arrived"] = asyncio.get_running_loop().time()
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(raw=message["headers"])
-                message["headers"] = headers.raw
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                raw = message["headers"] = list(message["headers"])
+                given = {name for name, _ in raw}
+                raw += [header for header in _HEADERS if header[0] not in given]
                 # What is left of a body that was refused is not read.
                 unread = status in (408, 413, 503) and not scope["state"].get("body_read")
                 if unread or self._state.retiring or self._state.draining:
-                    headers["connection"] = "close"
+                    MutableHeaders(raw=raw)["connection"] = "close"
             await send(message)
 
         self._state.requests += 1
@@ -94,8 +94,7 @@ class Envelope:
         route = getattr(scope.get("route"), "path", "other")
         noted = scope["state"]
         metrics = self._state.metrics
-        metrics.requests.labels(route, str(status)).inc()
-        metrics.seconds.labels(route).observe(seconds)
+        metrics.answered(route, status, seconds)
         if reason := noted.get("refused"):
             metrics.refused.labels(reason).inc()
         known: dict[str, Any] = {"reason": reason} if reason else {}

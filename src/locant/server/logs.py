@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+_ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
@@ -28,7 +29,7 @@ class JsonFormatter(logging.Formatter):
         entry.update({name: value for name, value in vars(record).items() if name not in _OWN})
         if record.exc_info and record.exc_info[1] is not None:
             entry.update(where_it_failed(record.exc_info[1]))
-        return json.dumps(entry, ensure_ascii=True, default=str)
+        return _ENCODE(entry)
 
 
 def where_it_failed(error: BaseException) -> dict[str, Any]:
@@ -52,12 +53,19 @@ def json_log(stream: TextIO | None = None) -> Iterator[None]:
     handler.setFormatter(JsonFormatter())
     loggers = {logging.getLogger("locant"): logging.INFO, logging.getLogger("uvicorn.error"): logging.WARNING}
     before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    # Nobody reads of these, and each would be looked up for every entry.
+    looked_up = {name: getattr(logging, name) for name in ("_srcfile", "logThreads", "logMultiprocessing")}
+    looked_up["logAsyncioTasks"] = getattr(logging, "logAsyncioTasks", True)
     try:
+        for name in looked_up:
+            setattr(logging, name, None)
         for logger, level in loggers.items():
             logger.handlers, logger.propagate = [handler], False
             logger.setLevel(level)
         yield
     finally:
+        for name, value in looked_up.items():
+            setattr(logging, name, value)
         for logger, handlers, propagate, level in before:
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)

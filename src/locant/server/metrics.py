@@ -20,11 +20,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter("locant_requests", "Requests answered.", ["route", "status"], registry=registry)
-        self.seconds = Histogram(
+        self._requests = Counter("locant_requests", "Requests answered.", ["route", "status"], registry=registry)
+        self._seconds = Histogram(
             "locant_request_seconds", "Time from a request to the end of its answer.", ["route"],
             registry=registry, buckets=_SECONDS,
         )  # fmt: skip
+        self._answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.refused = Counter("locant_refused", "Requests refused, by the reason.", ["reason"], registry=registry)
         self.characters = Counter("locant_characters", "Characters of texts that were taken.", registry=registry)
         self._sentences = Counter("locant_sentences", "Sentences translated.", ["model"], registry=registry)
@@ -44,6 +45,16 @@ class Metrics:
             "locant_waiting_sentences", "Sentences that wait.", ["model"],
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        known = self._answers.get((route, status))
+        if known is None:  # what labels name is looked up once
+            known = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._answers[route, status] = known
+        count, times = known
+        count.inc()
+        times.observe(seconds)
 
     def of_model(self, name: str) -> ModelMetrics:
         """Return what is told of a model's work."""

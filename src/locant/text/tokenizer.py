@@ -27,6 +27,10 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of padding, unknown token, beginning and end of sentence, the same in every tokenizer."""
 
 
+# Texts that are encoded one by one: SentencePiece begins threads for every list, which takes longer than these do.
+_FEW = 32
+
+
 class TokenizerSettings(Settings):
     """How the subword vocabulary is made and used.
 
@@ -126,9 +130,11 @@ class Tokenizer:
 
         Args:
             texts: The texts.
-            threads: Of SentencePiece; -1 for as many as there are cores.
+            threads: Of SentencePiece; -1 for as many as there are cores, where there are many texts.
         """
         normal = [self.normalize(text) for text in texts]
+        if len(normal) <= _FEW:
+            return [self._processor.encode(text) for text in normal]
         encoded: list[list[int]] = self._processor.encode(normal, num_threads=threads)
         return encoded
 
