@@ -31,6 +31,21 @@ def client():
         yield found
 
 
+SCOPE = {
+    "type": "http",
+    "asgi": {"version": "3.0"},
+    "http_version": "1.1",
+    "method": "POST",
+    "path": "/translate",
+    "raw_path": b"/translate",
+    "query_string": b"",
+    "headers": [(b"host", b"testserver"), (b"content-type", b"application/json")],
+    "client": ("192.0.2.1", 5_000),
+    "server": ("testserver", 80),
+    "scheme": "http",
+}
+
+
 def error(answer, status):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
@@ -105,20 +120,7 @@ def test_a_body_without_length_is_counted_as_it_comes(client):
     async def send(message):
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "path": "/translate",
-        "raw_path": b"/translate",
-        "query_string": b"",
-        "headers": [(b"host", b"testserver"), (b"content-type", b"application/json")],
-        "client": ("192.0.2.1", 5_000),
-        "server": ("testserver", 80),
-        "scheme": "http",
-    }
-    client.portal.call(client.app, scope, receive, send)
+    client.portal.call(client.app, dict(SCOPE), receive, send)
     assert sent[0]["status"] == 413
     assert dict(sent[0]["headers"])[b"connection"] == b"close"
     assert sum(read) <= 6_000
@@ -279,6 +281,23 @@ def test_a_translation_that_takes_too_long_is_given_up():
                 break
             client.get("/health")
         assert state.service.is_idle
+
+
+def test_the_time_of_a_request_counts_from_its_arrival():
+    """The body comes when the time is over: what would be translated in no time is refused."""
+    sent = []
+
+    async def receive():
+        await asyncio.sleep(0.3)
+        return {"type": "http.request", "body": json.dumps(FIELDS).encode(), "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    with serving(limits={"request_seconds": 0.2}) as client:
+        client.portal.call(client.app, dict(SCOPE), receive, send)
+    assert sent[0]["status"] == 504
+    assert b"longer than 0.2 seconds" in sent[1]["body"]
 
 
 def test_requests_beyond_the_connections_are_refused(client):

@@ -73,17 +73,18 @@ class Fixture:
             self.searches.append(Search(room, self.allowed, self.order, fail))
             return self.searches[-1]
 
-        limits = {"waiting_requests": 4, "waiting_sentences": 100, **limits}
+        limits = {"waiting_requests": 4, "waiting_sentences": 300, "waiting_seconds": 60.0, **limits}
         self.scheduler = Scheduler(make, self.recorder, **limits)
 
-    def submit(self, client, numbers):
+    def submit(self, client, numbers, **options):
         def deliver(results):
             with self.arrived:
                 for index, result in results:
                     self.results[numbers[index]] = result
                 self.arrived.notify_all()
 
-        return self.scheduler.submit(client, [Sentence([number], 5, [2], SETTINGS) for number in numbers], deliver)
+        sentences = [Sentence([number], 5, [2], SETTINGS) for number in numbers]
+        return self.scheduler.submit(client, sentences, deliver, **options)
 
     def step(self, count=1):
         for _ in range(count):
@@ -118,22 +119,83 @@ def make():
 
 def test_a_short_request_does_not_wait_for_a_long_one(make):
     found = make(room=2)
-    found.submit("long", list(range(100, 150)))
+    found.submit("long", list(range(100, 250)))
     found.wait_until(lambda: len(found.order) == 2)
     found.submit("short", [1])
-    found.step(2)
+    found.step(9)
     found.wait_for(1)
-    assert len(found.results) <= 4
+    assert len(found.results) <= 18  # a turn of the long one
 
 
 def test_requests_of_one_client_take_turns_too(make):
     found = make(room=1)
-    found.submit("client", [10, 11, 12, 13])
-    found.wait_until(lambda: found.order == [10])
-    found.submit("client", [20, 21])
-    found.step(6)
-    found.wait_for(10, 11, 12, 13, 20, 21)
-    assert found.order == [10, 11, 20, 12, 21, 13]
+    long, other = list(range(100, 140)), list(range(200, 220))
+    found.submit("client", long)
+    found.wait_until(lambda: found.order == [100])
+    found.submit("client", other)
+    found.step(60)
+    found.wait_for(*long, *other)
+    assert found.order == [*long[:16], *other[:16], *long[16:32], *other[16:], *long[32:]]
+
+
+def test_the_sentences_of_a_short_request_do_not_wait_for_those_of_others(make):
+    found = make(room=1, waiting_requests=100)
+    found.submit("a", [1])
+    found.wait_until(lambda: found.order == [1])
+    for client in range(10):
+        found.submit(f"client {client % 3}", [100 * client + number for number in range(10, 14)])
+    found.step(41)
+    found.wait_for(*(100 * client + 13 for client in range(10)))
+    requests = [number // 100 for number in found.order[1:]]
+    assert all(len(set(requests[first : first + 4])) == 1 for first in range(0, 40, 4))
+
+
+def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
+    found = make(room=1, waiting_requests=2)
+    found.submit("a", [1])
+    found.wait_until(lambda: found.order == [1])
+    found.submit("a", [2])
+    found.submit("b", [3])
+    with pytest.raises(QueueFullError):
+        found.submit("a", [4])
+    found.submit("a", [4], resumed=True)
+    found.step(4)
+    found.wait_for(1, 2, 3, 4)
+    assert found.order.index(4) < found.order.index(2)
+
+
+def test_a_request_that_would_wait_too_long_is_refused_at_once(make):
+    found = make(room=1, waiting_requests=200, waiting_seconds=1.0)
+    for first in range(0, 64, 8):  # the speed is learnt
+        found.submit("a", list(range(first, first + 8)))
+    found.wait_until(lambda: found.order)
+    found.step(64)
+    found.wait_for(*range(64))
+    found.wait_until(lambda: found.scheduler.is_idle)
+    found.scheduler._busy = 0.05 * found.scheduler._done  # seconds of a sentence
+    found.submit("long", list(range(100, 200)))
+    found.wait_until(lambda: len(found.order) == 65)
+    found.submit("other", [200] * 8)
+    with pytest.raises(QueueFullError) as refused:
+        found.submit("third", [300])  # behind turns of 16 and 8
+    assert refused.value.retry_after == 6
+    found.step(200)
+    found.wait_for(199)
+
+
+def test_a_request_that_has_waited_too_long_is_refused(make):
+    found = make(room=1, waiting_seconds=0.05)
+    found.submit("a", [1, 2, 3])
+    found.wait_until(lambda: found.order == [1])
+    found.submit("b", [4])
+    threading.Event().wait(0.2)
+    found.step(1)
+    found.wait_for(4)
+    assert isinstance(found.results[4], QueueFullError)
+    found.step(2)
+    found.wait_for(1, 2, 3)
+    assert found.order == [1, 2, 3]
+    assert not isinstance(found.results[3], LocantError)
 
 
 def test_results_are_those_of_the_sentences(make):
@@ -144,7 +206,7 @@ def test_results_are_those_of_the_sentences(make):
     assert [found.results[number][0].tokens[0] for number in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 5]
     assert found.recorder.done == 5
     found.wait_until(lambda: found.scheduler.is_idle)
-    assert found.recorder.queue == (0, 0)
+    found.wait_until(lambda: found.recorder.queue == (0, 0))
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back(make):
@@ -191,10 +253,10 @@ def test_a_cancelled_request_leaves_its_places(make):
     ticket = found.submit("a", [1, 2, 3, 4])
     found.wait_until(lambda: found.order == [1, 2])
     found.scheduler.cancel(ticket)
-    assert found.recorder.queue == (0, 0)
     found.submit("b", [5])
     found.step(2)
     found.wait_for(5)
+    found.wait_until(lambda: found.recorder.queue == (0, 0))
     assert not {1, 2, 3, 4} & set(found.results)
     assert 3 not in found.order
 

@@ -166,15 +166,17 @@ def test_a_sentence_that_is_asked_for_again_does_not_hold_up_a_stream(client, mo
     (scheduler, *_) = client.app.state.locant.service._schedulers
     submit = scheduler.submit
 
-    def note(client, sentences, deliver):
-        asked.append(len(sentences))
-        return submit(client, sentences, deliver)
+    def note(client, sentences, deliver, *, resumed):
+        asked.append((len(sentences), resumed))
+        return submit(client, sentences, deliver, resumed=resumed)
 
     monkeypatch.setattr(scheduler, "submit", note)
     text = "Alpha 17 beta 3 gamma 5. Delta epsilon zeta eta. Theta iota."
     assert streamed(client, q=text)
-    assert asked[0] == 3
-    assert len(asked) > 1
+    (first, *others) = asked
+    assert first == (3, False)
+    assert others
+    assert all(resumed for _, resumed in others)
 
 
 def test_html_keeps_its_tags(client, translator):

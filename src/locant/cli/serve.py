@@ -35,7 +35,8 @@ _LIMITS = {
     "connections": "most connections of a worker",
 }
 _SECONDS = {
-    "request-seconds": "longest time for a translation, waiting included",
+    "request-seconds": "longest time from a request to its translation",
+    "waiting-seconds": "longest time until the translation of a request begins",
     "body-seconds": "longest time in which the body of a request may arrive",
     "head-seconds": "longest time in which the head of a request may arrive",
     "begin-seconds": "longest time until a new worker answers",

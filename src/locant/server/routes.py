@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
@@ -88,7 +88,7 @@ async def translate(request: Request) -> Response:
     sources = await _sources(state, texts, asked.source, asked.target)
     routed = [(text, _way(state, source.code, asked.target)) for text, source in zip(texts, sources, strict=True)]
     work = _translate(state, routed, client, asked.format == "html", asked.alternatives)
-    found = await _unless_gone(request, _in_time(state, work))
+    found = await _unless_gone(request, _in_time(request, work))
     many = not isinstance(asked.q, str)
 
     def shaped(values: list[Any]) -> Any:
@@ -116,10 +116,9 @@ async def stream(request: Request) -> Response:
     if way is None:
         return _EventStream(_same(start, asked.q))
     pieces = state.service.stream(asked.q, way, client)
-    deadline = asyncio.get_running_loop().time() + state.settings.limits.request_seconds
     # With the first piece it is known that the text was taken: a refusal still has its own status.
-    start["sentences"], first = await _unless_gone(request, _in_time(state, _first(pieces)))
-    return _EventStream(_events(state, start, first, pieces, deadline))
+    start["sentences"], first = await _unless_gone(request, _in_time(request, _first(pieces)))
+    return _EventStream(_events(state, start, first, pieces, _deadline(request)))
 
 
 async def detect(request: Request) -> Response:
@@ -165,7 +164,7 @@ async def translate_file(request: Request) -> Response:
     way = _way(state, source.code, asked.target)
     if way is not None:
         work = state.service.translate_document(document, read, way, client)
-        content = await _unless_gone(request, _in_time(state, work))
+        content = await _unless_gone(request, _in_time(request, work))
     path = PurePath(name)
     try:
         kept = await state.service.aside(state.files.keep, content, f"{path.stem}_{asked.target}{path.suffix.lower()}")
@@ -314,39 +313,46 @@ async def _translate(
     return [next(found) if way is not None else Translated(text, []) for text, way in texts]
 
 
-async def _in_time(state: State, work: Awaitable[Result]) -> Result:
-    seconds = state.settings.limits.request_seconds
+def _deadline(request: Request) -> float:
+    """Return when a request must have been answered, in the time of the event loop."""
+    return float(request.state.arrived) + state_of(request).settings.limits.request_seconds
+
+
+async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(_deadline(request)):
             return await work
     except TimeoutError:
-        raise _too_slow(seconds) from None
+        raise _too_slow(state_of(request).settings.limits.request_seconds) from None
 
 
 def _too_slow(seconds: float) -> RequestError:
     return RequestError(504, f"The translation took longer than {seconds:g} seconds and was given up.", reason="time")
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     """Return what comes of some work; when the client goes away, give it up."""
-    task = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(request))
+    own = asyncio.current_task()
+    assert own
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        own.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise RequestError(499, "The client has gone.", reason="gone")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        own.uncancel()
+        raise RequestError(499, "The client has gone.", reason="gone") from None
     finally:
-        for each in (task, gone):
-            if not each.done():
-                each.cancel()
-                with suppress(asyncio.CancelledError):
-                    await each
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        watching.cancel()
 
 
 def _identified(language: Identified) -> dict[str, Any]:

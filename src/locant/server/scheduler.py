@@ -1,8 +1,8 @@
 """The scheduler of a model: a thread that owns its engine and translates the sentences of all requests together.
 
 Sentences join the search when there is room and leave it when they are finished, so that nobody waits for a batch to
-fill or to end. Clients take turns, sentence by sentence, and so do the requests of a client: a request of ten thousand
-sentences holds up one of a single sentence by a turn, not by ten thousand.
+fill or to end. Clients take turns of some sentences, and so do the requests of a client: a request of ten thousand
+sentences holds up one of a single sentence by a turn, not by ten thousand, and one of a few has them all in one turn.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _LOG = logging.getLogger("locant.server")
 _LONGEST_WAIT = 60  # seconds that a refused client is told to wait at most
 _SHARE = 0.75  # of the queue that one client may fill
 _KEPT = 0.99  # of what is known of the speed, at each step
+_TURN = 16  # sentences, after which another client comes, and another request of this one
+_LEAST_KNOWN = 32.0  # sentences that must have been translated lately for their speed to say something
+_LOOK = 0.1  # seconds between two looks at who has waited for too long
 
 Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
 
@@ -91,13 +94,21 @@ class Observer(Protocol):
 class Ticket:
     """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`."""
 
-    def __init__(self, client: str, sentences: Sequence[Sentence], deliver: Deliver) -> None:
+    def __init__(self, client: str, sentences: Sequence[Sentence], deliver: Deliver, *, resumed: bool) -> None:
         self.client = client
         self.sentences = sentences
         self.deliver = deliver
+        self.resumed = resumed
+        self.since = time.monotonic()
         self.taken = 0
+        self.turn = 0  # sentences taken in its present turn
         self.dropped = False
         self.active: set[Hashable] = set()
+
+    @property
+    def left(self) -> int:
+        """Number of sentences that wait."""
+        return len(self.sentences) - self.taken
 
 
 class Scheduler:
@@ -108,6 +119,8 @@ class Scheduler:
         observer: Is told what happens, from the thread.
         waiting_requests: Most requests with sentences that wait; three quarters of them may be one client's.
         waiting_sentences: Most sentences that wait, likewise.
+        waiting_seconds: Longest time until the first sentence of a request joins the search. One that would have to
+            wait longer by the present speed is refused, and so is one that has waited for so long.
         name: Of the thread.
     """
 
@@ -118,14 +131,19 @@ class Scheduler:
         *,
         waiting_requests: int,
         waiting_sentences: int,
+        waiting_seconds: float,
         name: str = "scheduler",
     ) -> None:
         self._make_search, self._observer = make_search, observer
         self._most_requests, self._most_sentences = waiting_requests, waiting_sentences
+        self._most_seconds = waiting_seconds
         self._changed = threading.Condition()
         # Those whose turn comes next stand first; of each client its requests, likewise.
         self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
         self._requests = self._sentences = 0
+        self._told = (0, 0)
+        self._turn = 0  # sentences taken in the present turn of the client that stands first
+        self._looked = 0.0  # when it was last looked who has waited for too long
         self._removals: list[Hashable] = []
         self._active: dict[Hashable, tuple[Ticket, int]] = {}
         self._keys = itertools.count()
@@ -134,27 +152,33 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, client: str, sentences: Sequence[Sentence], deliver: Deliver) -> Ticket:
+    def submit(self, client: str, sentences: Sequence[Sentence], deliver: Deliver, *, resumed: bool = False) -> Ticket:
         """Put the sentences of a request into the queue.
 
         Args:
             client: Who asks; clients take turns.
             sentences: At least one.
             deliver: Called in the scheduler's thread with numbers of sentences and what has become of them.
+            resumed: Whether a request asks for more that has been taken before: it is not refused for what waits, and
+                comes before the client's others.
 
         Raises:
-            QueueFullError: Too much waits, of all clients or of this one.
+            QueueFullError: Too much waits, of all clients or of this one, or it would have to wait for too long.
             TooManySentencesError: So many would never be taken.
             SchedulerClosedError: No requests are taken any more.
         """
         self.check_size(len(sentences))
         with self._changed:
-            self._require_room(client, len(sentences))
-            ticket = Ticket(client, sentences, deliver)
-            self._clients.setdefault(client, deque()).append(ticket)
+            if self._closed or not resumed:
+                self._require_room(client, len(sentences))
+            ticket = Ticket(client, sentences, deliver, resumed=resumed)
+            queue = self._clients.setdefault(client, deque())
+            if resumed:
+                queue.appendleft(ticket)
+            else:
+                queue.append(ticket)
             self._requests += 1
             self._sentences += len(sentences)
-            self._tell_waiting()
             self._changed.notify()
             return ticket
 
@@ -167,13 +191,15 @@ class Scheduler:
         if self._closed:
             raise SchedulerClosedError
         own = self._clients.get(client, ())
-        own_sentences = sum(len(ticket.sentences) - ticket.taken for ticket in own)
+        own_sentences = sum(ticket.left for ticket in own)
         for there, of_client, more, most in (
             (self._requests, len(own), 1, self._most_requests),
             (self._sentences, own_sentences, sentences, self._most_sentences),
         ):
             if there + more > most or (of_client and of_client + more > _SHARE * most):
                 raise QueueFullError(self._seconds_to_drain())
+        if self._seconds_to_begin(client) > self._most_seconds:
+            raise QueueFullError(self._seconds_to_drain())
 
     def check_size(self, sentences: int) -> None:
         """Raise TooManySentencesError where so many sentences would never be taken."""
@@ -189,7 +215,6 @@ class Scheduler:
             ticket.dropped = True
             self._forget_waiting(ticket)
             self._removals += ticket.active
-            self._tell_waiting()
             self._changed.notify()
 
     def close(self) -> None:
@@ -215,8 +240,27 @@ class Scheduler:
         seconds = self._sentences * self._busy / self._done if self._done else 1.0
         return max(1, min(_LONGEST_WAIT, math.ceil(seconds)))
 
+    def _seconds_to_begin(self, client: str) -> float:
+        """Return how long a request of a client would wait at the present speed; 0 where that is not known.
+
+        Before it come a turn of each of the client's others, and as many sentences and a turn more of other clients.
+        """
+        seconds = self._busy / self._done if self._done >= _LEAST_KNOWN else 0.0
+        if self._sentences * seconds <= self._most_seconds:
+            return self._sentences * seconds
+        own = sum(min(_TURN, ticket.left) for ticket in self._clients.get(client, ()))
+        others = (
+            min(own + _TURN, sum(ticket.left for ticket in queue))
+            for name, queue in self._clients.items()
+            if name != client
+        )
+        return seconds * (own + sum(others))
+
     def _tell_waiting(self) -> None:
-        self._observer.waiting(self._requests, self._sentences)
+        waiting = self._requests, self._sentences
+        if waiting != self._told:
+            self._told = waiting
+            self._observer.waiting(*waiting)
 
     def _forget_waiting(self, ticket: Ticket) -> None:
         """Take a request out of the queue, if it still waits there."""
@@ -225,14 +269,17 @@ class Scheduler:
             return
         queue.remove(ticket)
         if not queue:
+            if next(iter(self._clients)) == ticket.client:
+                self._turn = 0
             del self._clients[ticket.client]
         self._requests -= 1
-        self._sentences -= len(ticket.sentences) - ticket.taken
+        self._sentences -= ticket.left
 
     def _run(self) -> None:
         search: ContinuousSearch | None = None
         while True:
             with self._changed:
+                self._tell_waiting()
                 while not (self._clients or self._active or self._removals or self._closed):
                     self._changed.wait()
                 if self._ended or (self._closed and not self._clients and not self._active):
@@ -243,6 +290,7 @@ class Scheduler:
                 if search is None:
                     search = self._make_search()
                 self._remove(search, removals)
+                self._refuse_late()
                 self._fill(search)
                 self._step(search)
             except (Exception, MemoryError) as error:
@@ -253,6 +301,7 @@ class Scheduler:
             waiting = [ticket for queue in self._clients.values() for ticket in queue]
             self._clients.clear()
             self._requests = self._sentences = 0
+            self._tell_waiting()
         for ticket in waiting:
             ticket.deliver([(index, SchedulerClosedError()) for index in range(ticket.taken, len(ticket.sentences))])
         self._fail_active(SchedulerClosedError())
@@ -266,7 +315,6 @@ class Scheduler:
 
     def _fill(self, search: ContinuousSearch) -> None:
         """Add sentences to the search as long as there is room, clients and their requests in turns."""
-        added = False
         while True:
             with self._changed:
                 if not self._clients:
@@ -280,15 +328,21 @@ class Scheduler:
                 self._active[key] = ticket, index
                 ticket.active.add(key)
                 ticket.taken += 1
+                ticket.turn += 1
                 self._sentences -= 1
-                self._clients.move_to_end(client)
-                queue.rotate(-1)
-                if ticket.taken == len(ticket.sentences):
-                    queue.remove(ticket)
+                self._turn += 1
+                if not ticket.left:
+                    queue.popleft()
                     self._requests -= 1
-                    if not queue:
-                        del self._clients[client]
-            added = True
+                elif ticket.turn == _TURN:
+                    ticket.turn = 0
+                    queue.rotate(-1)
+                if not queue:
+                    del self._clients[client]
+                    self._turn = 0
+                elif self._turn == _TURN:
+                    self._clients.move_to_end(client)
+                    self._turn = 0
             try:
                 search.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
             except LocantError as error:
@@ -296,9 +350,26 @@ class Scheduler:
                     del self._active[key]
                     ticket.active.discard(key)
                 ticket.deliver([(index, error)])
-        if added:
-            with self._changed:
-                self._tell_waiting()
+
+    def _refuse_late(self) -> None:
+        """Refuse requests of which nothing has begun in the time that there is for it: the speed has fallen."""
+        now = time.monotonic()
+        if not self._clients or now < self._looked + min(_LOOK, self._most_seconds):
+            return
+        self._looked = now
+        with self._changed:
+            late = [
+                ticket
+                for queue in self._clients.values()
+                for ticket in queue
+                if not (ticket.taken or ticket.resumed) and now - ticket.since > self._most_seconds
+            ]
+            for ticket in late:
+                ticket.dropped = True
+                self._forget_waiting(ticket)
+            refusal = QueueFullError(self._seconds_to_drain())
+        for ticket in late:
+            ticket.deliver([(0, refusal)])
 
     def _step(self, search: ContinuousSearch) -> None:
         if not self._active:

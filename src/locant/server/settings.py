@@ -35,7 +35,9 @@ class LimitSettings(Settings):
         failures_per_minute: Most wrong keys of an address in a minute.
         waiting_requests: Most requests that wait for a model, three quarters of them of one client.
         waiting_sentences: Most sentences that wait for a model, likewise.
-        request_seconds: Longest time for a translation, waiting included.
+        waiting_seconds: Longest time that a request waits until its translation begins: one that would have to wait
+            longer is refused.
+        request_seconds: Longest time from a request to its translation.
         begin_seconds: Longest time until a new worker answers; on a GPU it loads the models in that time.
         sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
     """
@@ -57,6 +59,7 @@ class LimitSettings(Settings):
     failures_per_minute: int = Field(10, ge=1)
     waiting_requests: int = Field(256, ge=1)
     waiting_sentences: int = Field(20_000, ge=1)
+    waiting_seconds: float = Field(15.0, gt=0)
     request_seconds: float = Field(120.0, gt=0)
     begin_seconds: float = Field(300.0, gt=0)
     sentence_tokens: int = Field(256, ge=4)

@@ -74,15 +74,15 @@ class _Answers:
         self._tickets: list[tuple[Scheduler, Ticket]] = []
         self.left = 0
 
-    def ask(self, batch: Batch) -> None:
-        """Submit sentences."""
+    def ask(self, batch: Batch, *, resumed: bool) -> None:
+        """Submit sentences; ``resumed`` where the request has been taken already."""
         scheduler = self._schedulers[batch.route.number]
 
         def deliver(results: Sequence[tuple[int, Outcome]]) -> None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._arrived.put_nowait, (batch, results))
 
-        self._tickets.append((scheduler, scheduler.submit(self._client, batch.sentences, deliver)))
+        self._tickets.append((scheduler, scheduler.submit(self._client, batch.sentences, deliver, resumed=resumed)))
         self.left += len(batch.sentences)
 
     async def note(self, works: Works) -> None:
@@ -114,6 +114,7 @@ class TranslationService:
         self.models, self._settings = models, settings
         limits = settings.limits
         self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
+        self._fits: dict[Route, Callable[[str], bool]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
         self._schedulers = [
             Scheduler(
@@ -121,6 +122,7 @@ class TranslationService:
                 observer,
                 waiting_requests=limits.waiting_requests,
                 waiting_sentences=limits.waiting_sentences,
+                waiting_seconds=limits.waiting_seconds,
                 name=f"model {name}",
             )
             for translator, name, observer in zip(models.translators, models.names, observers, strict=True)
@@ -164,19 +166,22 @@ class TranslationService:
             halfway = await self.translate(firsts, client, markup=markup)
             for number, each in zip(indirect, halfway, strict=True):
                 last[number] = each.text, last[number][1]
-        return await self._translate(last, client, markup, alternatives)
+        return await self._translate(last, client, markup, alternatives, resumed=bool(indirect))
 
     async def _translate(
-        self, texts: Sequence[tuple[str, Route]], client: str, markup: bool, alternatives: int
+        self, texts: Sequence[tuple[str, Route]], client: str, markup: bool, alternatives: int, *, resumed: bool
     ) -> list[Translated]:
         """Translate each text with one model."""
-        self._check_room((route for _, route in texts), client)
+        if not resumed:
+            self._check_room((route for _, route in texts), client)
         read = cut_html if markup else plain_text
         short = sum(len(text) for text, _ in texts) <= _SHORT and not any(route.glossary for _, route in texts)
         documents: list[tuple[TextDocument, Route]] = await self._run(short)(
             lambda: [(read(text), route) for text, route in texts]
         )
-        written = await self.translate_documents(documents, client, alternatives=alternatives, short=short)
+        written = await self.translate_documents(
+            documents, client, alternatives=alternatives, short=short, resumed=resumed
+        )
         translated = []
         for (document, _), versions in zip(documents, written, strict=True):
             best, *others = [document.text(version) for version in versions]
@@ -190,6 +195,7 @@ class TranslationService:
         *,
         alternatives: int = 0,
         short: bool = False,
+        resumed: bool = False,
     ) -> list[list[list[Written]]]:
         """Translate documents that have been taken apart; errors are those of :meth:`translate`.
 
@@ -198,12 +204,13 @@ class TranslationService:
             client: Who asks.
             alternatives: How many other translations are wanted of each.
             short: Whether they are so short that another thread would cost more than they do.
+            resumed: Whether they are of a request that has been taken already, which is not refused any more.
 
         Returns:
             Of each document its passages in each version, the best first.
         """
         works: list[Work] = await self._run(short)(self._begin, documents, alternatives)
-        async for _ in self._finish(works, client, alternatives=alternatives, short=short):
+        async for _ in self._finish(works, client, alternatives=alternatives, short=short, resumed=resumed):
             pass
         ranks = alternatives + 1
         return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
@@ -223,7 +230,7 @@ class TranslationService:
         for number, route in enumerate(way):
             if number:
                 document = await self.aside(read, content)
-            ((written,),) = await self.translate_documents([(document, route)], client)
+            ((written,),) = await self.translate_documents([(document, route)], client, resumed=number > 0)
             content = await self.aside(document.written, written)
         return content
 
@@ -237,7 +244,8 @@ class TranslationService:
         if before:
             (halfway,) = await self.translate([(text, tuple(before))], client)
             text = halfway.text
-        self._check_room([route], client)
+        else:
+            self._check_room([route], client)
         short = len(text) <= _SHORT and not route.glossary
         stream: _Stream = await self._run(short)(self._begin_stream, text, route)
         yield len(stream.works)
@@ -253,13 +261,13 @@ class TranslationService:
 
         if piece := due():
             yield piece
-        async with aclosing(self._finish(stream.works, client, short=short)) as finishing:
+        async with aclosing(self._finish(stream.works, client, short=short, resumed=bool(before))) as finishing:
             async for _ in finishing:
                 if piece := due():
                     yield piece
 
     async def _finish(
-        self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool
+        self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool, resumed: bool
     ) -> AsyncGenerator[list[Work]]:
         """Translate works to their ends and yield those that are finished, as they are."""
         run = self._run(short)
@@ -271,7 +279,8 @@ class TranslationService:
                     await answers.note(progress)
                 finished, batches = await run(progress.go_on)
                 for batch in batches:
-                    answers.ask(batch)
+                    answers.ask(batch, resumed=resumed)
+                resumed = True
                 if progress.can_align:
                     await self.aside(progress.align)
                 if finished:
@@ -310,8 +319,10 @@ class TranslationService:
 
     def _splitter(self, route: Route) -> Splitter:
         """Return what cuts lines into sentences that fit the model, until they are more than may wait at a time."""
-        most = self._settings.limits.sentence_tokens
-        fits = fits_model(route.translator, most=most, prefixes=route.prefixes)
+        fits = self._fits.get(route)
+        if fits is None:
+            most = self._settings.limits.sentence_tokens
+            fits = self._fits[route] = fits_model(route.translator, most=most, prefixes=route.prefixes)
         whole = route.glossary.spans if route.glossary else None
         return fitting_splitter(self._counting(sentence_splitter(route.direction.source), route), fits, whole)
 
