@@ -213,8 +213,9 @@ audit: .venv-audit/bin/pip-audit
 	.venv-audit/bin/pip-audit --requirement locked.txt --no-deps --disable-pip
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
-# environment of its own, and two minutes of overload; ends by itself, in about 20 minutes a model. MODELS="runs/one runs/two";
-# SERVE=--quick takes a third of that
+# environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in
+# about 20 minutes a model. MODELS="runs/one runs/two"; SERVE=--quick takes a third of that. Where LibreTranslate cannot be
+# installed, the rest is measured.
 MODELS ?= $(DEMO)
 .venv-serve/bin/locust: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
@@ -227,8 +228,9 @@ MODELS ?= $(DEMO)
 	.venv-libretranslate/bin/pip install --quiet --constraint constraints.txt torch libretranslate spacy
 	@touch $@
 
-bench-serve: .venv-serve/bin/locust .venv-libretranslate/bin/libretranslate
-	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
+bench-serve: .venv-serve/bin/locust
+	-$(MAKE) .venv-libretranslate/bin/libretranslate
+	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --presets small --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
 
 clean:
 	rm -rf demo lab-smoke build/site build/scale dist $(VENV) .venv-align .venv-bench .venv-wheel .venv-serve .venv-libretranslate .venv-audit

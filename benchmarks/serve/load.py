@@ -1,10 +1,11 @@
 """Clients of a translation server, for locust (https://locust.io); ``run.py`` starts it.
 
-Each client asks for one sentence after another. Environment: ``LOAD_TEXT``, a file with a sentence a line;
-``LOAD_SOURCE`` and ``LOAD_TARGET``, the languages; ``LOAD_RATE``, requests a second of each client, as fast as they are
-answered where it is missing; ``LOAD_OUTPUT``, a file that is written at the end: when the load began, the processor
-seconds of the clients, and of each request when it ended, its milliseconds and what became of it: ``answered``,
-``refused`` with a sentence (429, 503), or ``failed``.
+Each client asks for one sentence after another, and waits for a second where it is refused. Environment:
+``LOAD_TEXT``, a file with a sentence a line; ``LOAD_SOURCE`` and ``LOAD_TARGET``, the languages; ``LOAD_RATE``,
+requests a second of each client whether they are refused or not, as fast as they are answered where it is missing;
+``LOAD_OUTPUT``, a file that is written at the end: when the load began, the processor seconds of the clients, and of
+each request when it ended, its milliseconds and what became of it: ``answered``, ``refused`` with a sentence (429,
+503), or ``failed``.
 """
 
 from __future__ import annotations
@@ -41,12 +42,16 @@ class Client(FastHttpUser):
     def translate(self) -> None:
         """Ask for one sentence."""
         body = {**FIELDS, "q": self.draw.choice(SENTENCES)}
+        refused = False
         with self.client.post("/translate", json=body, name="answered", catch_response=True) as answer:
             if answer.status_code in (429, 503):
                 answer.request_meta["name"] = "refused"
                 answer.success()
+                refused = True
             elif answer.status_code == 200 and not answer.json().get("translatedText"):
                 answer.failure("an empty translation")
+        if refused and not RATE:
+            time.sleep(1.0)  # of locust's, in which others go on
 
 
 @events.test_start.add_listener

@@ -1,14 +1,16 @@
 """Load on `locant serve`, beside LibreTranslate with the same weights and beside `locant translate` without a server.
 
 Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--quick] [--seconds 20] [--clients 1,8,64,256]
-           [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
+           [--presets small] [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
 
 For each model and each number of clients, locust asks for one sentence after another: short ones (8 words at most)
 and mixed ones, drawn from the text, by default the source side of the test of the model's run. Reported are sentences
 a second, latencies by percentile, refusals, failures, memory and processor time. The overload asks for ten times what
 64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
-With --quick a load lasts 8 seconds, and short sentences are for 64 clients alone. All of it stays on the loopback
-address and ends by itself. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json.
+With --presets, models with random weights and the first model's tokenizer follow, without LibreTranslate, which would
+not end their sentences. With --quick a load lasts 8 seconds, short sentences are for 64 clients alone, and the
+overload lasts 30 seconds. All of it stays on the loopback address and ends by itself; where LibreTranslate does not
+run, the rest is measured. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json after each server.
 """
 
 from __future__ import annotations
@@ -23,14 +25,16 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server, libretranslate, locant
+from untrained import untrained
 
+from locant.errors import LocantError
 from locant.models import load_model_folder
 from locant.training import load_run_recipe
 from measure import machine, warn_when_busy
@@ -38,8 +42,10 @@ from measure import machine, warn_when_busy
 HERE = Path(__file__).parent
 SHORT = 8
 """Words of the longest short sentence."""
-LEAST_OFFLINE = 500
-"""Sentences of the shorter text that is translated without a server."""
+OFFLINE = 100, 2_500
+"""Sentences of the shorter text that is translated without a server, and most of the longer one."""
+OFFLINE_SECONDS = 60.0
+"""Time that the longer one may take."""
 TIMES = 10
 """The overload, in times of what is answered."""
 OVERLOADING = 500
@@ -50,8 +56,8 @@ COLUMNS = (
     *("server", "sentences", "clients", "sentences/s", "of offline", "p50", "p95", "p99", "refused", "failed", "MB"),
     "CPU ms",
 )
-QUICK = 8.0
-"""Seconds of a load where it should be quick."""
+SECONDS, QUICK = (20.0, 120.0), (8.0, 30.0)
+"""Seconds of a load and of the overload, and where it should be quick."""
 
 
 def sentences_of(model: Path, text: Path | None) -> list[str]:
@@ -180,63 +186,86 @@ def overload(server: Server, texts: Path, pair: tuple[str, str], capacity: float
 def offline(model: Path, texts: Path, options: list[str]) -> dict[str, float]:
     """Return the speed of `locant translate`, without the time that it takes to start."""
     lines = texts.read_text(encoding="utf-8").splitlines()
-    lines *= -(-LEAST_OFFLINE // len(lines))
-    seconds, processor = [], []
+    seconds, processor, counts = [], [], [OFFLINE[0]]
     with tempfile.TemporaryDirectory() as folder:
-        # The second text is five times as long; the difference is translation alone.
-        for times in (1, 5):
-            source = Path(folder, f"{times}.txt")
-            source.write_text("".join(f"{line}\n" for line in lines * times), encoding="utf-8")
+        # The second text is longer; the difference is translation alone.
+        for number in range(2):
+            count = counts[number]
+            source = Path(folder, f"{count}.txt")
+            chosen = (lines * -(-count // len(lines)))[:count]
+            source.write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
             command = [sys.executable, "-m", "locant", "translate", str(model), "--input", str(source)]
             start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([*command, "--output", f"{source}.out", *options], check=True, capture_output=True)
             seconds.append(time.perf_counter() - start)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    count = 4 * len(lines)
+            counts.append(min(OFFLINE[1], max(3 * count, int(count * OFFLINE_SECONDS / seconds[0]))))
+    more = counts[1] - counts[0]
     return {
-        "sentences_per_second": round(count / (seconds[1] - seconds[0]), 2),
-        "processor_milliseconds": round(1000 * (processor[1] - processor[0]) / count, 2),
+        "sentences_per_second": round(more / (seconds[1] - seconds[0]), 2),
+        "processor_milliseconds": round(1000 * (processor[1] - processor[0]) / more, 2),
     }
 
 
-def measure(model: Path, options: argparse.Namespace, work: Path, *, overloading: bool) -> dict[str, Any]:
-    """Return all measurements of a model."""
+def texts_of(sentences: list[str], work: Path, count: int) -> dict[str, Path]:
+    """Write short and mixed sentences into files."""
+    texts = {}
+    for name, chosen in (("short", [s for s in sentences if len(s.split()) <= SHORT]), ("mixed", sentences)):
+        if not chosen:
+            raise SystemExit(f"The text has no sentence of at most {SHORT} words.")
+        texts[name] = work / f"{name}.txt"
+        texts[name].write_text("".join(f"{line}\n" for line in chosen[:count]), encoding="utf-8")
+    return texts
+
+
+def measure(
+    model: Path, sentences: list[str], options: argparse.Namespace, work: Path, *, first: bool, peer: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the measurements of a model, more of them each time.
+
+    Args:
+        model: Its folder.
+        sentences: What it translates.
+        options: Of the command.
+        work: A folder for files.
+        first: Whether it has the overload.
+        peer: Whether LibreTranslate serves it as well.
+    """
     found = load_model_folder(model, device="meta")
     # A model within one language is served between two codes all the same: LibreTranslate asks for two.
     source, target = found.source_language or "en", found.target_language or "de"
     pair = (source, target if target != source else ("de" if source != "de" else "en"))
-    sentences = sentences_of(model, options.text)
-    texts = {}
-    for name, chosen in (("short", [s for s in sentences if len(s.split()) <= SHORT]), ("mixed", sentences)):
-        texts[name] = work / f"{name}.txt"
-        texts[name].write_text("".join(f"{line}\n" for line in chosen[: options.sentences]), encoding="utf-8")
-        if not chosen:
-            raise SystemExit(f"The text has no sentence of at most {SHORT} words.")
+    texts = texts_of(sentences, work, options.sentences)
     engine = ["--beam", str(options.beam)]
     result: dict[str, Any] = {"model": model.name, "parameters": sum(p.numel() for p in found.model.parameters())}
     result["offline"] = {name: offline(model, path, engine) for name, path in texts.items()}
     print(model.name, "offline", result["offline"], flush=True)
     servers = [("Locant", lambda: locant(model, *pair, *engine))]
-    if options.libretranslate:
+    if options.libretranslate and peer:
         other = work / "libretranslate"
         servers.append(("LibreTranslate", lambda: libretranslate(options.libretranslate, model, *pair, other)))
     for name, start in servers:
         rows = result.setdefault("servers", {}).setdefault(name, {})
-        with ExitStack() as stack:
-            server = stack.enter_context(start())
-            for kind, path in texts.items():
-                for clients in [64] if options.quick and kind == "short" else options.clients:
-                    row = load(server, path, pair, clients, options.seconds)
-                    del row["ended"]
-                    rows.setdefault(kind, []).append(row)
-                    print(model.name, name, kind, row, flush=True)
-            if name == "Locant" and overloading:
-                many = min(rows["mixed"], key=lambda row: abs(row["clients"] - 64))
-                row = overload(server, texts["mixed"], pair, many["sentences_per_second"], options.overload)
-                result["overload"] = row
-                print(model.name, name, "overload", row, flush=True)
-    return result
+        try:
+            with start() as server:
+                for kind, path in texts.items():
+                    for clients in [64] if options.quick and kind == "short" else options.clients:
+                        row = load(server, path, pair, clients, options.seconds)
+                        del row["ended"]
+                        rows.setdefault(kind, []).append(row)
+                        print(model.name, name, kind, row, flush=True)
+                if name == "Locant" and first and options.overload > 0:
+                    many = min(rows["mixed"], key=lambda row: abs(row["clients"] - 64))
+                    row = overload(server, texts["mixed"], pair, many["sentences_per_second"], options.overload)
+                    result["overload"] = row
+                    print(model.name, name, "overload", row, flush=True)
+        except (SystemExit, OSError, LocantError, subprocess.SubprocessError) as error:
+            if name == "Locant":
+                raise
+            result["missing"] = f"{name} could not be measured to the end: {str(error).splitlines()[0]}"
+            print(model.name, result["missing"], file=sys.stderr, flush=True)
+        yield result
 
 
 def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
@@ -268,6 +297,8 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
             for kind, found in result["offline"].items()
         )
         lines += ["", f"`locant translate`, speed and processor time of a sentence: {speeds}."]
+        if result.get("missing"):
+            lines += ["", result["missing"]]
         if over := result.get("overload"):
             lines += [
                 "",
@@ -286,25 +317,40 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run or model folder")
     parser.add_argument("--text", type=Path, help="sentences, one a line; by default the test of each model's run")
     parser.add_argument("--sentences", type=int, default=500, help="how many of them")
-    parser.add_argument("--quick", action="store_true", help="loads of 8 seconds, short sentences for 64 clients alone")
+    parser.add_argument("--quick", action="store_true", help="shorter loads, and fewer of them")
     parser.add_argument("--seconds", type=float, help="of each load (20)")
     parser.add_argument("--clients", type=lambda text: [int(one) for one in text.split(",")], default=[1, 8, 64, 256])
     parser.add_argument("--beam", type=int, default=4, help="LibreTranslate's is 4")
     parser.add_argument("--libretranslate", type=Path, metavar="PROGRAM", help="LibreTranslate's program")
-    parser.add_argument("--overload", type=float, default=120, metavar="SECONDS", help="0 leaves it out")
+    parser.add_argument("--overload", type=float, metavar="SECONDS", help="(120) 0 leaves it out")
+    parser.add_argument(
+        "--presets", nargs="*", default=[], help="presets of models with random weights, measured as well"
+    )
     parser.add_argument("--output", type=Path, default=Path("docs/results/serving"), help="without .md and .json")
     options = parser.parse_args()
-    options.seconds = options.seconds or (QUICK if options.quick else 20.0)
+    seconds, overloading = QUICK if options.quick else SECONDS
+    options.seconds = options.seconds or seconds
+    options.overload = overloading if options.overload is None else options.overload
+    if options.libretranslate and not options.libretranslate.exists():
+        print(f"{options.libretranslate} is not there: LibreTranslate is left out.", file=sys.stderr)
+        options.libretranslate = None
     warn_when_busy()
-    results = []
-    for model in options.models:
-        with tempfile.TemporaryDirectory(prefix="bench-serve-") as work:
-            overloading = options.overload > 0 and not results
-            results.append(measure(model, options, Path(work), overloading=overloading))
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        about = {"machine": machine(), "beam": options.beam, "seconds": options.seconds, "models": results}
-        options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        options.output.with_suffix(".md").write_text(page(results, options), encoding="utf-8")
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="bench-serve-") as place:
+        work = Path(place)
+        presets = [untrained(name, options.models[0], work / f"preset {name}") for name in options.presets]
+        for model in [*options.models, *presets]:
+            trained = model not in presets
+            sentences = sentences_of(model if trained else options.models[0], options.text)
+            own = work / str(len(results))
+            own.mkdir()
+            done = list(results)
+            for result in measure(model, sentences, options, own, first=not done, peer=trained):
+                results = [*done, result]
+                options.output.parent.mkdir(parents=True, exist_ok=True)
+                about = {"machine": machine(), "beam": options.beam, "seconds": options.seconds, "models": results}
+                options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+                options.output.with_suffix(".md").write_text(page(results, options), encoding="utf-8")
 
 
 if __name__ == "__main__":
