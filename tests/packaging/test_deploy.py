@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,11 @@ def test_the_unit_is_one_for_systemd(tmp_path):
     checked(program("systemd-analyze"), "verify", tmp_path / UNIT.name)
 
 
+def test_the_unit_lets_the_service_do_little():
+    """Exposure as systemd rates it, in tenths: 0 to 100; above 20 it calls a service less than safe."""
+    checked(program("systemd-analyze"), "security", "--offline=true", "--threshold=20", "--no-pager", UNIT)
+
+
 def test_the_dockerfile_passes_hadolint():
     checked(program("hadolint"), DOCKERFILE)
 
@@ -53,6 +61,49 @@ def test_the_image_has_all_that_is_built_from():
             copied |= {word.removeprefix("./") for word in words[1:-1]}
     assert copied == kept
     assert all((DEPLOY.parent / name).exists() for name in copied)
+
+
+def instruction(name: str) -> list[str]:
+    """The words of an instruction of the Dockerfile that is there once, in its form of a list."""
+    lines = DOCKERFILE.read_text().replace("\\\n", " ").splitlines()
+    (found,) = [line for line in lines if line.startswith(f"{name} ")]
+    words: list[str] = json.loads(found[found.index("[") :])
+    return words
+
+
+def test_the_port_is_the_same_everywhere():
+    entry = instruction("ENTRYPOINT")
+    port = entry[entry.index("--port") + 1]
+    assert f"EXPOSE {port}\n" in DOCKERFILE.read_text()
+    service = yaml.safe_load(COMPOSE.read_text())["services"]["locant"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert f"--port {port} " in service["command"][2]
+
+
+def test_the_health_check_asks_the_server(monkeypatch):
+    interpreter, option, code = instruction("HEALTHCHECK")
+    entry = instruction("ENTRYPOINT")
+    port = entry[entry.index("--port") + 1]
+    asked = []
+    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: asked.append((address, timeout)))
+    exec(compile(code, str(DOCKERFILE), "exec"), {})
+    assert (interpreter, option) == ("python", "-c")
+    assert asked == [(f"http://127.0.0.1:{port}/health", 4)]
+
+
+def test_the_composition_runs_a_command_that_a_shell_can_read():
+    shell, option, command = yaml.safe_load(COMPOSE.read_text())["services"]["locant"]["command"]
+    assert (shell, option) == ("sh", "-c")
+    # Compose writes a dollar as two; what the shell makes of the variable is one word a model.
+    command = command.replace("$$", "$").replace("exec locant", "printf '%s\\n'")
+    found = subprocess.run(
+        [program("sh"), "-euc", command],
+        env={"MODELS": "en-de de-en", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split("\n") == ["serve", "--host", "0.0.0.0", "--port", "5000", "en-de", "de-en", ""]
 
 
 def test_commands_have_options_that_there_are(capsys):
