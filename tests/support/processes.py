@@ -24,7 +24,9 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "locant.cli.progress",
+        "locant.cli.train",
         "locant.training.run",
+        "sacrebleu.metrics",
         "torch._dynamo",
         "torch.distributed.checkpoint.hf_storage",
         "torch.distributed.fsdp",
