@@ -1,6 +1,8 @@
 """Records: written once, never run again, the same when run again."""
 
 import json
+import shlex
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -72,12 +74,28 @@ def test_a_folder_in_which_another_process_compares_is_refused(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_a_trial_that_fails_leaves_no_record_and_stops_no_other(tmp_path: Path) -> None:
+def test_a_trial_that_fails_leaves_no_record_and_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     # A learning rate this large makes the loss infinite or not a number.
     wild = {**OPTIONS, "optimiser": {"learning_rate": 1e30, "warmup_steps": 0}}
-    (failure,) = run_comparison(tmp_path, comparison(options=wild, budget={"steps": 50}), device="cpu")
-    assert failure.job == Job("copy", "none", 1)
-    assert "the loss was" in failure.reason
+    both = comparison(variants=["none", "learned"], options=wild, budget={"steps": 50})
+    save_comparison(tmp_path, both)
+    code = main([str(tmp_path), "copy", "none", "1", "cpu"])
+    *_, said = capsys.readouterr().err.splitlines()
+    assert "the loss was" in said
+    assert load_records(tmp_path) == []
+
+    # In place of Python, what ends as this process did for one of the trials, and well for the other.
+    program = tmp_path / "python"
+    fails = f"echo 'A warning' >&2; echo {shlex.quote(said)} >&2; exit {code}"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *learned*) exit 0;; esac\n{fails}\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    notes = Notes()
+    (failure,) = run_comparison(tmp_path, both, device="cpu", callback=notes)
+    assert (failure.job, failure.reason) == (Job("copy", "none", 1), said)
+    assert sorted(notes.ended) == [("copy, learned, seed 1", ""), ("copy, none, seed 1", said)]
     assert load_records(tmp_path) == []
 
 
