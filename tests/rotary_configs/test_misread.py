@@ -373,3 +373,12 @@ def test_a_head_size_that_the_class_overwrites_is_passed_over() -> None:
     parsed = read_huggingface({"model_type": "hy_v4", **_WIDE, "head_dim": 32, "qk_rope_head_dim": 64})
     assert (parsed.config.head_dim, parsed.config.rotary_dim) == (64, 64)
     assert any("passes over the first" in finding.message for finding in parsed.findings)
+
+
+def test_a_model_of_several_stacks_names_them() -> None:
+    """configuration_blt.py: four stacks, each with heads and a rope_theta of its own."""
+    stack = {"hidden_size": 1024, "num_attention_heads": 16, "rope_theta": 500000.0}
+    parts = {"patcher_config": stack, "encoder_config": stack, "global_config": stack | {"hidden_size": 2048}}
+    with pytest.raises(ConfigError, match="heads and positions of their own: patcher_config, encoder_config, global_c"):
+        read_huggingface({"model_type": "blt", "cross_attn_k": 2, "patch_size": 4, **parts})
+    assert read_huggingface({"model_type": "blt_global_transformer", **parts["global_config"]}).config.head_dim == 128

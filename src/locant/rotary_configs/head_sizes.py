@@ -150,6 +150,11 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
     if heads is None:
         heads, said = _default(defaults, _HEADS)
         taken += [said] if said else []
+    if width is None and heads is None and (stacks := _stacks(own.part)):
+        raise ConfigError(
+            f"config.json describes stacks of layers with heads and positions of their own: {', '.join(stacks)}. Put "
+            "one of these objects into a file of its own to read it."
+        )
     if width is None or heads is None or width % heads:
         raise ConfigError(
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
@@ -163,6 +168,12 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             )
         )
     return width // heads
+
+
+def _stacks(part: Fields) -> list[str]:
+    """Return the names of the groups that describe layers with attention."""
+    groups = ((name, group) for name, group in part.values.items() if isinstance(group, Mapping))
+    return [name for name, group in groups if any(each in group for each in _HEADS)]
 
 
 def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int | None, str]:
