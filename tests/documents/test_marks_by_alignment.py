@@ -161,8 +161,17 @@ def test_a_server_does_not_align_with_weights_that_only_the_engine_has(monkeypat
         ("two dogs, play.", "Hunde, spiel.", [(1, 0), (2, 1)], ",", ","),
         ("two dogs, play.", "Hunde spiel.", [(1, 0), (2, 1)], ",", None),
         ("(two) dogs", "Hunde, (zwei)", [(0, 1), (1, 0)], "(two)", "(zwei)"),
-        # White space stays behind its word.
-        ("two dogs play", "spielen zwei Hunde", [(0, 1), (1, 2), (2, 0)], " dogs"[:1], " "),
+        # White space stays behind its word, as no space where there is none.
+        ("two dogs play", "spielen zwei Hunde", [(0, 1), (1, 2), (2, 0)], " ", " "),
+        ("two dogs play", "spielen Hunde, zwei", [(0, 2), (1, 1), (2, 0)], " ", ""),
+        # Parts of words are those of their translation, if that has them; digits nothing else.
+        ("in the evening2", "am Abend2.", [(0, 0), (1, 0), (2, 1)], "2", "2"),
+        ("in the evening2", "am Abend.", [(0, 0), (1, 0), (2, 1)], "2", None),
+        ("drink H2O now", "jetzt H2O trinken", [(0, 2), (1, 1), (2, 0)], "2", "2"),
+        ("the XML-files", "die XML-Dateien", [(0, 0), (1, 1)], "XML", "XML-Dateien"),
+        ("the preheated oven", "der predigende Ofen", [(0, 0), (1, 1), (2, 2)], "pre", "pre"),
+        ("the preheated oven", "der heiße Ofen", [(0, 0), (1, 1), (2, 2)], "heated", "heiße"),
+        ("in 1990", "von 1990", [(0, 0), (1, 1)], "1990", "1990"),
         # Words without a link: what is between the links around them, else the nearest of these.
         ("a b c", "A B C", [(0, 0), (2, 2)], "b", "B"),
         ("a very red", "das rote", [(0, 0), (2, 1)], "very", "rote"),

@@ -64,32 +64,43 @@ class Alignment:
     def locate(self, start: int, end: int) -> Span | None:
         """Return where what is between two offsets stands; punctuation that is not part of it is left out.
 
-        Words without a link stand between the links of the words around them; white space alone behind the word that it
-        is behind of.
+        Words without a link stand between the links of the words around them, white space alone behind the word that it
+        is behind of. The end or the beginning of a word is that of its translation where that has the same characters.
         """
-        if not self._source[start:end].strip():
+        marked = self._source[start:end].strip()
+        if not marked:
             return self._locate_space(start)
+        start = self._source.index(marked, start)
+        end = start + len(marked)
         words = self._numbers(start, end)
         others = sorted({other for word in words for other in self._linked.get(word, ())})
         found = _row(others) if others else self._between(words)
         if found is None:
             return None
         place, stop = self._others[found[0]][0], self._others[found[1]][1]
-        marked, within = self._source[start:end].strip(), self._translation[place:stop]
-        if all(map(_is_punctuation, marked)):
-            at = within.rfind(marked)
+        within = self._translation[place:stop]
+        is_end, is_beginning = goes_on(self._source, start), goes_on(self._source, end)
+        if not any(map(str.isalpha, marked)) and (is_end or is_beginning or all(map(_is_punctuation, marked))):
+            at = within.rfind(marked)  # signs, and digits of a word
             return (place + at, place + at + len(marked)) if at >= 0 else None
         if not _is_punctuation(marked[0]):
             place += len(within) - len(within.lstrip(_punctuation(within)))
         if not _is_punctuation(marked[-1]):
             stop -= len(within) - len(within.rstrip(_punctuation(within)))
+        if is_end != is_beginning:
+            if is_end and self._translation.endswith(marked, place, stop):
+                place = stop - len(marked)
+            elif is_beginning and self._translation.startswith(marked, place, stop):
+                stop = place + len(marked)
         return (place, stop) if place < stop else None
 
     def _locate_space(self, start: int) -> Span | None:
+        """Return where white space alone stands, an empty place where the translation has none behind the word."""
         before = [span for span in self._words if span[1] <= start]
         behind = self.locate(*before[-1]) if before else None
-        space = self._translation.find(" ", behind[1]) if behind else -1
-        return (space, space + 1) if space >= 0 else None
+        if behind is None:
+            return None
+        return behind[1], behind[1] + self._translation.startswith(" ", behind[1])
 
     def replaced(self, start: int, end: int) -> Span | None:
         """Return where the translation of what stands between two offsets stands, and of nothing else."""
