@@ -254,7 +254,7 @@ class TranslationService:
         def due() -> str:
             """Take what is known up to the next sentence that is not finished."""
             known = []
-            while parts and (isinstance(parts[0], str) or parts[0].question is None):
+            while parts and (isinstance(parts[0], str) or parts[0].is_finished):
                 part = parts.popleft()
                 known.append(part if isinstance(part, str) else stream.write(part.written[0]))
             return "".join(known)
@@ -297,10 +297,8 @@ class TranslationService:
         works = []
         for document, route in documents:
             split = self._splitter(route)
-            # Weights that the engine alone has are not read again for it, by every worker and amid a request.
-            aligned = not route.translator.model.output.weight.is_meta
             for rank in range(alternatives + 1):
-                works.append(Work(translation_steps(document.passages, split, aligned=aligned), route, rank))
+                works.append(Work(translation_steps(document.passages, split, aligned=_aligns(route)), route, rank))
                 works[-1].advance(None)
         return works
 
@@ -311,7 +309,7 @@ class TranslationService:
         parts: list[str | Work] = []
         for piece in cut_passage(passage, self._splitter(route)):
             if isinstance(piece, Sentence):
-                parts.append(work := Work(sentence_steps([piece], aligned=False), route))
+                parts.append(work := Work(sentence_steps([piece], aligned=_aligns(route)), route))
                 work.advance(None)
             else:
                 parts.append(write([piece]))
@@ -356,6 +354,11 @@ class TranslationService:
             longest = route.translator.longest_source(prefixes=route.prefixes)
             known = self._searches[route, alternatives] = settings, min(longest, self._settings.limits.sentence_tokens)
         return known
+
+
+def _aligns(route: Route) -> bool:
+    """Whether words are aligned: weights that the engine alone has are not read again for it, by every worker."""
+    return not route.translator.model.output.weight.is_meta
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -39,6 +39,11 @@ class Work:
     missing: int = 0
     written: list[Written] = field(default_factory=list)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it asks for nothing more."""
+        return self.question is None and not self.pairs
+
     def advance(self, answers: Sequence[str] | Sequence[Links] | None) -> None:
         """Answer the question and take the next one."""
         try:
@@ -147,7 +152,7 @@ class Works:
                 work.advance([self._asked[work.route, text].versions[work.rank] for text in texts])
             asking, self._asking = self._asking + answered, []
             self._aligning += [work for work in asking if work.pairs]
-            finished += [work for work in asking if work.question is None and not work.pairs]
+            finished += [work for work in asking if work.is_finished]
             self._ask([work for work in asking if work.question is not None], batches)
         return finished, [batch for batch in batches.values() if batch.sentences]
 
