@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -173,6 +173,10 @@ quality-changes: $(BIN)/locant
 RUN ?= demo/bible-german-english
 alignments: .venv-align/bin/locant
 	.venv-align/bin/python benchmarks/quality/alignments.py $(RUN)
+
+# The test chapters of a run on the Bible as documents, next to their sentences translated by hand. RUN=folder
+chapters: $(BIN)/locant
+	$(BIN)/python benchmarks/quality/chapters.py $(RUN)
 
 # Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant

@@ -1,0 +1,233 @@
+"""Whole chapters translated as documents, next to their sentences translated by hand.
+
+    python chapters.py runs/bible-modern-english
+
+The test chapters of a run on the Bible become documents: plain text with a verse a line, text wrapped as in a letter,
+HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is translated
+at once. By hand the verses are translated as they stand in the corpus, and as sentences that a rule without abbreviations
+cuts. BLEU and chrF count chapters, 20 of them by default: what a document says must be the same, wherever it is cut.
+Processor time is that of the process. Needs python-docx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import io
+import random
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import torch
+
+from locant.analysis import bleu_tokenizer, score_translations
+from locant.documents import DocumentOptions, find_format, translate_document
+from locant.documents.sentences import sentence_splitter
+from locant.documents.steps import answer_steps, translation_steps
+from locant.text.bible import find_version, read_version
+from locant.text.corpus_settings import BibleCorpus
+from locant.training import load_run_recipe
+from locant.translation import Translator
+from measure import machine
+
+Chapter = list[str]
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'“‘])")  # noqa: RUF001
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to write chapters as a document.
+
+    Attributes:
+        name: What the table calls it.
+        format: Of the document.
+        write: Returns the document of chapters.
+        read: Returns the text of each chapter, given how many verses each has.
+        options: How the document is read.
+    """
+
+    name: str
+    format: str
+    write: Callable[[Sequence[Chapter]], bytes]
+    read: Callable[[bytes, Sequence[int]], list[str]]
+    options: DocumentOptions | None = None
+
+
+def read_chapters(settings: BibleCorpus, test: Sequence[tuple[str, str]]) -> tuple[list[Chapter], list[Chapter]]:
+    """Return the verses of each test chapter in both languages."""
+    sources, references = (read_version(find_version(code)) for code in (settings.source[0], settings.target))  # type: ignore[index,arg-type]
+    pairs, found = set(test), {}
+    for verse in references:
+        if verse in sources:
+            found.setdefault(verse[:2], []).append((sources[verse], references[verse]))
+    chapters = [verses for verses in found.values() if pairs.issuperset(verses)]
+    if sum(map(len, chapters)) != len(test):
+        raise SystemExit("The test text is not made of whole chapters.")
+    return [[one for one, _ in verses] for verses in chapters], [[other for _, other in verses] for verses in chapters]
+
+
+def grouped(verses: Sequence[str], lengths: Sequence[int]) -> list[str]:
+    """Return the text of each chapter from all verses."""
+    assert len(verses) == sum(lengths), (len(verses), sum(lengths))
+    rows = iter(verses)
+    return [" ".join(next(rows) for _ in range(length)) for length in lengths]
+
+
+def linked(chapters: Sequence[Chapter], share: float) -> list[Chapter]:
+    """Return HTML of verses, some with a link around one to three words that are not the whole verse."""
+    draw = random.Random(1)
+    found = []
+    for chapter in chapters:
+        found.append([])
+        for verse in chapter:
+            words = [html.escape(word, quote=False) for word in verse.split()]
+            if draw.random() < share and len(words) > 4:
+                first = draw.randrange(1, len(words) - 3)
+                last = first + draw.randint(0, 2)
+                words[first] = f'<a href="#{len(found)}">{words[first]}'
+                words[last] += "</a>"
+            found[-1].append(" ".join(words))
+    return found
+
+
+def write_html(chapters: Sequence[Chapter], share: float = 0.0) -> bytes:
+    """Return a page with a paragraph a verse."""
+    body = "\n".join(f"<p>{verse}</p>" for chapter in linked(chapters, share) for verse in chapter)
+    return f"<!doctype html>\n<body>\n{body}\n</body>\n".encode()
+
+
+def read_html(content: bytes, lengths: Sequence[int]) -> list[str]:
+    """Return the text of each chapter of a page."""
+    found = re.findall(r"<p>(.*?)</p>", content.decode(), re.DOTALL)
+    return grouped([html.unescape(re.sub("<[^<>]*>", "", verse)) for verse in found], lengths)
+
+
+def write_word(chapters: Sequence[Chapter]) -> bytes:
+    """Return a document of Word with a paragraph a verse."""
+    import docx
+
+    document, content = docx.Document(), io.BytesIO()
+    for verse in (verse for chapter in chapters for verse in chapter):
+        document.add_paragraph(verse)
+    document.save(content)
+    return content.getvalue()
+
+
+def read_word(content: bytes, lengths: Sequence[int]) -> list[str]:
+    """Return the text of each chapter of a document of Word."""
+    import docx
+
+    return grouped([paragraph.text for paragraph in docx.Document(io.BytesIO(content)).paragraphs], lengths)
+
+
+def write_subtitles(chapters: Sequence[Chapter]) -> bytes:
+    """Return subtitles with a cue a verse, in lines of at most 42 characters."""
+    cues = []
+    for number, verse in enumerate((verse for chapter in chapters for verse in chapter), start=1):
+        minutes, seconds = divmod(6 * number, 60)
+        times = [f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02},{part}" for part in ("000", "900")]
+        cues.append(f"{number}\n{' --> '.join(times)}\n{textwrap.fill(verse, 42)}\n")
+    return "\n".join(cues).encode()
+
+
+def read_subtitles(content: bytes, lengths: Sequence[int]) -> list[str]:
+    """Return the text of each chapter of subtitles."""
+    cues = re.split(r"\n\n(?=\d+\n)", content.decode().strip())
+    return grouped([" ".join(cue.split("\n")[2:]) for cue in cues], lengths)
+
+
+def write_lines(chapters: Sequence[Chapter]) -> bytes:
+    """Return a text with a verse a line."""
+    return "".join(f"{verse}\n" for chapter in chapters for verse in chapter).encode()
+
+
+def write_wrapped(chapters: Sequence[Chapter]) -> bytes:
+    """Return a text with a paragraph a chapter, in lines of at most 79 characters."""
+    return "\n\n".join(textwrap.fill(" ".join(chapter), 79, break_on_hyphens=False) for chapter in chapters).encode()
+
+
+FORMS = (
+    Form("text, a verse a line", "text", write_lines, lambda raw, lengths: grouped(raw.decode().splitlines(), lengths)),
+    Form(
+        "text, wrapped, a paragraph a chapter",
+        "text",
+        write_wrapped,
+        lambda raw, _: [" ".join(part.split()) for part in raw.decode().split("\n\n")],
+        DocumentOptions(wrapped=True),
+    ),
+    Form("HTML", "html", write_html, read_html),
+    Form("HTML, a link in every tenth verse", "html", partial(write_html, share=0.1), read_html),
+    Form("HTML, a link in every verse", "html", partial(write_html, share=1.0), read_html),
+    Form("Word", "docx", write_word, read_word),
+    Form("SubRip, a verse a cue", "srt", write_subtitles, read_subtitles),
+)
+
+
+def without_alignment(translator: Translator, content: bytes, format: str) -> bytes:
+    """Return a document whose tags are placed as if the model had no attention to look at."""
+    document = find_format(format).read(content)
+    steps = translation_steps(document.passages, sentence_splitter(translator.source_language or "en"), aligned=False)
+    return document.written(answer_steps(steps, translator.translate))
+
+
+def main() -> int:
+    """Translate and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="folder of a run on the Bible")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    recipe = load_run_recipe(options.run)
+    (part,) = recipe.open_corpus().parts
+    if not isinstance(recipe.corpus, BibleCorpus) or part.test is None:
+        parser.error(f"{options.run} was not trained on the Bible, or has no test text")
+    chapters, references = read_chapters(recipe.corpus, list(part.test))
+    lengths = list(map(len, chapters))
+    wanted = [" ".join(verses) for verses in references]
+    translator = Translator.from_pretrained(options.run, engine=options.engine, device="cpu")
+    first: dict[str, float] = {}
+
+    def show(name: str, texts: Sequence[str], seconds: float) -> None:
+        scores = score_translations(texts, wanted, tokenize=bleu_tokenizer(translator.target_language))
+        first.setdefault("BLEU", scores.bleu)
+        row = [
+            name,
+            f"{scores.bleu:.2f}",
+            f"{scores.bleu - first['BLEU']:+.2f}",
+            f"{scores.chrf:.2f}",
+            f"{seconds:.1f}",
+        ]
+        print("| " + " | ".join(row) + " |", flush=True)
+
+    print(f"{len(chapters)} chapters, {sum(lengths)} verses; {translator.engine.name}; {machine()}\n")
+    print("| form | BLEU | to by hand | chrF | processor time (s) |\n| --- | --- | --- | --- | --- |")
+    verses = [verse for chapter in chapters for verse in chapter]
+    cut = [_SENTENCE.split(verse) for verse in verses]
+    begun = time.process_time()
+    show("by hand, verses", grouped(translator.translate(verses), lengths), time.process_time() - begun)
+    begun = time.process_time()
+    translated = iter(translator.translate([sentence for each in cut for sentence in each]))
+    by_sentence = [" ".join(next(translated) for _ in each) for each in cut]
+    show("by hand, sentences", grouped(by_sentence, lengths), time.process_time() - begun)
+    for form in FORMS:
+        content = form.write(chapters)
+        begun = time.process_time()
+        written = translate_document(translator, content, form.format, options=form.options)
+        show(form.name, form.read(written, lengths), time.process_time() - begun)
+        if b"<a " in content:
+            begun = time.process_time()
+            written = without_alignment(translator, content, form.format)
+            show(f"{form.name}, without alignment", form.read(written, lengths), time.process_time() - begun)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
