@@ -3,10 +3,10 @@
     python chapters.py runs/bible-modern-english
 
 The test chapters of a run on the Bible become documents: plain text with a verse a line, text wrapped as in a letter,
-HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is translated
-at once. By hand the verses are translated as they stand in the corpus, and as sentences that a rule without abbreviations
-cuts. BLEU and chrF count chapters, 20 of them by default: what a document says must be the same, wherever it is cut.
-Processor time is that of the process. Needs python-docx.
+HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is
+translated at once. By hand the verses are translated as they stand in the corpus, and as sentences that a rule without
+abbreviations cuts. BLEU and chrF count chapters, 20 of them by default: what a document says must be the same, wherever
+it is cut. Processor time is that of the process. Needs python-docx.
 """
 
 from __future__ import annotations
