@@ -9,8 +9,8 @@ a second, latencies by percentile, refusals, failures, memory and processor time
 64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
 With --presets, models with random weights and the first model's tokenizer follow, without LibreTranslate, which would
 not end their sentences. With --quick a load lasts 8 seconds, short sentences are for 64 clients alone, and the
-overload lasts 30 seconds. All of it stays on the loopback address and ends by itself; where LibreTranslate does not
-run, the rest is measured. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json after each server.
+overload lasts 30 seconds. All of it stays on the loopback address and ends by itself; where a server or a load
+fails, the rest is measured. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json after each server.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def load(
         if ended >= begun:
             times[what].append(milliseconds)
     if not times["answered"]:
-        raise SystemExit(f"{server.name} answered nothing:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{clients} clients were not answered anything in {seconds:g} s.\n{done.stderr[-2000:]}")
     in_time = sum(begun <= ended < end for ended, _, what in found["requests"] if what == "answered")
     every = len(found["requests"])
     return {
@@ -261,10 +261,9 @@ def measure(
                     result["overload"] = row
                     print(model.name, name, "overload", row, flush=True)
         except (SystemExit, OSError, LocantError, subprocess.SubprocessError) as error:
-            if name == "Locant":
-                raise
-            result["missing"] = f"{name} could not be measured to the end: {str(error).splitlines()[0]}"
-            print(model.name, result["missing"], file=sys.stderr, flush=True)
+            why = f"{name} could not be measured to the end. {str(error).splitlines()[0]}"
+            result.setdefault("missing", []).append(why)
+            print(model.name, name, error, file=sys.stderr, flush=True)
         yield result
 
 
@@ -297,8 +296,8 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
             for kind, found in result["offline"].items()
         )
         lines += ["", f"`locant translate`, speed and processor time of a sentence: {speeds}."]
-        if result.get("missing"):
-            lines += ["", result["missing"]]
+        for why in result.get("missing", []):
+            lines += ["", why]
         if over := result.get("overload"):
             lines += [
                 "",
