@@ -357,6 +357,15 @@ def test_vllm_rotates_half_of_a_head_of_glm() -> None:
     assert (read_huggingface(model).config.rotary_dim, read_vllm({}, model).config.rotary_dim) == (4, 8)
 
 
+def test_vllm_takes_the_base_of_dbrx_from_its_attention_group() -> None:
+    """DbrxAttention in vLLM's models/dbrx.py; transformers 5 takes rope_parameters."""
+    rope = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+    model = {"model_type": "dbrx", "d_model": 64, "n_heads": 4, "attn_config": {"rope_theta": 5e5}}
+    assert read_huggingface({**model, "rope_parameters": rope}).config.base == 1e4
+    read = read_vllm({}, {**model, "rope_parameters": rope}).config
+    assert (read.base, read.scaling, read.head_dim) == (5e5, Unscaled(), 16)
+
+
 def test_vllm_passes_over_the_factor_of_proportional() -> None:
     rope = {"rope_type": "proportional", "factor": 8.0, "partial_rotary_factor": 0.5, "rope_theta": 1e4}
     read = read_vllm({}, {"model_type": "llama", **_SHORT, "rope_parameters": rope})

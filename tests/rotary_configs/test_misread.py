@@ -382,3 +382,13 @@ def test_a_model_of_several_stacks_names_them() -> None:
     with pytest.raises(ConfigError, match="heads and positions of their own: patcher_config, encoder_config, global_c"):
         read_huggingface({"model_type": "blt", "cross_attn_k": 2, "patch_size": 4, **parts})
     assert read_huggingface({"model_type": "blt_global_transformer", **parts["global_config"]}).config.head_dim == 128
+
+
+@pytest.mark.parametrize(("stated", "windows"), [({}, {None}), ({"sliding_window": 6}, {None, 6})])
+def test_smollm_3s_layers_without_positions_have_its_window(stated: dict[str, Any], windows: set[int | None]) -> None:
+    """configuration_smollm3.py: sliding_attention where no_rope_layers has 0, if use_sliding_window is true."""
+    model = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4}
+    parsed = read_huggingface({**model, "no_rope_layers": [1, 0, 1, 0], "use_sliding_window": True, **stated})
+    assert {kind.window for kind in parsed.layers if kind.config is None} == {stated.get("sliding_window")}
+    assert {kind.window for kind in parsed.layers} == windows
+    assert [parsed.of_layer(index) is None for index in range(4)] == [False, True, False, True]

@@ -48,6 +48,9 @@ HALVES_ITS_WINDOW = frozenset(["t5gemma2_text"])
 HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 """Model types with a ``sliding_window`` that the masks of their classes pass over."""
 
+WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
+"""Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
+
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),

@@ -14,6 +14,7 @@ from locant.rotary_configs.families import (
     HAS_NO_WINDOW,
     LOOKS_BOTH_WAYS,
     WINDOW_OF_FULL_ATTENTION,
+    WINDOW_WITHOUT_POSITIONS,
     Behaviour,
     ModelType,
 )
@@ -169,8 +170,11 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
     if isinstance(pattern, int) and pattern > 0 and alternates:
         names = tuple(GLOBAL if (index + 1) % pattern == 0 else LOCAL for index in range(count))
         return (*names[:-1], kind.last_type) if kind is not None and kind.last_type else names
-    first = part.get("max_window_layers")
-    if part.get("use_sliding_window") is True and isinstance(first, int):
+    first, is_windowed = part.get("max_window_layers"), part.get("use_sliding_window") is True
+    if is_windowed and kind is not None and kind.name in WINDOW_WITHOUT_POSITIONS:
+        listed = _listed(part, kind, count) if part.get("sliding_window") is not None else None
+        return tuple(GLOBAL if rotates else LOCAL for rotates in listed or ())
+    if is_windowed and isinstance(first, int):
         return tuple(GLOBAL if index < first else LOCAL for index in range(count))
     return ()
 

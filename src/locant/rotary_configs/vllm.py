@@ -67,6 +67,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
     merged = _in_huggingface_terms(merged, is_latent, findings)
     if model_type == "glm":
         merged = _with_half_of_the_head(merged)
+    if model_type == "dbrx":
+        merged = _with_base_of_attention_group(merged)
     parsed = read_config(merged, in_vllm=True)
     configs = {}
     for layer, read in parsed.configs.items():
@@ -146,6 +148,15 @@ def _with_half_of_the_head(part: Mapping[str, Any]) -> dict[str, Any]:
     half = {"partial_rotary_factor": 0.5}
     groups = {group: {**part[group], **half} for group in GROUPS if isinstance(part.get(group), Mapping)}
     return {**part, **half, **groups}
+
+
+def _with_base_of_attention_group(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as vLLM's class of DBRX reads it: the base in ``attn_config``, and never a scaling."""
+    group = part.get("attn_config")
+    base = Fields(group, "attn_config of config.json").number("rope_theta") if isinstance(group, Mapping) else None
+    if base is None:
+        return dict(part)
+    return {key: value for key, value in part.items() if key not in GROUPS} | {"rope_theta": base}
 
 
 def _without_original(rope: Mapping[str, Any]) -> dict[str, Any]:
