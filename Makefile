@@ -6,7 +6,7 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
-.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -177,6 +177,13 @@ alignments: .venv-align/bin/locant
 # The test chapters of a run on the Bible as documents, next to their sentences translated by hand. RUN=folder
 chapters: $(BIN)/locant
 	$(BIN)/python benchmarks/quality/chapters.py $(RUN)
+
+# How many terms of glossaries are in translations and what they cost in BLEU, of a run with a test text; by default one of
+# a made-up language, which takes some minutes.
+MADE_UP := runs/made-up
+glossaries: $(BIN)/locant
+	test -d $(MADE_UP) || $(BIN)/python benchmarks/quality/made_up_language.py $(MADE_UP)
+	$(BIN)/python benchmarks/quality/glossaries.py $(MADE_UP)
 
 # Training, also on real text, and translating, side by side with the peers; takes hours. One round each (--rounds 1) is 45 minutes.
 bench: .venv-bench/bin/locant

@@ -154,6 +154,10 @@ def spans(text: str) -> list[tuple[int, int]]:
         ({"dog": "Hund"}, "and the dog", "abc", {}, "abc Hund"),
         # Of words far apart, the longest row.
         ({"sea dog": "B"}, "sea dog barks", "a xx yy bellt zz", {0: [1, 4], 1: [2], 2: [3]}, "a B bellt zz"),
+        # No more words than the term has, and none that the source has elsewhere.
+        ({"dog": "Hund"}, "the dog barks", "das Tier bellt", {0: [0], 1: [1, 2]}, "das Hund bellt"),
+        ({"dog": "der Hund"}, "the dog barks", "das Tier bellt", {1: [0, 1], 2: [2]}, "der Hund bellt"),
+        ({"dog": "Hund"}, "dog Anna", "Anna Tier", {0: [0, 1]}, "Anna Hund"),
         # Capital letters where a sentence begins, unless a word stays as it is.
         ({"dog": "hond"}, "Dog here", "Kat hier", {0: [0], 1: [1]}, "Hond hier"),
         ({"dog": "hond"}, "Dog here", "Hond hier", {}, "Hond hier"),

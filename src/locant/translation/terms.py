@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from locant.text.subword_spans import Span
 from locant.text.word_borders import find_words, goes_on, has_no_spaces, in_word, whole_words
@@ -103,6 +104,8 @@ class _Places:
         """
         words = ((source, whole_words(self._text, *target)) for source, target in links)
         self._links = [(source, target) for source, target in words if target]
+        gaps = pairwise([0, *(edge for match in self._matches for edge in (match.start, match.end)), len(self._source)])
+        self._rest = " ".join(self._source[start:end] for start, end in list(gaps)[::2])
         edits: list[_Edit] = []
         beside: list[Match] = []
         for match in self._missing():
@@ -137,16 +140,25 @@ class _Places:
         return [target for source, target in self._links if _overlap(source, (match.start, match.end))]
 
     def _replaced(self, match: Match) -> Span | None:
-        """Return the words that a term takes the place of: of those linked with it the longest row of neighbours."""
+        """Return the words that a term takes the place of: neighbours that most of what is linked with it belongs to.
+
+        They are no more than the term has words in either language, so that less is lost of what is linked by mistake.
+        Words that the source has elsewhere, names say, are translations of these.
+        """
+        linked: dict[Span, int] = {}
+        for target in self._linked(match):
+            linked[target] = linked.get(target, 0) + 1
+        own = (span for span in linked if not find_words(self._rest, self._text[span[0] : span[1]]))
+        spans = sorted(span for span in own if self._is_free(span))
+        most = max(len(match.words.split()), len(self._source[match.start : match.end].split()))
         rows: list[list[Span]] = []
-        for span in sorted(span for span in set(self._linked(match)) if self._is_free(span)):
-            if rows and not self._text[rows[-1][-1][1] : span[0]].strip(_JOINS):
-                rows[-1].append(span)
-            else:
-                rows.append([span])
+        for span in spans:
+            row = rows[-1] if rows else []
+            follows = row and not self._text[row[-1][1] : span[0]].strip(_JOINS)
+            rows.append([*row, span][-most:] if follows else [span])
         if not rows:
             return None
-        row = max(rows, key=lambda row: sum(end - start for start, end in row))
+        row = max(rows, key=lambda row: sum(linked[span] for span in row))
         return row[0][0], row[-1][1]
 
     def _place_beside(self, match: Match) -> int:
