@@ -392,3 +392,15 @@ def test_smollm_3s_layers_without_positions_have_its_window(stated: dict[str, An
     assert {kind.window for kind in parsed.layers if kind.config is None} == {stated.get("sliding_window")}
     assert {kind.window for kind in parsed.layers} == windows
     assert [parsed.of_layer(index) is None for index in range(4)] == [False, True, False, True]
+
+
+def test_heads_of_gemma_4_are_alike_where_no_layer_has_others() -> None:
+    """configuration_gemma4.py: heads of 512 features for full attention only where the file has no per_layer_config."""
+    model = {"model_type": "gemma4_text", "head_dim": 16, "hidden_size": 64, "num_attention_heads": 4}
+    model |= {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}
+    for stated, size in (
+        ({"per_layer_config": {}}, 16),
+        ({"per_layer_config": {"1": {"head_dim": 32}}}, 32),
+        ({}, 512),
+    ):
+        assert read_huggingface(model | stated).configs["full_attention"].head_dim == size

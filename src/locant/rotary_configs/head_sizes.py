@@ -127,7 +127,7 @@ def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType
 
 def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Finding]) -> int:
     defaults = {} if kind is None else kind.defaults
-    if layer == GLOBAL and not own.own.values:
+    if layer == GLOBAL and own.part.values.get("per_layer_config") is None:
         usual = None if kind is None else kind.features.get(GLOBAL)
         sliding = None if kind is None else kind.features.get("sliding_attention")
         stated = own("global_head_dim")
