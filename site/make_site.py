@@ -58,8 +58,16 @@ def run_sphinx(pages: Path, html: Path) -> int:
     """Build a site from its pages; warnings are errors, for a link that leads nowhere is one."""
     from sphinx.cmd.build import main as sphinx
 
-    options = ["-b", "html", "-c", str(HERE), "-d", str(html.with_name("doctrees")), "-j", "2"]
-    return sphinx([*options, "-W", "--keep-going", "-q", str(pages), str(html)])
+    doctrees, begun = html.with_name("doctrees"), html.with_name("begun")
+    if begun.exists():
+        # The last build was interrupted: Sphinx would not look again at pages without their images that it has written.
+        shutil.rmtree(html, ignore_errors=True)
+        shutil.rmtree(doctrees, ignore_errors=True)
+    begun.touch()
+    options = ["-b", "html", "-c", str(HERE), "-d", str(doctrees), "-j", "2"]
+    status = sphinx([*options, "-W", "--keep-going", "-q", str(pages), str(html)])
+    begun.unlink()
+    return status
 
 
 @contextmanager

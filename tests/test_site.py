@@ -185,6 +185,11 @@ def test_pages_become_html_that_fetches_nothing(tmp_path):
     assert FIGURES["waves"].caption.formula in page
     assert '<img alt="' in page
     assert "https://arxiv.org/abs/1706.03762" in page
+    # An interrupted build leaves pages without their images, which the next one must not take for finished.
+    shutil.rmtree(html / "_images")
+    html.with_name("begun").touch()
+    assert run_sphinx(folder.path, html) == 0
+    assert check_site(html) == []
 
 
 @pytest.mark.parametrize("figure", INTERACTIVES, ids=lambda figure: figure.name)
