@@ -8,6 +8,7 @@ import doctest
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -259,3 +260,17 @@ def test_modules_named_in_the_text_exist():
                     break
                 value = getattr(value, part)
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_of_large_texts_is_its_record():
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    measured = json.loads((ROOT / "docs" / "results" / "scale.json").read_text(encoding="utf-8"))["measured"]
+    for found in measured:
+        phases = found["phases"]
+        growing = [phases[name] for name in ("reading", "cleaning", "tokenising")]
+        rate = found["pairs"] / sum(phase["processor_seconds"] for phase in growing)
+        named = ("reading", "cleaning", "learning the vocabulary", "tokenising")
+        seconds = " | ".join(f"{phases[name]['seconds']:.1f}" for name in named)
+        memory = max(phase["own_memory_mb"] for phase in phases.values())
+        who = ", one process" if found["processes"] == 1 else ""
+        assert f"| {found['pairs']:,}{who} | {seconds} | {round(rate, -2):,.0f} | {memory:,} MB |" in page

@@ -4,9 +4,10 @@
 
 The test chapters of a run on the Bible become documents: plain text with a verse a line, text wrapped as in a letter,
 HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is
-translated at once. By hand the verses are translated as they stand in the corpus, and as sentences that a rule without
-abbreviations cuts. BLEU and chrF count chapters, 20 of them by default: what a document says must be the same, wherever
-it is cut. Processor time is that of the process. Needs python-docx.
+translated at once; the wrapped text also with shorter limits of a sentence. By hand the verses are translated as they
+stand in the corpus, and as sentences that a rule without abbreviations cuts. BLEU and chrF count chapters, 20 of them
+by default: what a document says must be the same, wherever it is cut. Processor time is that of the process.
+Needs python-docx.
 """
 
 from __future__ import annotations
@@ -153,6 +154,9 @@ def write_wrapped(chapters: Sequence[Chapter]) -> bytes:
     return "\n\n".join(textwrap.fill(" ".join(chapter), 79, break_on_hyphens=False) for chapter in chapters).encode()
 
 
+WRAPPED = DocumentOptions(wrapped=True)
+LIMITS = (128, 96, 64, 48)
+"""Of subwords, beyond which sentences that run across verses are cut into clauses."""
 FORMS = (
     Form("text, a verse a line", "text", write_lines, lambda raw, lengths: grouped(raw.decode().splitlines(), lengths)),
     Form(
@@ -160,7 +164,7 @@ FORMS = (
         "text",
         write_wrapped,
         lambda raw, _: [" ".join(part.split()) for part in raw.decode().split("\n\n")],
-        DocumentOptions(wrapped=True),
+        WRAPPED,
     ),
     Form("HTML", "html", write_html, read_html),
     Form("HTML, a link in every tenth verse", "html", partial(write_html, share=0.1), read_html),
@@ -226,6 +230,13 @@ def main() -> int:
             begun = time.process_time()
             written = without_alignment(translator, content, form.format)
             show(f"{form.name}, without alignment", form.read(written, lengths), time.process_time() - begun)
+        for limit in LIMITS if form.options == WRAPPED else ():
+            begun = time.process_time()
+            written = translate_document(
+                translator, content, form.format, options=form.options, max_source_length=limit
+            )
+            name = f"{form.name}, sentences of at most {limit} subwords"
+            show(name, form.read(written, lengths), time.process_time() - begun)
     return 0
 
 
