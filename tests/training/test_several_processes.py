@@ -12,9 +12,10 @@ import yaml
 from processes import exit_codes, run_torchrun, start_processes
 from safetensors.torch import load_file
 
-from locant.training import Recipe, read_metrics, resume_training, train
+from locant.training import Recipe, load_recipe, read_metrics, resume_training, train
 from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
+from locant.training.run import new_model
 
 CHANGES = ["model.dropout=0", "training.steps=12", "training.validate_every=6", "training.average_checkpoints=1"]
 
@@ -146,3 +147,23 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     codes = exit_codes(start_processes([[*command, "--steps=14"]] * 2, tmp_path, folders=machines))
     assert codes == [1, 1]
     assert "was prepared from another text" in (tmp_path / "process-0.log").read_text()
+
+
+def test_the_first_process_alone_reads_the_parent(recipe, whole, tmp_path):
+    start = [f"finetuning.parent={whole}", "finetuning.test_sentences=0", "training.steps=3", "finetuning.lora.rank=2"]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    train(load_recipe(recipe, start), alone)
+    command = ["train", recipe, "training.parallel=fsdp", "--output", together, *start]
+    codes = exit_codes(start_processes([command] * 2, tmp_path))
+    assert codes == [0, 0], (tmp_path / "process-1.log").read_text()[-3000:]
+    assert_close(together, alone)
+
+
+@pytest.mark.parametrize(("mode", "devices"), [("fsdp", ["cpu", "meta"]), ("ddp", ["cpu", "cpu"])])
+def test_other_processes_make_no_model_that_is_sharded(monkeypatch, recipe_data, mode, devices):
+    config = Recipe.parse(recipe_data).sized_model(100, 100)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    for rank, device in enumerate(devices):
+        monkeypatch.setattr("torch.distributed.get_rank", lambda rank=rank: rank)
+        model = new_model(config, mode)
+        assert {parameter.device.type for parameter in model.parameters()} == {device}

@@ -92,12 +92,13 @@ def train_language_model(
         DivergedError: The loss or the gradient was not finite.
     """
     losses, tokens, first = list[float](), 0, ""
+    device = next(model.parameters()).device
     loop: TrainingLoop[LanguageModelBatch] = TrainingLoop(
-        DistributedModel(LanguageModelLoss(model), model),
+        DistributedModel(LanguageModelLoss(model), model, "auto", device),
         optimiser.build(model),
         optimiser.rate(budget, model.config.d_model),
         budget,
-        device=next(model.parameters()).device,
+        device=device,
         max_grad_norm=optimiser.max_grad_norm,
     )
 

@@ -147,7 +147,7 @@ class FineTuning:
         """Give a new model the weights to begin with, freeze its parts and add its adapters.
 
         Args:
-            model: Of the recipe, with any weights; changed in place.
+            model: Of the recipe, with any weights; changed in place. On the first process it gets those of the parent.
             begins: Whether there is no checkpoint yet that has the weights.
 
         Returns:
@@ -158,9 +158,8 @@ class FineTuning:
         """
         kept = None
         if begins:
-            weights, states, about = self._start()
+            weights, kept = self._start()
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
-            kept = Checkpoint(weights, states, Progress(), about.get("evaluated", True)) if states else None
         grown = False
         if self.settings.lora:
             about = parallel.from_first_process(lambda: read_json(self.folder / START / STATE_FILE))
@@ -168,19 +167,18 @@ class FineTuning:
         self._choose(self.recipe, model, grows=grown)
         return kept
 
-    def _start(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-        """Read what the run begins with on the first process, and give it to all."""
+    def _start(self) -> tuple[dict[str, Tensor], Checkpoint | None]:
+        """Read what the run begins with; the tensors are on the first process alone, which gives them to the others."""
         mine: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = []
 
-        def read() -> dict[str, Any]:
+        def read() -> tuple[bool, bool]:
             weights, states, about = read_state(self.folder / START)
             mine.append((weights, states))
-            return about
+            return bool(states), about.get("evaluated", True)
 
-        about = parallel.from_first_process(read)
+        keeps_optimizer, evaluated = parallel.from_first_process(read)
         weights, states = mine[0] if mine else ({}, {})
-        given = parallel.tensors_from_first_process
-        return dict(given(weights)), dict(given(states)), about
+        return weights, Checkpoint(weights, states, Progress(), evaluated) if keeps_optimizer else None
 
     def _choose(self, recipe: Recipe, model: EncoderDecoder[Any], *, grows: bool) -> None:
         """Freeze parts and add adapters as the settings say; rows of new tokens are trained beside these."""

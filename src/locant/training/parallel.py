@@ -215,38 +215,38 @@ def _processes(ranks: Sequence[int]) -> str:
     return f"process {ranks[0]}" if len(ranks) == 1 else f"processes {', '.join(map(str, ranks))}"
 
 
+def is_sharded(model: nn.Module, mode: str) -> bool:
+    """Whether a model is to be sharded over the processes.
+
+    Args:
+        model: On any device, also ``meta``.
+        mode: ``auto``, which shards a large model, ``ddp`` or ``fsdp``.
+    """
+    large = count_parameters(model) >= _FSDP_FROM_PARAMETERS
+    return dist.is_initialized() and (mode == "fsdp" or (mode == "auto" and large))
+
+
 class DistributedModel:
     """The training module as this process runs it, and the way to and from the one full set of weights.
 
+    The weights are those of the first process, whatever the others have.
+
     Args:
         module: Computes the loss; holds ``model``.
-        model: The model inside it, on this process's device.
+        model: The model inside it, which goes to the device; where it is sharded, on any device, also ``meta``.
         mode: ``auto``, ``ddp`` or ``fsdp``; without torchrun the module runs as it is.
+        device: That of this process.
     """
 
-    def __init__(self, module: nn.Module, model: nn.Module, mode: str = "auto") -> None:
+    def __init__(self, module: nn.Module, model: nn.Module, mode: str, device: torch.device) -> None:
         self.model = model
         self.run: nn.Module = module
-        self.sharded = False
-        if not dist.is_initialized():
+        self.sharded = is_sharded(model, mode)
+        if self.sharded:
+            _shard(module, model, device)
             return
-        if mode == "auto":
-            mode = "fsdp" if count_parameters(model) >= _FSDP_FROM_PARAMETERS else "ddp"
-        if mode == "fsdp":
-            from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes seconds to import
-
-            self.sharded = True
-            # We change no output in place, which is what this warning is about.
-            warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-            for attention in (module for module in model.modules() if isinstance(module, CrossAttention)):
-                # Keys and values of the source are computed before the layer itself runs.
-                fully_shard(attention)
-                register_fsdp_forward_method(attention, "keys_and_values")
-            if isinstance(model, Transformer):
-                for layer in (*model.encoder.layers, *model.decoder.layers):
-                    fully_shard(layer)
-            fully_shard(module)
-        else:
+        model.to(device)
+        if dist.is_initialized():
             self.run = DistributedDataParallel(module)
 
     def accumulating(self, last: bool) -> AbstractContextManager[None]:
@@ -314,6 +314,39 @@ class DistributedModel:
         """Return the first process' full values, given by the names of the parameters, sharded as those are."""
         parameters = dict(self.model.named_parameters())
         return {name: _like(value, parameters[name]) for name, value in tensors_from_first_process(tensors)}
+
+
+def _shard(module: nn.Module, model: nn.Module, device: torch.device) -> None:
+    """Shard a model layer by layer, so that no device ever holds more of it than its share and one layer."""
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes seconds to import
+
+    # We change no output in place, which is what this warning is about.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    for attention in (part for part in model.modules() if isinstance(part, CrossAttention)):
+        _take_from_first_process(attention, device)
+        # Keys and values of the source are computed before the layer itself runs.
+        fully_shard(attention)
+        register_fsdp_forward_method(attention, "keys_and_values")
+    if isinstance(model, Transformer):
+        for layer in (*model.encoder.layers, *model.decoder.layers):
+            _take_from_first_process(layer, device)
+            fully_shard(layer)
+    _take_from_first_process(module, device)
+    fully_shard(module)
+
+
+def _take_from_first_process(module: nn.Module, device: torch.device) -> None:
+    """Put the first process's weights of a module on the device, but for those that are sharded already."""
+    from torch.distributed.tensor import DTensor
+
+    old = {name: each for name, each in module.named_parameters() if not isinstance(each, DTensor)}
+    new: dict[nn.Parameter, nn.Parameter] = {}
+    for name, value in tensors_from_first_process(old):
+        new[old[name]] = nn.Parameter(value.detach().to(device), requires_grad=old[name].requires_grad)
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter in new:  # a tied matrix in each of its places
+                setattr(part, name, new[parameter])
 
 
 def _whole(tensor: Tensor) -> Tensor:

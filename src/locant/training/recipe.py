@@ -210,13 +210,13 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def load_run_recipe(run: Path) -> Recipe:
+def load_run_recipe(run: Path | str) -> Recipe:
     """Read the recipe of a run, made by this version of Locant or an earlier one.
 
     Raises:
         ConfigError: The recipe cannot be read, or was changed to something that cannot be.
     """
-    path = run / "recipe.yaml"
+    path = Path(run) / "recipe.yaml"
     return Recipe.parse_saved(_read_yaml(path), f"recipe {path}")
 
 

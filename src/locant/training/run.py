@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from locant.files import replacing_file, workplace
-from locant.models.architectures import build_model
+from locant.models.architectures import ModelConfig, build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
 from locant.models.transformer import count_parameters
@@ -244,7 +244,7 @@ def _train(
         config = recipe.sized_model(*sizes)
         if not choices and parallel.world_size() == 1:
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
-        model = build_model(config)
+        model = new_model(config, recipe.training.parallel)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
         stream = BatchStream(
@@ -396,6 +396,16 @@ def _prepare(
     vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
     parallel.require_same({"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)})
     return data
+
+
+def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
+    """Return a new model; where it will be sharded, the first process alone has its weights, the others its shapes."""
+    if parallel.rank():
+        with torch.device("meta"):
+            shapes = build_model(config)
+        if parallel.is_sharded(shapes, mode):
+            return shapes
+    return build_model(config)
 
 
 def _report(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:

@@ -51,7 +51,7 @@ class Trainer:
 
     Args:
         run: The run folder.
-        model: The model, on CPU; moved to ``device``.
+        model: The model, on CPU; moved to ``device``. Where it is sharded, only that of the first process has weights.
         settings: How to train.
         batches: The training batches of this process.
         stages: The stages of the corpus; none where it has only one.
@@ -85,11 +85,11 @@ class Trainer:
         self.plain_weights = plain_weights
         self.stages = stages
         self.progress = Progress()
-        self.model = model.to(device)
+        self.model = model
         loss = TranslatorLoss(
             self.model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
         )
-        self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel)
+        self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel, device)
         if settings.compile and isinstance(self.model, Transformer):
             self.model.encoder.compile(dynamic=True)
             self.model.decoder.compile(dynamic=True)
