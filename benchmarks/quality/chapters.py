@@ -4,7 +4,8 @@
 
 The test chapters of a run on the Bible become documents: plain text with a verse a line, text wrapped as in a letter,
 HTML, HTML with a link in a tenth of the verses and in all of them, Word, and SubRip with a cue a verse. Each is
-translated at once; the wrapped text also with shorter limits of a sentence. By hand the verses are translated as they
+translated at once, with the usual length of sentences that the run knows, or that a new run of its text would know; the
+wrapped text also with other ones, and without any. By hand the verses are translated as they
 stand in the corpus, and as sentences that a rule without abbreviations cuts. BLEU and chrF count chapters, 20 of them
 by default: what a document says must be the same, wherever it is cut. Processor time is that of the process.
 Needs python-docx.
@@ -32,9 +33,11 @@ from locant.analysis import bleu_tokenizer, score_translations
 from locant.documents import DocumentOptions, find_format, translate_document
 from locant.documents.sentences import sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
+from locant.text import TokenCache
 from locant.text.bible import find_version, read_version
 from locant.text.corpus_settings import BibleCorpus
 from locant.training import load_run_recipe
+from locant.training.defaults import choose_usual_length
 from locant.translation import Translator
 from measure import machine
 
@@ -155,8 +158,8 @@ def write_wrapped(chapters: Sequence[Chapter]) -> bytes:
 
 
 WRAPPED = DocumentOptions(wrapped=True)
-LIMITS = (128, 96, 64, 48)
-"""Of subwords, beyond which sentences that run across verses are cut into clauses."""
+LIMITS = (None, 96, 48, 32)
+"""Of subwords, beyond which sentences that run across verses are cut; ``None`` for what the model can read."""
 FORMS = (
     Form("text, a verse a line", "text", write_lines, lambda raw, lengths: grouped(raw.decode().splitlines(), lengths)),
     Form(
@@ -197,6 +200,10 @@ def main() -> int:
     lengths = list(map(len, chapters))
     wanted = [" ".join(verses) for verses in references]
     translator = Translator.from_pretrained(options.run, engine=options.engine, device="cpu")
+    usual = translator.settings.usual_source_length
+    if usual is None:  # of a run that was trained before there was the rule
+        known, _ = choose_usual_length(recipe, TokenCache(options.run / "cache" / "train"))
+        usual = known.decoding.usual_source_length
     first: dict[str, float] = {}
 
     def show(name: str, texts: Sequence[str], seconds: float) -> None:
@@ -211,7 +218,8 @@ def main() -> int:
         ]
         print("| " + " | ".join(row) + " |", flush=True)
 
-    print(f"{len(chapters)} chapters, {sum(lengths)} verses; {translator.engine.name}; {machine()}\n")
+    about = f"{len(chapters)} chapters, {sum(lengths)} verses; sentences of at most {usual} subwords are usual"
+    print(f"{about}; {translator.engine.name}; {machine()}\n")
     print("| form | BLEU | to by hand | chrF | processor time (s) |\n| --- | --- | --- | --- | --- |")
     verses = [verse for chapter in chapters for verse in chapter]
     cut = [_SENTENCE.split(verse) for verse in verses]
@@ -224,7 +232,7 @@ def main() -> int:
     for form in FORMS:
         content = form.write(chapters)
         begun = time.process_time()
-        written = translate_document(translator, content, form.format, options=form.options)
+        written = translate_document(translator, content, form.format, options=form.options, usual_source_length=usual)
         show(form.name, form.read(written, lengths), time.process_time() - begun)
         if b"<a " in content:
             begun = time.process_time()
@@ -233,9 +241,9 @@ def main() -> int:
         for limit in LIMITS if form.options == WRAPPED else ():
             begun = time.process_time()
             written = translate_document(
-                translator, content, form.format, options=form.options, max_source_length=limit
+                translator, content, form.format, options=form.options, usual_source_length=limit
             )
-            name = f"{form.name}, sentences of at most {limit} subwords"
+            name = f"{form.name}, sentences of {f'at most {limit}' if limit else 'any number of'} subwords"
             show(name, form.read(written, lengths), time.process_time() - begun)
     return 0
 

@@ -93,6 +93,23 @@ def test_a_sentence_that_is_too_long_is_cut(node: WebNode, tmp_path: Path) -> No
     assert len(found.split()) > 12
 
 
+@needs_engine
+@needs_node
+@pytest.mark.skipif(not supports("int8"), reason="the processor has no fast int8")
+def test_a_sentence_that_is_longer_than_usual_is_cut_as_in_documents(node: WebNode, tmp_path: Path) -> None:
+    run, page = saved(tmp_path / "run"), tmp_path / "page"
+    config = json.loads((run / "config.json").read_text())
+    config["decoding"]["usual_source_length"] = 12
+    (run / "config.json").write_text(json.dumps(config))
+    export_web(run, page)
+    node.ask("load", str(page))
+    long = ", ".join(text.rstrip(".") for text in SENTENCES[:6])
+    (found,) = node.ask("translate", {"sentences": [long]})["translations"]
+    native = Translator.from_pretrained(run, engine="compiled", compute_type="int8", device="cpu")
+    assert found == native.translate_chunks([[long]], on_long="split", max_source_length=12).__next__()[0][0].text
+    assert found != native.translate(long)
+
+
 @needs_node
 @pytest.mark.parametrize(
     "text", ["One two. Three, four five.", "a, b; c. d " * 9, "无空格的很长的文本。" * 4, "x" * 50, " "]

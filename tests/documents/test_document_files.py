@@ -67,6 +67,31 @@ def test_settings_of_the_search_are_those_of_documents_too(translate, translator
     )
 
 
+def test_sentences_longer_than_usual_are_cut_in_documents_alone(translate, translator, tmp_path, capsys):
+    clauses = ["alpha alpha,", "delta delta"]
+    sentence = " ".join(clauses)
+    tokens = len(translator.tokenizers.source.encode([sentence])[0])
+    assert tokens <= translator.longest_source()
+    whole, parts = translator.translate(sentence), " ".join(translator.translate(clauses))
+    assert whole != parts
+    usual = max(len(ids) for ids in translator.tokenizers.source.encode(clauses))
+
+    def document(**overrides):
+        return translate_document(translator, sentence, "text", **overrides).decode()
+
+    assert document() == document(usual_source_length=tokens) == whole
+    assert document(usual_source_length=usual) == parts
+    assert document(usual_source_length=tokens + 9, max_source_length=usual) == parts
+    # A line of a corpus, and what is scored, is a sentence.
+    assert translator.translate(sentence, usual_source_length=usual) == whole
+    used = Translator(translator.model, translator.tokenizers, translator.settings_with(usual_source_length=usual))
+    used.save_pretrained(tmp_path / "model")
+    (tmp_path / "in.txt").write_text(f"{sentence}\n")
+    command = ["translate", str(tmp_path / "model"), "--engine", "pytorch", "-i", str(tmp_path / "in.txt")]
+    assert main(command) == main([*command, "--format", "text"]) == 0
+    assert capsys.readouterr().out.splitlines() == [whole, parts]
+
+
 def test_text_of_any_size_is_translated_in_parts(translate, translator, tmp_path, monkeypatch):
     text = "alpha beta. Gamma\n\n" * 40
     (tmp_path / "in.txt").write_text(text)

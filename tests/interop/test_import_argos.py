@@ -50,11 +50,13 @@ WIDTH, HEADS, LAYERS, INNER = 32, 4, 2, 48
 )
 def test_our_own_packages_come_back(changes, quantization, joint, separate, tmp_path):
     tokenizers = separate if changes.get("share_embeddings") is False else joint
-    translator = Translator(build(tokenizers, **changes), tokenizers, DecodingSettings(**LIMIT), **LANGUAGES)
+    decoding = DecodingSettings(usual_source_length=40, **LIMIT)
+    translator = Translator(build(tokenizers, **changes), tokenizers, decoding, **LANGUAGES)
     translator.save_pretrained(tmp_path / "run")
     export_argos(tmp_path / "run", tmp_path / "a.argosmodel", quantization=quantization)
     notes = import_argos(tmp_path / "a.argosmodel", tmp_path / "back")
     back = Translator.from_pretrained(tmp_path / "back", device="cpu")
+    assert back.settings.usual_source_length == 40
     assert (back.source_language, back.target_language) == ("en", "de")
     assert back.model.config.tie_output == translator.model.config.tie_output
     if quantization is None:

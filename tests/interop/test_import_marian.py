@@ -266,7 +266,13 @@ def test_a_source_language_that_the_folder_names_is_not_told(several, tmp_path):
 def test_a_group_leaves_as_marian_again(several, tmp_path):
     other, tokenizer = several
     import_marian(tmp_path / "marian", tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["decoding"]["usual_source_length"] is None
+    config["decoding"]["usual_source_length"] = 40
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     export_huggingface(tmp_path / "run", tmp_path / "back")
+    import_marian(tmp_path / "back", tmp_path / "again")
+    assert load_model_folder(tmp_path / "again", device="cpu").decoding.usual_source_length == 40
     model, ours = (kind.from_pretrained(tmp_path / "back") for kind in (MarianMTModel, MarianTokenizer))
     texts = [">>fra<< kalo mir", ">>cmn_Hans<< ka"]
     found, expected = (one(texts, return_tensors="pt", padding=True) for one in (ours, tokenizer))

@@ -25,7 +25,16 @@ def test_max_target_length_follows_the_paper() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    ["beam", "length_penalty", "n_best", "max_length_ratio", "max_length_extra", "batch_tokens", "max_source_length"],
+    [
+        "beam",
+        "length_penalty",
+        "n_best",
+        "max_length_ratio",
+        "max_length_extra",
+        "batch_tokens",
+        "max_source_length",
+        "usual_source_length",
+    ],
 )
 def test_every_limit_has_a_limit(field: str) -> None:
     with pytest.raises(ConfigError, match=f"'{field}': Input should be less than"):

@@ -28,7 +28,8 @@ def translator():
     torch.manual_seed(0)
     sizes = {"source_vocab_size": 40, "target_vocab_size": 40, "d_model": 16, "d_ff": 16, "heads": 2}
     model = Transformer(TransformerConfig.parse({**sizes, "encoder_layers": 1, "decoder_layers": 1}))
-    return Translator(model, tokenizers, DecodingSettings(beam=1), source_language="en", target_language="de")
+    decoding = DecodingSettings(beam=1, usual_source_length=61)
+    return Translator(model, tokenizers, decoding, source_language="en", target_language="de")
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def test_the_card_tells_what_the_run_recorded(run, tmp_path):
         SIGNATURE.replace("|", "\\|"),
         "700 updates in 10.0 minutes on A Processor",
         "sentences of en into de",
+        "seldom seen more than 61 tokens",
     ):
         assert said in card
     published = card + (tmp_path / "saved" / "records.json").read_text()

@@ -1,7 +1,9 @@
 """Settings that a recipe leaves open: what they follow, and that what is given stays."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -9,11 +11,12 @@ from toy_language import sentences
 
 from locant.cli import main
 from locant.errors import ConfigError
-from locant.text import load_corpus
+from locant.text import TokenCache, load_corpus
 from locant.text.pairs import in_memory
 from locant.text.statistics import text_statistics
+from locant.text.tokenizer import Prefixes
 from locant.training import Recipe, TrainingCallback, load_recipe, plan_training, resume_training, train
-from locant.training.defaults import complete_recipe, leaves_open
+from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.forecast import Speed
 
 
@@ -139,12 +142,78 @@ def test_a_run_says_what_was_chosen_and_resumes_with_it(open_recipe, tmp_path):
     changes = {"steps": 6, "minutes": None, "validation_sentences": 4}
     train(open_recipe, tmp_path / "run", callback=notes, training=changes)
     written = json.loads((tmp_path / "run" / "choices.json").read_text())
-    assert [row["key"] for row in written] == [choice.key for choice in notes.plan.choices]
+    keys = [choice.key for choice in notes.plan.choices]
+    assert [row["key"] for row in written] == [*keys, "decoding.usual_source_length"]
     saved = (tmp_path / "run" / "recipe.yaml").read_text()
     notes.plan = None
     resume_training(tmp_path / "run", callback=notes, training={"steps": 8})
     assert notes.plan is None
     assert (tmp_path / "run" / "recipe.yaml").read_text() == saved.replace("steps: 6", "steps: 8")
+
+
+def tokenised(lengths, *parts):
+    """Stand for a text with sentences of these lengths, in parts of (pairs, tokens that say the languages)."""
+    rows = [SimpleNamespace(pairs=pairs, prefixes=Prefixes([9] * before, [])) for pairs, before in parts]
+    found = np.array(lengths, np.int32)
+    return SimpleNamespace(source=SimpleNamespace(lengths=found), parts=rows or [*tokenised([], (len(found), 0)).parts])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "usual"),
+    [
+        ([30] * 99_000 + [70] * 999 + [50], 50),  # a thousand have 50 or more
+        ([30] * 99_001 + [70] * 999, 30),
+        ([30] * 94 + [41] * 5 + [200], 41),  # of a small text, a twentieth
+        ([8] * 94 + [9] * 6, 24),  # phrases: parts of sentences would be shorter still
+        ([60], 60),
+    ],
+)
+def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data):
+    recipe = Recipe.parse(recipe_data)
+    found, (choice,) = choose_usual_length(recipe, tokenised(lengths))
+    assert (choice.key, choice.value) == ("decoding.usual_source_length", usual)
+    assert found.decoding == recipe.decoding.model_copy(update={"usual_source_length": usual})
+    # What tells the language is no part of a sentence.
+    parts = ((len(lengths) // 2, 2), (len(lengths) - len(lengths) // 2, 2))
+    assert choose_usual_length(recipe, tokenised([each + 2 for each in lengths], *parts))[0] == found
+
+
+@pytest.mark.parametrize("given", [None, 500])
+def test_a_usual_length_that_is_given_stays(given, recipe_data):
+    recipe = Recipe.parse({**recipe_data, "decoding": {"usual_source_length": given}})
+    assert choose_usual_length(recipe, tokenised([30] * 100)) == (recipe, ())
+
+
+def test_runs_know_the_usual_length_of_their_text(recipe_data, tmp_path, monkeypatch):
+    monkeypatch.setattr("locant.training.defaults._LEAST_USUAL", 1)
+
+    class Notes(TrainingCallback):
+        def __init__(self):
+            self.chosen = []
+
+        def on_chosen(self, choice):
+            self.chosen.append(choice)
+
+    def known(run):
+        found = yaml.safe_load((run / "recipe.yaml").read_text()), json.loads((run / "config.json").read_text())
+        return tuple(one["decoding"].get("usual_source_length") for one in found)
+
+    notes, run = Notes(), tmp_path / "run"
+    train(recipe_data, run, callback=notes, training={"steps": 2})
+    (choice,) = notes.chosen
+    lengths = TokenCache(run / "cache" / "train").source.lengths
+    assert (lengths >= choice.value).sum() >= 30 > (lengths > choice.value).sum()  # a twentieth of 600
+    assert known(run) == (choice.value, choice.value)
+    (row,) = json.loads((run / "choices.json").read_text())
+    assert (row["key"], row["value"], row["reason"]) == (choice.key, choice.value, choice.reason)
+    resume_training(run, callback=notes, training={"steps": 3})
+    assert (len(notes.chosen), *known(run)) == (1, choice.value, choice.value)
+    # Of a run that began before there was the rule, nothing is known.
+    old = yaml.safe_load((run / "recipe.yaml").read_text())
+    del old["decoding"]["usual_source_length"]
+    (run / "recipe.yaml").write_text(yaml.safe_dump(old))
+    resume_training(run, callback=notes, training={"steps": 4})
+    assert (len(notes.chosen), *known(run)) == (1, None, None)
 
 
 def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, monkeypatch, capsys):

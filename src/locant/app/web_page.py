@@ -222,7 +222,8 @@ def _about(
     tokenizers, decoding = found.tokenizers, found.decoding
     languages = tokenizers.languages
     before, after = languages.places if languages else ((), ())
-    kept = ("beam", "length_penalty", "max_length_ratio", "max_length_extra", "max_source_length")
+    lengths = ("max_length_ratio", "max_length_extra", "max_source_length", "usual_source_length")
+    kept = ("beam", "length_penalty", *lengths)
     return {
         "version": hashlib.sha256(engine + "".join(files).encode()).hexdigest()[:16],
         "locant_version": __version__,

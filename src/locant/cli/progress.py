@@ -15,7 +15,7 @@ from locant.extension.extend.finetune import FineTuningStep
 from locant.extension.extend.report import MeasuredMethod
 from locant.lab.comparison import Job
 from locant.lab.runner import ComparisonCallback
-from locant.training import PreparedReport, StepReport, TrainingCallback, TrainingPlan, ValidationReport
+from locant.training import Choice, PreparedReport, StepReport, TrainingCallback, TrainingPlan, ValidationReport
 
 _PARTS = 10_000  # of a bar
 _LINES = 20  # of a whole bar, where there is no terminal
@@ -131,6 +131,11 @@ class TrainingProgress(WorkBar, TrainingCallback):
         """Show what was chosen, and what is to be expected."""
         self._preparing.end()
         show_plan(plan, self.console)
+
+    def on_chosen(self, choice: Choice) -> None:
+        """Show what was chosen."""
+        self._preparing.end()
+        self.console.print(f"{choice.key} {choice.value}: {choice.reason}", soft_wrap=True)
 
     def on_prepared(self, report: PreparedReport) -> None:
         """Show what will be trained on what."""

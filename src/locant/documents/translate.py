@@ -42,8 +42,9 @@ def translate_document(
 ) -> bytes:
     r"""Translate a document: its texts, in their places; all else stays as it is.
 
-    Sentences are cut by the rules of the translator's source language, and those that are too long for the model at the
-    end of a clause. Numbers and addresses of pages and mail stay as they are.
+    Sentences are cut by the rules of the translator's source language, and those that are longer than the model is used
+    to (``usual_source_length`` of its settings) at the end of a clause. Numbers and addresses of pages and mail stay as
+    they are.
 
     Args:
         translator: Translates the sentences.
@@ -203,17 +204,17 @@ def _translated(
 def fits_model(
     translator: Translator, *, most: int | None = None, prefixes: Prefixes | None = None, **overrides: Any
 ) -> Callable[[str], bool]:
-    """Return what says whether a sentence is short enough to be translated.
+    """Return what says whether a sentence is short enough to be translated well.
 
     Args:
         translator: With the model.
-        most: Tokens that it may have, if they are fewer than the model can read.
+        most: Tokens that it may have, if they are fewer than the model can read and has read often.
         prefixes: What tells the model its languages; by default those that were chosen.
         overrides: Settings of the search.
     """
-    limit = translator.longest_source(prefixes=prefixes, **overrides)
-    if most is not None:
-        limit = min(limit, most)
+    usual = translator.settings_with(**overrides).usual_source_length
+    limits = (translator.longest_source(prefixes=prefixes, **overrides), usual, most)
+    limit = min(each for each in limits if each is not None)
     encode = translator.tokenizers.source.encode
 
     def fits(text: str) -> bool:

@@ -98,6 +98,7 @@ def export_argos(
         "from_name": names["source"],
         "to_code": codes["target"],
         "to_name": names["target"],
+        "locant": {"usual_source_length": found.decoding.usual_source_length},
     }
     with replacing_file(package) as temporary, tempfile.TemporaryDirectory(prefix="locant-") as folder:
         root = Path(folder)

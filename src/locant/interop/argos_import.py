@@ -55,7 +55,10 @@ def import_argos(package: Path | str, run: Path | str) -> list[str]:
     if source.tokenizer.model == target.tokenizer.model:
         target = source
     longest = min(_LONGEST_SOURCE, (read.positions or _LONGEST_SOURCE) - 1)
-    decoding = DecodingSettings(beam=_BEAM, max_source_length=longest)
+    ours = archive.metadata.get("locant")
+    usual = ours.get("usual_source_length") if isinstance(ours, dict) else None
+    limits = {"max_source_length": longest, "usual_source_length": usual}
+    decoding = DecodingSettings.parse({"beam": _BEAM, **limits}, f"{package}: metadata.json")
     tokenizers = TokenizerPair(source.tokenizer, target.tokenizer, ends_source=bool(config["add_source_eos"]))
     with replacing_folder(run) as temporary:
         save_model_folder(

@@ -187,6 +187,7 @@ def _config(found: ModelFolder, config: TransformerConfig, special: dict[str, in
         "locant": {
             "version": __version__,
             "languages": list(found.tokenizers.languages.ids) if found.tokenizers.languages else [],
+            "usual_source_length": found.decoding.usual_source_length,
         },
     }
 

@@ -174,6 +174,7 @@ def _config(found: ModelFolder, config: TransformerConfig, *, reorder: bool) -> 
             "trained_position_dialect": "paper" if reorder else "concatenated",
             "source_language": found.source_language,
             "target_language": found.target_language,
+            "usual_source_length": found.decoding.usual_source_length,
         },
     }
 

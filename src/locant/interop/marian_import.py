@@ -357,7 +357,12 @@ def decoding_settings(
     )
     beam = min(found, MOST_HYPOTHESES) if isinstance(found, int) and found > 0 else DecodingSettings().beam
     longest = min(marian.max_position_embeddings - special_tokens, LONGEST_SOURCE)
-    settings = DecodingSettings.parse({"beam": beam, "max_source_length": longest}, str(folder / "config.json"))
+    ours = read_optional(folder / "config.json", "locant")
+    limits = {
+        "max_source_length": longest,
+        "usual_source_length": ours.get("usual_source_length") if isinstance(ours, dict) else None,
+    }
+    settings = DecodingSettings.parse({"beam": beam, **limits}, str(folder / "config.json"))
     return settings, [
         f"Translations are searched with beam {beam} and Locant's length penalty ({settings.length_penalty:g}); that "
         "of transformers is another formula."

@@ -14,7 +14,7 @@ from locant.text.tokenizer import LanguageTokens
 MOST_HYPOTHESES = 1000
 """The widest beam, and the most translations of a sentence."""
 LONGEST_SOURCE = 100_000
-"""The most tokens that ``max_source_length`` may allow."""
+"""The most tokens that ``max_source_length`` and ``usual_source_length`` may allow."""
 
 
 class SamplingSettings(Settings):
@@ -51,6 +51,9 @@ class DecodingSettings(Settings):
         max_length_extra: ... and this many tokens more.
         batch_tokens: Budget of a batch: source tokens, padding included, times ``rows``.
         max_source_length: Longest sentence accepted, in tokens.
+        usual_source_length: Longest sentence, in tokens, that the training text had often: longer ones in documents,
+            in texts that a server is sent and on exported pages are cut at the end of a clause. ``None`` where it is
+            not known: only what is too long for the model is cut.
         sampling: How to sample; ``None`` searches, by ``beam``.
     """
 
@@ -61,6 +64,7 @@ class DecodingSettings(Settings):
     max_length_extra: int = Field(50, ge=0, le=10_000)
     batch_tokens: int = Field(8192, ge=1, le=10_000_000)
     max_source_length: int = Field(1024, ge=1, le=LONGEST_SOURCE)
+    usual_source_length: int | None = Field(None, ge=1, le=LONGEST_SOURCE)
     sampling: SamplingSettings | None = None
 
     @model_validator(mode="after")

@@ -204,11 +204,15 @@ def _pair(languages: list[str | None]) -> str:
 
 
 def _intended(what: str, config: dict[str, Any]) -> str:
+    decoding = config["decoding"]
+    usual = decoding.get("usual_source_length")
+    often = (
+        f" It has seldom seen more than {usual} tokens: longer sentences are better cut at a clause." if usual else ""
+    )
     return (
-        f"Translates single sentences {what}, of at most "
-        f"{config['decoding']['max_source_length']} tokens, of the kind it was trained on (below). Of other kinds of "
-        "text nothing was measured. Translations may be wrong, leave something out or add something; names and numbers "
-        "should be checked."
+        f"Translates single sentences {what}, of at most {decoding['max_source_length']} tokens, of the kind it was "
+        f"trained on (below).{often} Of other kinds of text nothing was measured. Translations may be wrong, leave "
+        "something out or add something; names and numbers should be checked."
     )
 
 

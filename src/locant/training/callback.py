@@ -12,7 +12,7 @@ from locant.files import append_line, write_text
 from locant.parsing import parse_json
 
 if TYPE_CHECKING:
-    from locant.training.defaults import TrainingPlan
+    from locant.training.defaults import Choice, TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,9 @@ class TrainingCallback:
 
     def on_plan(self, plan: TrainingPlan) -> None:
         """What the recipe left open is chosen; not called where it left nothing open."""
+
+    def on_chosen(self, choice: Choice) -> None:
+        """A setting that follows from the tokenised text is chosen, where the recipe left it open."""
 
     def on_preparing(self, what: str, share: float) -> None:
         """Text is prepared: what is being done, in words, and how much of it is done, 0 to 1."""

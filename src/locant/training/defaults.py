@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from locant.models.architectures import ModelConfig
-from locant.text import Corpus, TokenizerPair, TokenizerSettings
+from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning
 from locant.training.recipe import Recipe, merged
@@ -57,6 +58,10 @@ _LARGEST_RATE = 0.008
 _WIDEST_OF_MUON = 256
 _FILLED = 0.93
 """Share of a batch that is no padding."""
+_OFTEN, _OFTEN_SHARE = 1000, 0.05
+"""Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
+_LEAST_USUAL = 24
+"""Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,32 @@ def complete_recipe(
         ConfigError: What the recipe sets cannot go together.
     """
     return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
+
+
+def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tuple[Choice, ...]]:
+    """Choose ``decoding.usual_source_length``: as many tokens as many training sentences have, or more of them.
+
+    Args:
+        recipe: Complete but for that.
+        train: The tokenised training text.
+
+    Returns:
+        The complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
+    """
+    if "usual_source_length" in recipe.decoding.model_fields_set:
+        return recipe, ()
+    # Rows hold what says the languages, which no sentence of a document has.
+    before = np.repeat([len(part.prefixes.source) for part in train.parts], [part.pairs for part in train.parts])
+    lengths = train.source.lengths - before
+    often = max(1, min(_OFTEN, round(_OFTEN_SHARE * len(lengths))))
+    seen = int(np.partition(lengths, -often)[-often])
+    if seen >= _LEAST_USUAL:
+        reason = f"{often:,} training sentences are as long or longer"
+    else:
+        reason = f"the least; {often:,} training sentences have {seen} tokens or more"
+    chosen = Choice("decoding.usual_source_length", max(seen, _LEAST_USUAL), reason)
+    decoding = recipe.decoding.model_copy(update={"usual_source_length": chosen.value})
+    return recipe.model_copy(update={"decoding": decoding}), (chosen,)
 
 
 class _Planner:

@@ -48,7 +48,7 @@ from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
-from locant.training.defaults import Choice, TrainingPlan, complete_recipe, leaves_open
+from locant.training.defaults import Choice, TrainingPlan, choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.forecast import memory_warning
@@ -238,6 +238,11 @@ def _train(
         data = _prepare(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
         )
+        lengths: tuple[Choice, ...] = ()
+        if not resume:
+            recipe, lengths = choose_usual_length(recipe, data.train)
+        for choice in lengths:
+            callback.on_chosen(choice)
         checkpoint = parallel.from_first_process(lambda: find_newest_checkpoint(folder)) if resume else None
         torch.manual_seed(recipe.seed)
         sizes = data.tokenizers.source.vocab_size, data.tokenizers.target.vocab_size
@@ -281,7 +286,7 @@ def _train(
             trainer.begin_with(kept)
         if parallel.rank() == 0:
             report = _report(recipe, corpus, data, model)
-            run_folder.record(recipe, folder, report, choices, trainer.progress.step)
+            run_folder.record(recipe, folder, report, (*choices, *lengths), trainer.progress.step)
             callback.on_prepared(report)
         reason = trainer.train()
         before_after = parallel.from_first_process(finetuning.compare_after) if finetuning else None

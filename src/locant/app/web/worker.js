@@ -24,7 +24,11 @@ class Translator {
     const { decoding, max_positions: known } = this.about;
     const encode = (text) => this.tokenizers.source.encode(text);
     const ids = encode(sentence);
-    const longest = Math.min(known === null ? Infinity : known - before.length - 1, decoding.max_source_length);
+    const longest = Math.min(
+      known === null ? Infinity : known - before.length - 1,
+      decoding.max_source_length,
+      decoding.usual_source_length ?? Infinity,
+    );
     if (ids.length <= longest) return ids.length ? [ids] : [];
     return splitToFit(sentence, (part) => encode(part).length <= longest)
       .map(encode)
