@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import docx
 import pytest
 from tiny_models import tiny_model, tiny_tokenizers
 
@@ -49,6 +50,20 @@ def test_a_document_is_translated_by_its_name(translate, translator, expected, t
     assert (tmp_path / "again.md").read_bytes() == expected
     assert translate("-i", source, "--format", "lines") == 0
     assert capsys.readouterr().out.splitlines() == translator.translate(MARKDOWN.splitlines())
+
+
+def test_documents_of_word_processors_note_the_language_of_the_model(translator, tmp_path):
+    document = docx.Document()
+    document.add_paragraph("alpha alpha")
+    document.save(tmp_path / "in.docx")
+    parts = translator.model, translator.tokenizers, translator.settings
+    for language in ("de", None):
+        translate_file(
+            Translator(*parts, target_language=language), tmp_path / "in.docx", tmp_path / f"{language}.docx"
+        )
+        (paragraph,) = docx.Document(str(tmp_path / f"{language}.docx")).paragraphs
+        assert paragraph.text == translator.translate("alpha alpha")
+        assert ('<w:lang w:val="de"/>' in paragraph._p.xml) == (language == "de")
 
 
 def test_a_document_comes_from_standard_input(translate, expected, monkeypatch, capsysbinary):

@@ -6,6 +6,7 @@ import io
 import re
 import zipfile
 from collections import Counter
+from copy import deepcopy
 
 import docx
 import pytest
@@ -13,6 +14,7 @@ from docx.oxml import OxmlElement
 from docx.oxml.ns import qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 from odf import opendocument, style, teletype, text
 from translated import FUNCTIONS, functions, translated
 
@@ -140,6 +142,85 @@ def test_links_fields_and_notes_stand_once(name, align):
         assert "".join(each.text for each in written.iter(qn("w:t"))) == (
             "SEE THE RED PAGE OF FIGURE ONE AND GO ON AND GO ON NOW."
         )
+
+
+def noted(run) -> dict[str, str]:
+    """The languages of a run of Word."""
+    return {key.rpartition("}")[2]: value for each in run.iter(qn("w:lang")) for key, value in each.attrib.items()}
+
+
+@pytest.mark.parametrize(
+    ("code", "languages"),
+    [
+        ("de", {"val": "de"}),
+        ("pt_BR", {"val": "pt-BR"}),
+        ("deu_Latn", {"val": "deu"}),
+        ("zh_Hant", {"val": "en-GB", "eastAsia": "zh-TW"}),
+        ("ar", {"val": "en-GB", "bidi": "ar"}),
+        (None, {"val": "en-GB"}),
+    ],
+)
+def test_translated_words_are_in_their_language_in_word(code, languages):
+    document = docx.Document()
+    paragraph = document.add_paragraph()
+    said = paragraph.add_run("Two dogs ")
+    said.bold = True
+    language = OxmlElement("w:lang")
+    language.set(qn("w:val"), "en-GB")
+    said._r.rPr.append(language)
+    said._r.rPr.append(OxmlElement("w:oMath"))
+    paragraph.add_run("run.")
+    document.add_paragraph("1990").runs[0]._r.get_or_add_rPr().append(deepcopy(language))
+    written = docx.Document(io.BytesIO(translated("docx", saved(document), str.upper, align=True, language=code)))
+    first, number = written.paragraphs
+    assert [run.text for run in first.runs] == ["TWO DOGS ", "RUN."]
+    bold, plain = first.runs
+    assert noted(bold._r) == languages
+    assert [str(child.tag).rpartition("}")[2] for child in bold._r.rPr] == ["b", "lang", "oMath"]
+    assert noted(plain._r) == {key: value for key, value in languages.items() if value != "en-GB"}
+    assert noted(number.runs[0]._r) == {"val": "en-GB"}  # nothing was translated
+
+
+@pytest.mark.parametrize(
+    ("code", "languages"),
+    [
+        ("de", {"language": "de", "country": "none", "language-asian": "zh", "country-asian": "CN"}),
+        ("pt-BR", {"language": "pt", "country": "BR", "language-asian": "zh", "country-asian": "CN"}),
+        ("ja", {"language": "en", "country": "US", "language-asian": "ja", "country-asian": "none"}),
+        (None, {"language": "en", "country": "US", "language-asian": "zh", "country-asian": "CN"}),
+    ],
+)
+def test_translated_texts_of_opendocument_are_in_their_language(code, languages):
+    document = opendocument.OpenDocumentText()
+    default = style.DefaultStyle(family="paragraph")
+    asian = {"languageasian": "zh", "countryasian": "CN"}
+    default.addElement(style.TextProperties(language="en", country="US", rfclanguagetag="en-US", **asian))
+    document.styles.addElement(default)
+    for name, language in (("Said", "en"), ("Mute", "zxx")):
+        words = style.Style(name=name, family="text")
+        words.addElement(style.TextProperties(language=language, country="none", fontweight="bold"))
+        document.automaticstyles.addElement(words)
+        document.text.addElement(text.P())
+        document.text.lastChild.addElement(text.Span(stylename=words, text="Two dogs run."))
+    content = io.BytesIO()
+    document.write(content)
+
+    def found(written: bytes) -> list[dict[str, str]]:
+        names = {key: value for key, value in members(written).items() if key in ("content.xml", "styles.xml")}
+        roots = [etree.fromstring(names[name]) for name in sorted(names)]
+        return [
+            {key.rpartition("}")[2]: value for key, value in each.attrib.items()}
+            for root in roots
+            for each in root.iter("{*}text-properties")
+        ]
+
+    said, mute, *_, whole = found(translated("odt", content.getvalue(), str.upper, language=code))
+    assert said["language"] == languages["language"]
+    assert mute["language"] == "zxx"
+    tag = {"rfc-language-tag": "en-US"} if languages["language"] == "en" else {}
+    assert whole == {**languages, **tag}
+    same = translated("odt", content.getvalue(), lambda sentence: sentence, language=code)
+    assert members(same) == members(content.getvalue())
 
 
 def odt(runs: list[tuple[str, int]]) -> bytes:

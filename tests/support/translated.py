@@ -22,6 +22,7 @@ def translated(
     *,
     align: bool = False,
     split: Splitter | None = None,
+    language: str | None = None,
     **options: object,
 ) -> bytes:
     """A document whose sentences go through a function; with ``align`` each word is that of the same number."""
@@ -32,9 +33,8 @@ def translated(
     def links(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
         return [[(word, word) for word in range(len(one.split()))] for one, _ in pairs]
 
-    return document.written(
-        answer_steps(steps, lambda texts: [function(text) for text in texts], links if align else None)
-    )
+    answered = answer_steps(steps, lambda texts: [function(text) for text in texts], links if align else None)
+    return document.written(answered, language)
 
 
 def reversed_words(sentence: str) -> str:

@@ -8,13 +8,13 @@ paragraph stay as they are, byte by byte.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from locant.documents.formats import Document, DocumentOptions
-from locant.documents.office import Element, OfficeDocument, Package, Part, has_words, words_of
+from locant.documents.office import Element, Language, OfficeDocument, Package, Part, Tree, has_words, runs_of
 from locant.documents.passages import Item, Mark, Passage, Text, Written
 from locant.errors import DataError
 
@@ -26,6 +26,7 @@ _CONTAINERS = {"hyperlink", "smartTag", "ins", "moveTo", "fldSimple", "customXml
 _IGNORED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}
 _PAIRS = ("bookmark", "commentRange", "perm")
 _INVISIBLE = {"lang", "noProof"}  # of a format
+_AFTER_LANGUAGE = {"eastAsianLayout", "specVanish", "oMath", "rPrChange"}  # in a format, by the schema
 
 
 def read_docx(content: bytes, options: DocumentOptions) -> Document:
@@ -53,7 +54,7 @@ def read_docx(content: bytes, options: DocumentOptions) -> Document:
         tree = package.parse(name)
         found = [_Paragraph(each) for each in tree.iter() if _is(each, "p") and _name(each.getparent()) != "moveFrom"]
         parts.append(Part(name, tree, [each for each in found if has_words(each.passage)]))
-    return OfficeDocument(package, parts)
+    return OfficeDocument(package, parts, _note_language)
 
 
 def _name(element: Any) -> str:
@@ -99,7 +100,7 @@ class _Paragraph:
     """A paragraph: its passage, and how it is written anew."""
 
     def __init__(self, element: Element) -> None:
-        self._element = element
+        self.element = element
         self._names = 0
         formats: Counter[bytes] = Counter()
         examples: dict[bytes, Element | None] = {}
@@ -221,28 +222,17 @@ class _Paragraph:
 
     def rebuild(self, written: Written) -> None:
         """Write the paragraph anew."""
-        for child in list(self._element):
+        for child in list(self.element):
             if not _is(child, "pPr"):
-                self._element.remove(child)
-        parents: list[Element] = [self._element]
+                self.element.remove(child)
+        parents: list[Element] = [self.element]
         formats: list[Element | None] = [self._plain]
-        words: list[str] = []
-
-        def end_run() -> None:
-            if words:
-                text = self._element.makeelement(self._tag("t"), {_SPACE: "preserve"})
-                text.text = "".join(words)
+        for part in runs_of(written):
+            if isinstance(part, str):
+                text = self.element.makeelement(_tag(self.element, "t"), {_SPACE: "preserve"})
+                text.text = part
                 parents[-1].append(self._in_run(text, formats[-1]))
-                words.clear()
-
-        for part in written:
-            if not isinstance(part, Mark):
-                words.append(words_of(part))
-                continue
-            if part.kind == "space":
-                continue
-            end_run()
-            if isinstance(part.raw, _Container) and part.kind == "open":
+            elif isinstance(part.raw, _Container) and part.kind == "open":
                 inner = part.raw.inner()
                 for child in list(inner):
                     if _name(child) not in ("smartTagPr", "customXmlPr", "fldData"):
@@ -258,17 +248,37 @@ class _Paragraph:
                     parents[-1].append(self._in_run(element, properties) if is_in_run else element)
             else:
                 formats.pop()
-        end_run()
-
-    def _tag(self, name: str) -> str:
-        return str(self._element.tag).rpartition("}")[0] + "}" + name
 
     def _in_run(self, element: Element, properties: Element | None) -> Element:
-        run = self._element.makeelement(self._tag("r"), {})
+        run = self.element.makeelement(_tag(self.element, "r"), {})
         if properties is not None:
             run.append(deepcopy(properties))
         run.append(element)
         return run
+
+
+def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language) -> bool:
+    """Note the language of every run of translated paragraphs; styles stay, which others have as well."""
+    name = {"western": "val", "asian": "eastAsia", "complex": "bidi"}[language.kind]
+    code = f"{language.code}-{language.region}" if language.region else language.code
+    for paragraph in paragraphs:
+        for run in (each for each in paragraph.iter() if _is(each, "r")):
+            properties = _properties(run)
+            if properties is None:
+                properties = run.makeelement(_tag(run, "rPr"), {})
+                run.insert(0, properties)
+            noted = next((child for child in properties if _is(child, "lang")), None)
+            if noted is None:
+                noted = run.makeelement(_tag(run, "lang"), {})
+                place = next((at for at, child in enumerate(properties) if _name(child) in _AFTER_LANGUAGE), None)
+                properties.insert(len(properties) if place is None else place, noted)
+            noted.set(_tag(run, name), code)
+    return bool(paragraphs)
+
+
+def _tag(element: Element, name: str) -> str:
+    """Return a name in the namespace of an element."""
+    return str(element.tag).rpartition("}")[0] + "}" + name
 
 
 def _properties(run: Element) -> Element | None:

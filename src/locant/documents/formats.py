@@ -42,8 +42,14 @@ class Document(Protocol):
     def passages(self) -> Sequence[Passage]:
         """What is translated, in the order of the document."""
 
-    def written(self, translated: Sequence[Written]) -> bytes:
-        """Return the document with its passages translated."""
+    def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
+        """Return the document with its passages translated.
+
+        Args:
+            translated: The passages.
+            language: The code of their language, which documents of word processors note; ``None`` where it is not
+                known.
+        """
 
 
 Write = Callable[[Written], str]
@@ -70,8 +76,8 @@ class TextDocument:
         """Return the characters of the document with its passages translated."""
         return "".join(part if isinstance(part, str) else self.writers[part](translated[part]) for part in self.layout)
 
-    def written(self, translated: Sequence[Written]) -> bytes:
-        """Return the document with its passages translated."""
+    def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
+        """Return the document with its passages translated; of their language nothing is noted."""
         return self.start + self.text(translated).encode("utf-8")
 
 

@@ -8,17 +8,18 @@ byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from locant.documents.formats import Document, DocumentOptions
-from locant.documents.office import Element, OfficeDocument, Package, Part, Tree, has_words, words_of
+from locant.documents.office import Element, Language, OfficeDocument, Package, Part, Tree, has_words, runs_of
 from locant.documents.passages import Item, Mark, Passage, Text, Written
 from locant.errors import DataError
 
 _TITLE = "OpenDocument text"
 _TYPES = ("application/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.text-template")
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_FORMAT = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
 _STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _UNSEEN = "{http://openoffice.org/2009/office}"  # attributes that word processors note for themselves
 _CONTAINERS = {f"{_TEXT}{name}" for name in ("span", "a", "meta")}
@@ -52,7 +53,7 @@ def read_odt(content: bytes, options: DocumentOptions) -> Document:
         deleted = {each for changes in tree.iter(f"{_TEXT}tracked-changes") for each in changes.iter()}
         found = [_Paragraph(each, unseen) for each in tree.iter(f"{_TEXT}p", f"{_TEXT}h") if each not in deleted]
         parts.append(Part(name, tree, [each for each in found if has_words(each.passage)]))
-    return OfficeDocument(package, parts)
+    return OfficeDocument(package, parts, _note_language)
 
 
 def _unseen_styles(tree: Tree) -> set[str]:
@@ -84,7 +85,7 @@ class _Paragraph:
     """A paragraph or heading: its passage, and how it is written anew."""
 
     def __init__(self, element: Element, unseen: set[str]) -> None:
-        self._element, self._unseen = element, unseen
+        self.element, self._unseen = element, unseen
         self._names = 0
         self._after_space = True  # white space is one space, and none at the beginning
         self.passage: Passage = tuple(self._items(element))
@@ -140,26 +141,14 @@ class _Paragraph:
 
     def rebuild(self, written: Written) -> None:
         """Write the paragraph anew."""
-        _empty(self._element)
-        parents = [self._element]
-        words: list[str] = []
+        _empty(self.element)
+        parents = [self.element]
         after_space = True
-
-        def end_words() -> None:
-            nonlocal after_space
-            text = "".join(words)
-            if text:
-                _append_text(parents[-1], text, after_space=after_space)
-                after_space = text.endswith(" ")
-            words.clear()
-
-        for part in written:
-            if not isinstance(part, Mark):
-                words.append(words_of(part))
+        for part in runs_of(written):
+            if isinstance(part, str):
+                _append_text(parents[-1], part, after_space=after_space)
+                after_space = part.endswith(" ")
                 continue
-            if part.kind == "space":
-                continue
-            end_words()
             element = part.raw.element
             if isinstance(part.raw, _Whole):
                 element.tail = None
@@ -172,7 +161,24 @@ class _Paragraph:
                 parents.append(element)
             else:
                 parents.pop()
-        end_words()
+
+
+def _note_language(tree: Tree, paragraphs: Sequence[Element], language: Language) -> bool:
+    """Note the language in every style that says one of the same kind, as all the text is translated.
+
+    What the styles are told is the document's own language, and words without a style have that of the default one.
+    """
+    kind = "" if language.kind == "western" else f"-{language.kind}"
+    own = _STYLE if kind else _FORMAT
+    code, region = f"{own}language{kind}", f"{own}country{kind}"
+    scripts = (f"{own}script{kind}", f"{_STYLE}rfc-language-tag{kind}")
+    found = [each for each in tree.iter(f"{_STYLE}text-properties") if each.get(code) not in (None, "zxx")]
+    for properties in found:
+        properties.set(code, language.code)
+        properties.set(region, language.region or "none")
+        for name in scripts:
+            properties.attrib.pop(name, None)
+    return bool(found)
 
 
 def _empty(element: Element) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from locant.documents.formats import DocumentOptions
-from locant.documents.passages import Passage, Text, Written
+from locant.documents.passages import Mark, Passage, Text, Written
 from locant.errors import DataError, MissingExtraError
 
 Element = Any
@@ -22,9 +22,52 @@ _ENCRYPTED = 0x1  # of the flags of a member
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
+# Word processors note three languages of a text, of which the script decides. Codes of ISO 639-1 and 639-3.
+# fmt: off
+_ASIAN = {
+    "zh", "ja", "ko", "yue", "zho", "cmn", "jpn", "kor",
+}
+_COMPLEX = {
+    "ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "hi", "bn", "ta", "te", "mr", "th", "ne", "pa",
+    "gu", "kn", "ml", "si", "lo", "km", "my", "bo", "dz", "or", "as", "sa", "ara", "arb", "pes", "fas", "heb",
+    "urd", "ydd", "yid", "pbt", "pus", "snd", "uig", "div", "hin", "ben", "tam", "tel", "mar", "tha", "npi", "nep",
+    "pan", "guj", "kan", "mal", "sin", "lao", "khm", "mya", "bod", "dzo", "ory", "ori", "asm", "san",
+}
+# fmt: on
+_REGIONS = {"hans": "CN", "hant": "TW"}
+"""Where the scripts of Chinese are written, which word processors tell apart by region."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language as word processors note it.
+
+    Attributes:
+        code: ISO 639.
+        region: ISO 3166, or nothing.
+        kind: Which of the three languages of a text it is: those of East Asia, those of scripts that run from right to
+            left or join and stack their letters, and all others.
+    """
+
+    code: str
+    region: str
+    kind: Literal["western", "asian", "complex"]
+
+    @classmethod
+    def of(cls, name: str) -> Language:
+        """Return the language that a model's code names: ``de``, ``pt-BR``, ``zh_Hans``, ``deu_Latn``."""
+        code, *more = name.replace("_", "-").split("-")
+        code = code.lower()
+        region = next((part.upper() for part in more if len(part) == 2), "")
+        if not region and code in _ASIAN:
+            region = next((_REGIONS[part.lower()] for part in more if part.lower() in _REGIONS), "")
+        return cls(code, region, "asian" if code in _ASIAN else "complex" if code in _COMPLEX else "western")
+
+
 class Paragraph(Protocol):
     """A paragraph of a part."""
 
+    element: Element
     passage: Passage
 
     def rebuild(self, written: Written) -> None:
@@ -46,35 +89,43 @@ class Part:
     paragraphs: Sequence[Paragraph]
 
 
+NoteLanguage = Callable[[Tree, Sequence[Element], Language], bool]
+"""Notes the language of the translated paragraphs of a part; returns whether it has changed anything."""
+
+
 class OfficeDocument:
     """A document of paragraphs in a package.
 
     Args:
         package: The package.
-        parts: Those with paragraphs.
+        parts: Those with paragraphs, or with what the language of paragraphs is noted in.
+        note: Notes the language of translations.
     """
 
-    def __init__(self, package: Package, parts: Sequence[Part]) -> None:
-        self._package, self._parts = package, parts
+    def __init__(self, package: Package, parts: Sequence[Part], note: NoteLanguage) -> None:
+        self._package, self._parts, self._note = package, parts, note
         self.passages: list[Passage] = [paragraph.passage for part in parts for paragraph in part.paragraphs]
 
-    def written(self, translated: Sequence[Written]) -> bytes:
+    def written(self, translated: Sequence[Written], language: str | None = None) -> bytes:
         """Return the document with its passages translated; paragraphs without a translation stay as they are.
 
         Its paragraphs are changed, so it can be written once.
         """
         from lxml import etree
 
-        changed: dict[str, bytes] = {}
         remaining = iter(translated)
+        rebuilt: dict[str, list[Element]] = {part.name: [] for part in self._parts}
         for part in self._parts:
             pairs = [(paragraph, next(remaining)) for paragraph in part.paragraphs]
-            pairs = [
-                (paragraph, written) for paragraph, written in pairs if any(isinstance(each, str) for each in written)
-            ]
             for paragraph, written in reversed(pairs):  # those within others first
-                paragraph.rebuild(written)
-            if pairs:
+                if any(isinstance(each, str) for each in written):
+                    paragraph.rebuild(written)
+                    rebuilt[part.name].append(paragraph.element)
+        is_noted = language is not None and any(rebuilt.values())
+        changed: dict[str, bytes] = {}
+        for part in self._parts:
+            noted = is_noted and self._note(part.tree, rebuilt[part.name], Language.of(str(language)))
+            if noted or rebuilt[part.name]:
                 changed[part.name] = etree.tostring(
                     part.tree, xml_declaration=True, encoding="UTF-8", standalone=part.tree.docinfo.standalone
                 )
@@ -161,9 +212,19 @@ class Package:
         return out.getvalue()
 
 
-def words_of(part: str | Text) -> str:
-    """Return what is written of a translation or of a text that stays."""
-    return part if isinstance(part, str) else part.text
+def runs_of(written: Written) -> Iterator[str | Mark]:
+    """Yield the marks of a translated passage but those for white space, and what is written between two of them."""
+    words: list[str] = []
+    for part in written:
+        if not isinstance(part, Mark):
+            words.append(part if isinstance(part, str) else part.text)
+        elif part.kind != "space":
+            if text := "".join(words):
+                yield text
+            words.clear()
+            yield part
+    if text := "".join(words):
+        yield text
 
 
 def has_words(passage: Iterable[Any]) -> bool:

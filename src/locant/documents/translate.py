@@ -69,7 +69,7 @@ def translate_document(
     """
     raw = content.encode("utf-8") if isinstance(content, str) else content
     document = find_format(format).read(raw, options)
-    return document.written(_translated(translator, document, glossary, overrides))
+    return document.written(_translated(translator, document, glossary, overrides), translator.target_language)
 
 
 def translate_file(
@@ -163,7 +163,8 @@ def write_documents(
     """
     with open_binary_output(target) as out:
         for document in documents:
-            out.write(document.written(_translated(translator, document, glossary, overrides)))
+            translated = _translated(translator, document, glossary, overrides)
+            out.write(document.written(translated, translator.target_language))
             out.flush()
 
 

@@ -231,7 +231,7 @@ class TranslationService:
             if number:
                 document = await self.aside(read, content)
             ((written,),) = await self.translate_documents([(document, route)], client, resumed=number > 0)
-            content = await self.aside(document.written, written)
+            content = await self.aside(document.written, written, route.direction.target)
         return content
 
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
