@@ -24,7 +24,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_FLAGS = ("-O3", "-std=c++17", "-fno-math-errno", "-fopenmp-simd")
+_FLAGS = ("-O3", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd")
 _POSITION_INDEPENDENT = () if sys.platform == "win32" else ("-fPIC", "-pthread")
 
 _V2 = ("-msse3", "-mssse3", "-msse4.1", "-msse4.2", "-mpopcnt", "-mcx16", "-msahf")

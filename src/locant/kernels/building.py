@@ -24,7 +24,8 @@ from locant.errors import ConfigError
 from locant.files import cache_folder, publish, workplace
 from locant.locks import FileLock
 
-_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fno-math-errno", "-pthread")
+# Without traps GCC vectorises loops in which something depends on a comparison, such as the exponential function's.
+_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-pthread")
 # Tried one after the other: for x86; for other processors; for compilers that do not know what vectorises loops.
 _CHOICES = (("-fopenmp-simd", "-mprefer-vector-width=512"), ("-fopenmp-simd",), ())
 

@@ -297,11 +297,13 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
   for (; k + U <= inputs; k += U) {
 LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
+      // A page ahead: what the processor fetches by itself ends with the page, and few rows wait for memory.
+      __builtin_prefetch(w + (k + u) * kColumns + 1024);
       const Lanes first = load(w + (k + u) * kColumns), second = load(w + (k + u) * kColumns + kLanes);
 LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         const float value = x[r * width + k + u];
-        const Lanes all = Lanes{} + value;
+        const Lanes all = value - Lanes{};  // a sum with zero would be computed, because of -0
         sums[u][r][0] = fused(all, first, sums[u][r][0]);
         sums[u][r][1] = fused(all, second, sums[u][r][1]);
       }
