@@ -34,9 +34,10 @@ test: $(BIN)/locant
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
 # Where there is no chromium the tests in a browser are skipped, and the last line says so. A process takes neighbouring
-# tests as long as it can (worksteal), so that what a module's tests share is rarely made twice.
+# tests as long as it can (worksteal), so that what a module's tests share is rarely made twice. There is one more than two
+# cores need, because tests wait: for browsers, servers and processes that they start.
 tests: $(BIN)/locant
-	$(BIN)/pytest --numprocesses 2 --dist worksteal
+	$(BIN)/pytest --numprocesses 3 --dist worksteal
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
 KERNELS := src/locant/kernels
