@@ -202,8 +202,8 @@ MINUTES ?= 12
 bench-scale: $(BIN)/locant
 	$(BIN)/python benchmarks/scale/run.py $(if $(MULTI30K),--folder $(MULTI30K)) --minutes $(MINUTES) --output docs/results/scale.json
 
-# Exported pages in Node, Chromium and Firefox against the native engine, on one thread. MODELS="runs/one runs/two";
-# TEXT=file where a model's run has no test of its own
+# Exported pages in Node, Chromium and Firefox against the native engine, on one thread, in at most six minutes; nothing else
+# should run meanwhile. MODELS="runs/one runs/two", the demonstration by default; TEXT=file where a model's run has no test
 .PHONY: bench-web bench-explorer
 bench-web: $(BIN)/locant
 	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))

@@ -1,11 +1,12 @@
 """Exported pages against the native engine: `locant export --to web` in Node, Chromium and Firefox, int8, one thread.
 
-Usage: python benchmarks/web/run.py MODEL... [--text FILE] [--sentences 200] [--rounds 5] [--output docs/results/web]
+Usage: python benchmarks/web/run.py MODEL... [--text FILE] [--sentences 200] [--rounds 5] [--minutes 6]
+    [--output docs/results/web]
 
 For each model the same sentences are translated with the same beam by the native engine (`locant translate --engine
 compiled --compute-type int8`, one thread), by the page's program under Node and by the page itself in the browsers that
-are installed, round by round in turns. Sentences are those that the page takes for one; by default the source side of
-the test of the model's run. Reported are the median sentences and tokens a second, their share of the native engine's,
+are installed, round by round in turns, as many as the time allows. Sentences are those that the page takes for one; by
+default the source side of the test of the model's run. Reported are the median sentences and tokens a second, their share of the native engine's,
 the same by processor time, and how long a page that was opened as a file takes to its first translation. With a text
 given, any model folder will do. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json.
 """
@@ -31,10 +32,14 @@ from browsers import BROWSERS, Tab, running
 from web_node import NODE, WebNode
 
 from locant.app import export_web
+from locant.documents.translate import fits_model
 from locant.kernels.translation import supports
 from locant.training import load_run_recipe
 from locant.translation import Translator
 from measure import machine, processor_seconds_of_children, warn_when_busy
+
+SHARE, SECONDS = 1 / 3, 2.0
+"""Goals: the share of the native engine's speed, and until the first translation of a page that was just opened."""
 
 COLUMNS = (
     "where",
@@ -123,7 +128,7 @@ def browser_round(new_tab: Callable[[], Tab], first: str, sentences: list[str], 
     tab.close()
 
 
-def sentences_of(model: Path, text: Path | None, node: WebNode, most: int) -> list[str]:
+def sentences_of(model: Path, text: Path | None, node: WebNode, fits: Callable[[str], bool], most: int) -> list[str]:
     """Return different sentences that are one for the page as well, as many as are wanted and one more."""
     if text is not None:
         lines = text.read_text(encoding="utf-8").splitlines()
@@ -132,7 +137,7 @@ def sentences_of(model: Path, text: Path | None, node: WebNode, most: int) -> li
     found = []
     for line in dict.fromkeys(line.strip() for line in lines):
         pieces = [piece["text"] for piece in node.ask("cut", [line, None]) if piece["translated"]]
-        if pieces == [line]:
+        if pieces == [line] and fits(line):
             found.append(line)
         if len(found) > most:
             return found
@@ -141,14 +146,14 @@ def sentences_of(model: Path, text: Path | None, node: WebNode, most: int) -> li
     return found
 
 
-def measure(model: Path, options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    """Return all measurements of a model."""
+def measure(model: Path, options: argparse.Namespace, work: Path, end: float) -> dict[str, Any]:
+    """Return all measurements of a model, with one round at least and no further one that would go beyond the end."""
     page = work / "page"
     export_web(model, page)
     translator = Translator.from_pretrained(model, engine="compiled", compute_type="int8", device="cpu")
     with ExitStack() as stack:
         node = stack.enter_context(WebNode())
-        first, *sentences = sentences_of(model, options.text, node, options.sentences)
+        first, *sentences = sentences_of(model, options.text, node, fits_model(translator), options.sentences)
         native: Rounds = Rounds()
         engines = {"native": native, "Node": Rounds()}
         turns: list[Callable[[], None]] = [
@@ -159,31 +164,56 @@ def measure(model: Path, options: argparse.Namespace, work: Path) -> dict[str, A
             browser = stack.enter_context(running(name))
             found = engines.setdefault(browser.version, Rounds())
             turns.append(lambda b=browser, f=found: browser_round(b.tab, first, sentences, page, f))
-        for number in range(options.rounds + 1):
+        rounds, longest = -1, 0.0  # the first is a warm-up
+        while rounds < 1 or (rounds < options.rounds and time.monotonic() + longest < end):
+            begun = time.monotonic()
             for turn in turns:
                 turn()
-            if number == 0:  # a warm-up
+            longest, rounds = max(longest, time.monotonic() - begun), rounds + 1
+            if rounds == 0:
                 for found in engines.values():
                     found.__init__()
-        tokens = sum(len(translator.tokenizers.target.encode(text)) + 1 for text in native.texts)
+        tokens = sum(len(ids) + 1 for ids in translator.tokenizers.target.encode(native.texts))
         return {
             "model": model.name,
             "parameters": sum(part.numel() for part in translator.model.parameters()),
             "beam": translator.settings.beam,
             "page_megabytes": round(sum(path.stat().st_size for path in page.iterdir()) / 1e6, 1),
+            "rounds": rounds,
             "sentences": len(sentences),
             "tokens": tokens,
             "engines": {name: found.row(tokens, native) for name, found in engines.items()},
         }
 
 
-def report(results: list[dict[str, Any]], rounds: int) -> str:
+def verdict(result: dict[str, Any]) -> str:
+    """Return what became of the goals, in a sentence each."""
+    rows = {name: row for name, row in result["engines"].items() if name != "native"}
+    shares = {name: (row["share_of_native"] >= SHARE, f"{row['share_of_native']:.0%}") for name, row in rows.items()}
+    opened = {
+        name: (row["first_translation_seconds"] <= SECONDS, f"{row['first_translation_seconds']:g} s")
+        for name, row in rows.items()
+        if "first_translation_seconds" in row
+    }
+
+    def said(goal: str, found: dict[str, tuple[bool, str]]) -> str:
+        is_met = all(met for met, _ in found.values())
+        each = ", ".join(f"{name} {value}{'' if met else ' (missed)'}" for name, (met, value) in found.items())
+        return f"The goal of {goal} is {'met' if is_met else 'missed'}: {each or 'no browser is installed'}."
+
+    return (
+        f"{said('a third of the native engine on one thread', shares)} "
+        f"{said(f'the first translation within {SECONDS:g} seconds of opening the page', opened)}"
+    )
+
+
+def report(results: list[dict[str, Any]]) -> str:
     """Return the measurements as Markdown."""
     lines = [
         "# Exported pages",
         "",
-        f"{machine()}; int8 on one thread, medians of {rounds} rounds; `make bench-web`. The same sentences with the "
-        "same beam: by the native engine, by the page's program in WebAssembly under Node, and by the page itself in "
+        f"{machine()}; int8 on one thread, medians of the rounds; `make bench-web`. The same sentences with the same "
+        "beam: by the native engine, by the page's program in WebAssembly under Node, and by the page itself in "
         "browsers without a window, which also show every sentence. CPU is processor time, in a browser that of all "
         "its processes. The first translation counts from the opening of a page whose files are local until the "
         "translation of one sentence is seen; the longest of all rounds stands behind it. The last column counts "
@@ -194,8 +224,10 @@ def report(results: list[dict[str, Any]], rounds: int) -> str:
             "",
             f"## {result['model']}, {result['parameters']:,} parameters",
             "",
-            f"{result['sentences']} sentences, {result['tokens']} tokens, beam {result['beam']}; the page takes "
-            f"{result['page_megabytes']:g} MB.",
+            f"{result['sentences']} sentences, {result['tokens']} tokens, beam {result['beam']}, {result['rounds']} "
+            f"rounds; the page takes {result['page_megabytes']:g} MB.",
+            "",
+            verdict(result),
             "",
             "| " + " | ".join(COLUMNS) + " |",
             "| " + " | ".join("---" for _ in COLUMNS) + " |",
@@ -217,7 +249,8 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run or model folder")
     parser.add_argument("--text", type=Path, help="sentences, one a line; by default the test of each model's run")
     parser.add_argument("--sentences", type=int, default=200, help="how many of them")
-    parser.add_argument("--rounds", type=int, default=5, help="after one that does not count")
+    parser.add_argument("--rounds", type=int, default=5, help="at most, after one that does not count")
+    parser.add_argument("--minutes", type=float, default=6.0, help="in all; there is one round at least")
     parser.add_argument("--without", nargs="*", default=[], choices=list(BROWSERS), help="browsers to leave out")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results" / "web", help="without .md and .json")
     options = parser.parse_args()
@@ -227,13 +260,14 @@ def main() -> None:
         raise SystemExit("This processor has no fast int8 arithmetic, so there is nothing to compare with.")
     warn_when_busy()
     results = []
-    for model in options.models:
+    begun, time_of_each = time.monotonic(), 60 * options.minutes / len(options.models)
+    for number, model in enumerate(options.models, start=1):
         with tempfile.TemporaryDirectory(prefix="bench-web-") as work:
-            results.append(measure(model, options, Path(work)))
+            results.append(measure(model, options, Path(work), begun + number * time_of_each))
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    about = {"machine": machine(), "rounds": options.rounds, "models": results}
+    about = {"machine": machine(), "models": results}
     options.output.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    text = report(results, options.rounds)
+    text = report(results)
     options.output.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
 

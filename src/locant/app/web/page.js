@@ -147,11 +147,14 @@ function loadPart(file) {
 
 async function load() {
   worker.postMessage({ kind: "model", about: about.model, engine: at("engine").textContent });
-  at("progress").removeAttribute("value");
+  // Says how many parts are there: a bar that moves by itself is drawn all the while, on the processor that loads.
+  at("progress").max = about.files.length;
+  at("progress").value = 0;
   say(`Loading the model (${about.size}) ...`);
   for (const file of about.files) {
     try {
       await loadPart(file);
+      at("progress").value++;
     } catch {
       complain(`${file} cannot be read. It must be beside this page: copy the whole folder.`);
       say("");
