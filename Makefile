@@ -46,7 +46,7 @@ KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py test
   tests/translation/test_continuous_search.py
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
-SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -I $(KERNELS)
+SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)
 sanitize: $(BIN)/locant
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
 	$(SANITIZE) -fsanitize=address,undefined -fno-sanitize-recover=all $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address

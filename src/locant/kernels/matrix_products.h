@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "kernel_common.h"
-#include "threads.h"
 
 #ifdef __AVX__
 #include <immintrin.h>
@@ -208,13 +207,10 @@ struct Range {
   int64_t begin, end;
 };
 
-struct Team {
-  int thread, threads;
-  locant::Barrier* barrier;  // of a team of several
-  void wait() const {
-    if (threads > 1) barrier->wait(threads);
-  }
-  Range share(int64_t size) const { return {size * thread / threads, size * (thread + 1) / threads}; }
+// One of so many parts of about the same size.
+struct Share {
+  int64_t number, parts;
+  Range of(int64_t size) const { return {size * number / parts, size * (number + 1) / parts}; }
 };
 
 // Writes a row in bfloat16 (to nearest, ties to even), filled up with zeros to byte_stride.
@@ -459,11 +455,11 @@ class Linear {
   }
 
   int64_t size() const { return inputs_ * outputs_; }
+  int64_t panels() const { return panels_; }
   int64_t stride() const { return panels_ * kColumns; }
 
-  // Writes this thread's panels of x W^T + b; rows of `out` are stride() apart. The caller waits.
-  void apply(const Team& team, const Rows& x, int64_t rows, float* out) const {
-    const Range mine = team.share(panels_);
+  // Writes some panels of x W^T + b; rows of `out` are stride() apart.
+  void apply(Range mine, const Rows& x, int64_t rows, float* out) const {
     for (int64_t panel = mine.begin; panel < mine.end; panel++) {
       int64_t row = 0;
       while (row < rows) row += block(x, row, rows - row, panel, out);

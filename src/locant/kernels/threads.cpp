@@ -20,9 +20,12 @@
 namespace locant {
 namespace {
 
-// How long a thread stays awake: first at once when something changes, then giving way to others in between. As long as
-// what usually lies between two pieces of work of a translation.
+// How long a thread stays awake: first at once when something changes, then giving way to others in between. One that waits
+// for others in the middle of their work has it soon.
 constexpr auto kKeen = std::chrono::microseconds(10), kAwake = std::chrono::microseconds(200);
+// One that has nothing to do. About as long as it takes to wake it, which no caller waits for: it begins alone. Between two
+// steps of a translation lie some tenths of a millisecond of Python, in which all that a thread would do is cost.
+constexpr auto kIdle = std::chrono::microseconds(50);
 
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -62,7 +65,7 @@ class Worker {
  private:
   [[noreturn]] void work() {
     for (;;) {
-      given_.wait([this] { return next_.load() != nullptr; });
+      given_.wait([this] { return next_.load() != nullptr; }, kIdle);
       const Job* job = next_.exchange(nullptr);
       if (!job) continue;
       job->run(job->work, member_, job->members);
@@ -136,13 +139,15 @@ Pool& pool() {
 
 }  // namespace
 
-bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration& waited) {
+Duration WaitingRoom::longest_awake() { return kAwake; }
+
+bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration awake, Duration& waited) {
   for (int i = 0; i < 16; i++) {
     if (ready(of)) return true;
     pause();
   }
   const auto start = std::chrono::steady_clock::now();
-  for (Duration passed{0}; passed <= kAwake;) {
+  for (Duration passed{0}; passed <= awake;) {
     for (int i = 0; i < 16; i++) {
       if (ready(of)) return true;
       pause();
@@ -150,7 +155,7 @@ bool WaitingRoom::spin(bool (*ready)(const void*), const void* of, Duration& wai
     // Whoever is given way to may stay for long.
     if (passed > kKeen) std::this_thread::yield();
     passed = std::chrono::steady_clock::now() - start;
-    if (passed > kAwake) waited = passed;
+    if (passed > awake) waited = passed;
   }
   return ready(of);
 }
@@ -161,19 +166,7 @@ void WaitingRoom::wake() {
   changed_.notify_all();
 }
 
-void Barrier::wait(int members) {
-  const int round = round_.load();
-  if (arrived_.fetch_add(1) + 1 == members) {
-    arrived_.store(0);
-    round_.store(round + 1);
-    room_.wake();
-  } else {
-    const Duration waited = room_.wait([&] { return round_.load() != round; });
-    if (waited.count()) waited_.fetch_add(waited.count());
-  }
-}
-
-void run_in_team(int threads, Barrier* barrier, Run run, const void* work) {
+void run_in_team(int threads, const Sections* sections, Run run, const void* work) {
   std::vector<Worker*> others;
   if (threads > 1) threads = std::min(threads, pool().most());
   if (threads > 1) pool().take(static_cast<std::size_t>(threads) - 1, others);
@@ -182,14 +175,12 @@ void run_in_team(int threads, Barrier* barrier, Run run, const void* work) {
   const Job job{run, work, static_cast<int>(others.size()) + 1};
   for (int i = 1; i < job.members; i++) others[i - 1]->begin(job, i);
   run(work, 0, job.members);
-  if (!barrier) {
-    for (Worker* other : others) other->cancel();
-  }
+  for (Worker* other : others) other->cancel();
   Duration waited{0};
   for (Worker* other : others) waited += other->join();
   pool().give_back(others);
-  // At a barrier all others wait for the one who is late.
-  if (barrier) waited += barrier->waited() / (job.members - 1);
+  // All others wait for the one who is late.
+  if (sections) waited += sections->waited() / (job.members - 1);
   pool().note(job.members, begun, waited);
 }
 

@@ -13,15 +13,20 @@
 
 namespace locant {
 
-class Barrier {
+class Member {
  public:
-  void wait(int) {}
+  int number() const { return 0; }
+  int members() const { return 1; }
+  template <class Part, class Then>
+  void run(int64_t parts, const Part& part, const Then& then) {
+    for (int64_t i = 0; i < parts; i++) part(i);
+    then();
+  }
 };
 
 template <class Work>
 void in_team(int, const Work& work) {
-  Barrier barrier;
-  work(barrier, 0, 1);
+  work(Member());
 }
 
 template <class Work>
@@ -51,9 +56,9 @@ class WaitingRoom {
   // Returns once `ready` does, which reads atomics in sequentially consistent order. Says for how long it has waited where
   // that was longer than it stays awake.
   template <class Ready>
-  Duration wait(const Ready& ready) {
+  Duration wait(const Ready& ready, Duration awake = longest_awake()) {
     Duration waited{0};
-    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready, waited)) return waited;
+    if (spin([](const void* of) { return (*static_cast<const Ready*>(of))(); }, &ready, awake, waited)) return waited;
     const auto begun = std::chrono::steady_clock::now();
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.fetch_add(1);
@@ -65,24 +70,75 @@ class WaitingRoom {
   void wake();
 
  private:
-  static bool spin(bool (*ready)(const void*), const void* of, Duration& waited);
+  static Duration longest_awake();
+  static bool spin(bool (*ready)(const void*), const void* of, Duration awake, Duration& waited);
 
   std::atomic<int> asleep_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
 };
 
-// Where all members of a team wait for each other.
-class Barrier {
+// What a team does together, section by section. Each section is cut into parts, which its members take one after the other,
+// and the next one begins when all of them are done. So whoever comes late finds parts that are done already, and nobody
+// waits for a member that has not come.
+class Sections {
  public:
-  void wait(int members);
   // For how long members have waited, all together.
   Duration waited() const { return Duration(waited_.load()); }
 
  private:
-  std::atomic<int> arrived_{0}, round_{0};
+  friend class Member;
+
+  // Of all sections up to now, and one more for the end of each.
+  alignas(64) std::atomic<int64_t> taken_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
   std::atomic<int64_t> waited_{0};
   WaitingRoom room_;
+};
+
+// A member's way through the sections of its team; all members go through the same ones in the same order.
+class Member {
+ public:
+  // Alone.
+  Member() = default;
+  Member(Sections* sections, int number, int members) : sections_(sections), number_(number), members_(members) {}
+
+  int number() const { return number_; }
+  // As many as there may be.
+  int members() const { return members_; }
+
+  // Goes through a section of so many parts, at least one: `part(i)` is run by any member for each i, then `then()` by one.
+  // All of it is done when this returns, and seen by this member.
+  template <class Part, class Then>
+  void run(int64_t parts, const Part& part, const Then& then) {
+    if (!sections_) {
+      for (int64_t i = 0; i < parts; i++) part(i);
+      then();
+      return;
+    }
+    Sections& all = *sections_;
+    const int64_t begin = passed_, end = begin + parts;
+    passed_ = end + 1;
+    for (int64_t next = all.taken_.load(); next < end;) {
+      if (!all.taken_.compare_exchange_weak(next, next + 1)) continue;
+      part(next - begin);
+      if (all.done_.fetch_add(1) + 1 == end) {
+        then();
+        all.taken_.store(passed_);
+        all.done_.store(passed_);
+        all.room_.wake();
+        return;
+      }
+      next = all.taken_.load();
+    }
+    const Duration waited = all.room_.wait([&] { return all.done_.load() >= passed_; });
+    if (waited.count()) all.waited_.fetch_add(waited.count());
+  }
+
+ private:
+  Sections* sections_ = nullptr;
+  int number_ = 0, members_ = 1;
+  int64_t passed_ = 0;  // parts of the sections behind it, and their ends
 };
 
 // What each member of a team does: `run(work, member, members)`.
@@ -90,23 +146,23 @@ using Run = void (*)(const void* work, int member, int members);
 
 // Runs a piece of work in up to `threads` threads, the caller being member 0. There are fewer where the system gives no
 // more, where other callers have them, and where something else keeps cores busy, so that they would wait long (watch.h).
-//
-// With a barrier every member runs, all at the same time, so that they may wait for each other there. Without one, a member
-// that has not begun when the caller is done does not run at all: each takes what there is to do.
-void run_in_team(int threads, Barrier* barrier, Run run, const void* work);
+// One that has not begun when the caller is done does not run at all: each takes what there is to do. With sections, what
+// was waited there counts as waiting.
+void run_in_team(int threads, const Sections* sections, Run run, const void* work);
 
-// Calls `work(barrier, member, members)` for each member of a team at the same time.
+// Calls `work(member)` for each Member of a team that comes in time.
 template <class Work>
 void in_team(int threads, const Work& work) {
+  if (threads <= 1) return work(Member());
   struct Given {
     const Work& work;
-    mutable Barrier barrier;
+    mutable Sections sections;
   } const given{work, {}};
   const Run run = [](const void* of, int member, int members) {
     const Given& given = *static_cast<const Given*>(of);
-    given.work(given.barrier, member, members);
+    given.work(members > 1 ? Member(&given.sections, member, members) : Member());
   };
-  run_in_team(threads, &given.barrier, run, &given);
+  run_in_team(threads, &given.sections, run, &given);
 }
 
 // Calls `work(begin, end, member)` until the ranges, each of at most `grain`, have covered 0 to size - 1. Members are

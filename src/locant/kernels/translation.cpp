@@ -1,9 +1,9 @@
 // Translation steps of an encoder-decoder Transformer on the CPU: the encoder, and one token of the decoder at a time.
 //
-// A step is one parallel region. With many rows each thread has rows of its own; with few the threads share the columns
-// of every matrix product. Matrices are float32, or bfloat16 with float32 sums, or int8 with a scale for each output and
-// for each row of input; all other arithmetic is float32. Sentences are packed without padding. Beams share the keys and
-// values of their sentence, and a beam that changes its place changes an index, not a cache.
+// A step is one piece of work for a team of threads. With many rows each thread has rows of its own; with few the threads
+// share the columns of every matrix product. Matrices are float32, or bfloat16 with float32 sums, or int8 with a scale for
+// each output and for each row of input; all other arithmetic is float32. Sentences are packed without padding. Beams share
+// the keys and values of their sentence, and a beam that changes its place changes an index, not a cache.
 //
 // Notation: M rows, E features of the model, F of the feed-forward, V vocabulary.
 
@@ -21,11 +21,25 @@
 #include <vector>
 
 #include "kernel_common.h"
+#include "threads.h"
 
 namespace {
 
-// Rows up to which every thread computes everything between products for itself: waiting would cost more.
-constexpr int64_t kRowsAlone = 2;
+// Rows up to which whoever ends a product computes what follows from it for all: handing rows over would cost more.
+constexpr int64_t kRowsTogether = 4;
+
+// Parts of a section for each thread: a thread that is late, or loses its core, holds up the others for one of them.
+constexpr int64_t kPartsOfAThread = 4;
+
+// What a thread must have to do: bytes of weights times rows, about a tenth of a millisecond. Less does not make up for the
+// processor time that it takes to wake it, to hand results over and to stay awake at the end. One row takes about as long
+// as four, because reading the weights takes longer than multiplying by them.
+#ifdef LOCANT_LEAST_WORK
+constexpr int64_t kLeastWork = LOCANT_LEAST_WORK;  // of tests, which have small models
+#else
+constexpr int64_t kLeastWork = 8 << 20;
+#endif
+constexpr int64_t kRowsOfReading = 4;
 
 // Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
 // caches.
@@ -102,68 +116,50 @@ struct Engine {
   std::vector<Norm> encoder_norms, decoder_norms;
   const float* source_embedding = nullptr;
   const float* target_embedding = nullptr;
+  int64_t encoder_bytes = 0, decoder_bytes = 0;  // of the matrices that a token goes through
   int64_t rows_apart = 0;
 };
 
-// What one sub-layer hands to the next, for M rows. With very few rows every thread computes them all for itself
-// instead of waiting for the others: `copies` of the rows, and two places for products, so that nobody waits until the
-// others have read the last one.
+// What one sub-layer hands to the next, for M rows.
 struct Workspace {
   Buffer<float> stream, input, context, product, hidden;
   Buffer<uint8_t> input_bytes, context_bytes, hidden_bytes;
   Buffer<float> input_scales, context_scales, hidden_scales;
   Buffer<float> scores;  // of one thread: [heads, keys]
-  int64_t apart = 0;     // from one product's place to the other's
 
-  void resize(const Shape& s, int64_t rows, int64_t copies, int64_t product_width) {
+  void resize(const Shape& s, int64_t rows, int64_t product_width) {
     const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
-    stream.resize(copies * rows * s.d_model);
+    stream.resize(rows * s.d_model);
     const int64_t e_bytes = byte_stride(s.d_model, s.precision), f_bytes = byte_stride(s.d_ff, s.precision);
-    input.resize(copies * rows * s.d_model), input_bytes.resize(copies * rows * e_bytes);
-    context.resize(copies * rows * s.d_model), context_bytes.resize(copies * rows * e_bytes);
-    hidden.resize(copies * rows * s.d_ff), hidden_bytes.resize(copies * rows * f_bytes);
-    input_scales.resize(copies * rows), context_scales.resize(copies * rows), hidden_scales.resize(copies * rows);
-    const int64_t widest = rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns));
-    apart = copies > 1 ? widest : 0;
-    product.resize(widest + apart);
+    input.resize(rows * s.d_model), input_bytes.resize(rows * e_bytes);
+    context.resize(rows * s.d_model), context_bytes.resize(rows * e_bytes);
+    hidden.resize(rows * s.d_ff), hidden_bytes.resize(rows * f_bytes);
+    input_scales.resize(rows), context_scales.resize(rows), hidden_scales.resize(rows);
+    product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
   }
 };
 
-// One thread's view of the work on M rows.
+// The work on M rows, as one thread goes through it: alone, or with others that share every section.
 class Worker {
  public:
-  Worker(const Shape& shape, const Workspace& space, const Team& team, int64_t rows, bool alone)
-      : shape_(shape), team_(team), rows_(rows),
-        mine_(alone ? Range{0, rows} : team.share(rows)), alone_(alone) {
-    const int64_t first = alone ? team.thread * rows : 0, e = shape_.d_model, f = shape_.d_ff;
+  Worker(const Shape& shape, const Workspace& space, const locant::Member& member, int64_t rows)
+      : shape_(shape), member_(member), rows_(rows), product_(space.product.get()), stream_(space.stream.get()) {
+    const int64_t e = shape.d_model, f = shape.d_ff;
     const int64_t e_bytes = byte_stride(e, shape.precision), f_bytes = byte_stride(f, shape.precision);
-    product_ = space.product.get(), next_ = product_ + space.apart;
-    stream_ = space.stream.get() + first * e;
-    input_ = {space.input.get() + first * e, space.input_bytes.get() + first * e_bytes,
-              space.input_scales.get() + first, e, e_bytes, shape.precision};
-    context_ = {space.context.get() + first * e, space.context_bytes.get() + first * e_bytes,
-                space.context_scales.get() + first, e, e_bytes, shape.precision};
-    hidden_ = {space.hidden.get() + first * f, space.hidden_bytes.get() + first * f_bytes,
-               space.hidden_scales.get() + first, f, f_bytes, shape.precision};
+    input_ = {space.input.get(), space.input_bytes.get(), space.input_scales.get(), e, e_bytes, shape.precision};
+    context_ = {space.context.get(), space.context_bytes.get(), space.context_scales.get(), e, e_bytes, shape.precision};
+    hidden_ = {space.hidden.get(), space.hidden_bytes.get(), space.hidden_scales.get(), f, f_bytes, shape.precision};
   }
 
   const Rows& input() const { return input_; }
+  // What the last product wrote.
   float* product() const { return product_; }
-  const Team& team() const { return team_; }
-
-  // Whether what is for all threads is this one's to write.
-  bool writes() const { return !alone_ || team_.thread == 0; }
-
-  // Rows are ready: others may read them, and have read the product, which may be written anew.
-  void ready() const {
-    if (!alone_) team_.wait();
-  }
 
   void embed(const float* table, const int64_t* tokens, const float* positions, const int64_t* places,
-             const std::vector<Norm>& norms) const {
+             const std::vector<Norm>& norms) {
     const int64_t e = shape_.d_model;
     const float scale = std::sqrt(static_cast<float>(e));
-    for (int64_t row = mine_.begin; row < mine_.end; row++) {
+    each_row([&](int64_t row) {
       const float* word = table + tokens[row] * e;
       float* to = stream_ + row * e;
 #pragma omp simd
@@ -174,35 +170,39 @@ class Worker {
         for (int64_t i = 0; i < e; i++) to[i] += place[i];
       }
       prepare(row, norms, 0);
-    }
-    ready();
+    });
   }
 
-  // Multiplies into the shared product; afterwards every thread may read all of it. Where threads do not wait until their
-  // rows are ready, some may still read the last product, but none the one before.
+  // Calls `work(row)` for each row; afterwards every thread may read what it wrote.
+  template <class Work>
+  void each_row(const Work& work) {
+    section(rows_, [&](Range mine) {
+      for (int64_t row = mine.begin; row < mine.end; row++) work(row);
+    }, [] {});
+  }
+
+  // Multiplies into the shared product; afterwards every thread may read all of it.
   void multiply(const Linear& linear, const Rows& x) {
-    std::swap(product_, next_);
-    linear.apply(team_, x, rows_, product());
-    team_.wait();
+    multiply(linear, x, [] {});
   }
 
-  // Attends and projects; `attend(row, query, context)` fills the context of a row.
+  // Attends and projects; `attend(row, query, context)` fills the context of a row. The result is added to the stream;
+  // `sublayer` counts from 0 in the stack.
   template <class Attend>
-  void attention(const Linear& query, const Linear& output, const Attend& attend) {
+  void attention(const Linear& query, const Linear& output, const std::vector<Norm>& norms, int64_t sublayer,
+                 const Attend& attend) {
     multiply(query, input_);
-    for (int64_t row = mine_.begin; row < mine_.end; row++) {
-      attend(row, product() + row * query.stride(), context_.values + row * shape_.d_model);
+    each_row([&](int64_t row) {
+      attend(row, product_ + row * query.stride(), context_.values + row * shape_.d_model);
       context_.convert(row);
-    }
-    ready();
-    multiply(output, context_);
+    });
+    add(output, context_, norms, sublayer);
   }
 
-  void feed_forward(const Linear& inner, const Linear& outer) {
-    multiply(inner, input_);
+  void feed_forward(const Linear& inner, const Linear& outer, const std::vector<Norm>& norms, int64_t sublayer) {
     const int64_t f = shape_.d_ff;
-    for (int64_t row = mine_.begin; row < mine_.end; row++) {
-      const float* from = product() + row * inner.stride();
+    multiply_rows(inner, input_, [&](int64_t row) {
+      const float* from = product_ + row * inner.stride();
       float* to = hidden_.values + row * f;
       std::memcpy(to, from, f * sizeof(float));
       activate(shape_.activation, to, f);
@@ -211,26 +211,49 @@ class Worker {
         for (int64_t i = 0; i < f; i++) to[i] *= from[f + i];
       }
       hidden_.convert(row);
-    }
-    ready();
-    multiply(outer, hidden_);
+    });
+    add(outer, hidden_, norms, sublayer);
   }
 
-  // Adds the product to the stream and makes the input of the next sub-layer; `sublayer` counts from 0 in the stack.
-  void residual(const Linear& last, const std::vector<Norm>& norms, int64_t sublayer) const {
+ private:
+  // Goes through a section: `part(range)` for ranges that cover 0 to size - 1, then `then()`.
+  template <class Part, class Then>
+  void section(int64_t size, const Part& part, const Then& then) {
+    const int64_t threads = member_.members(), parts = threads == 1 ? 1 : std::min(size, kPartsOfAThread * threads);
+    member_.run(parts, [&](int64_t number) { part(Share{number, parts}.of(size)); }, then);
+  }
+
+  template <class Then>
+  void multiply(const Linear& linear, const Rows& x, const Then& then) {
+    section(linear.panels(), [&](Range mine) { linear.apply(mine, x, rows_, product_); }, then);
+  }
+
+  // Multiplies, and calls `work(row)` for each row of the product, which must take little time.
+  template <class Work>
+  void multiply_rows(const Linear& linear, const Rows& x, const Work& work) {
+    if (rows_ > kRowsTogether && member_.members() > 1) {
+      multiply(linear, x);
+      each_row(work);
+      return;
+    }
+    multiply(linear, x, [&] {
+      for (int64_t row = 0; row < rows_; row++) work(row);
+    });
+  }
+
+  // Adds a product to the stream and makes the input of the next sub-layer.
+  void add(const Linear& linear, const Rows& x, const std::vector<Norm>& norms, int64_t sublayer) {
     const int64_t e = shape_.d_model;
-    for (int64_t row = mine_.begin; row < mine_.end; row++) {
-      const float* from = product() + row * last.stride();
+    multiply_rows(linear, x, [&](int64_t row) {
+      const float* from = product_ + row * linear.stride();
       float* to = stream_ + row * e;
 #pragma omp simd
       for (int64_t i = 0; i < e; i++) to[i] += from[i];
       if (!shape_.pre_norm) norms[sublayer].apply(to, to, e);
       prepare(row, norms, sublayer + 1);
-    }
-    ready();
+    });
   }
 
- private:
   void prepare(int64_t row, const std::vector<Norm>& norms, int64_t next) const {
     const int64_t e = shape_.d_model;
     if (shape_.pre_norm) {
@@ -242,12 +265,9 @@ class Worker {
   }
 
   const Shape& shape_;
-  Team team_;
-  int64_t rows_;
-  Range mine_;
-  bool alone_;
-  float *product_, *next_;  // the last one, and where the next one goes
-  float* stream_;
+  locant::Member member_;
+  const int64_t rows_;
+  float *const product_, *const stream_;
   Rows input_, context_, hidden_;
 };
 
@@ -333,39 +353,46 @@ struct Task {
   const std::vector<int64_t>& cuts;  // the rows at which work may be divided, and the end
   int64_t width;                     // of the widest product, if it is none of a layer
   int64_t keys;                      // most keys that a row attends to
+  int64_t bytes;                     // of the weights that a row goes through
 };
 
-// Runs `work(worker, scores, first row, number of rows)` on all rows. With many rows each thread has some of its own and
+// How many threads are worth their cost, of those that there may be.
+int worth(int threads, int64_t rows, int64_t bytes) {
+  const int64_t work = bytes * std::max(rows, kRowsOfReading);
+  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, work / kLeastWork)));
+}
+
+// Runs `work(worker, scores, first row)` on all rows. With many rows each thread has some of its own and
 // never waits for the others; with few they share every product. All memory is made before the threads begin.
 template <class Work>
-void in_parallel(const Engine& engine, int threads, std::vector<Workspace>& spaces, const Task& task, const Work& work) {
+void in_parallel(const Engine& engine, int most, std::vector<Workspace>& spaces, const Task& task, const Work& work) {
   const Shape& shape = engine.shape;
   const int64_t rows = task.cuts.back(), parts = static_cast<int64_t>(task.cuts.size()) - 1;
+  const int threads = worth(most, rows, task.bytes);
   const bool apart = threads > 1 && rows >= engine.rows_apart * threads && parts >= threads;
-  const bool alone = rows <= kRowsAlone;
-  spaces.resize(threads);
-  for (Workspace& space : spaces) space.scores.resize(shape.heads * task.keys);
+  if (spaces.size() < static_cast<size_t>(threads)) spaces.resize(threads);
+  for (int thread = 0; thread < threads; thread++) spaces[thread].scores.resize(shape.heads * task.keys);
   if (!apart) {
-    spaces[0].resize(shape, rows, alone ? threads : 1, task.width);
-    locant::in_team(threads, [&](locant::Barrier& barrier, int member, int members) {
-      work(Worker(shape, spaces[0], {member, members, &barrier}, rows, alone), spaces[member].scores.get(), 0, rows);
+    spaces[0].resize(shape, rows, task.width);
+    locant::in_team(threads, [&](const locant::Member& member) {
+      work(Worker(shape, spaces[0], member, rows), spaces[member.number()].scores.get(), 0);
     });
     return;
   }
   // One share for each thread asked for, whichever takes it.
   const auto share = [&](int64_t number) {
-    const Range mine = Team{static_cast<int>(number), threads, nullptr}.share(parts);
+    const Range mine = Share{number, threads}.of(parts);
     return Range{task.cuts[mine.begin], task.cuts[mine.end]};
   };
   for (int64_t number = 0; number < threads; number++) {
     const Range mine = share(number);
-    spaces[number].resize(shape, mine.end - mine.begin, 1, task.width);
+    spaces[number].resize(shape, mine.end - mine.begin, task.width);
   }
   locant::parallel_for(threads, 1, threads, [&](int64_t number, int64_t, int) {
     const Range mine = share(number);
     const int64_t count = mine.end - mine.begin;
     Workspace& space = spaces[number];
-    work(Worker(shape, space, {0, 1, nullptr}, count, false), space.scores.get(), mine.begin, count);
+    work(Worker(shape, space, locant::Member(), count), space.scores.get(), mine.begin);
   });
 }
 
@@ -385,34 +412,31 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
   }
   batch.rows.reserve(batch.rows.size() + made.size());
   std::vector<Workspace> spaces;
-  const auto work = [&](Worker worker, float* scores, int64_t first, int64_t count) {
+  const auto work = [&](Worker worker, float* scores, int64_t first) {
     worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
       const Linear* part = &engine.encoder[layer * 4];
-      worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
+      const auto attend = [&](int64_t row, const float* query, float* context) {
         const float* all = worker.product();
         const int64_t sentence = owner[first + row], begin = starts[sentence] - first, stride = part[0].stride();
         const auto key = [&](int64_t i) { return all + (begin + i) * stride + e; };
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, lengths[sentence], key, value, scores, context);
-      });
-      worker.residual(part[1], engine.encoder_norms, 2 * layer);
-      worker.feed_forward(part[2], part[3]);
-      worker.residual(part[3], engine.encoder_norms, 2 * layer + 1);
+      };
+      worker.attention(part[0], part[1], engine.encoder_norms, 2 * layer, attend);
+      worker.feed_forward(part[2], part[3], engine.encoder_norms, 2 * layer + 1);
     }
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear& both = engine.decoder[layer * 7 + 3];
       worker.multiply(both, worker.input());
-      const Range mine = worker.team().share(count);
-      for (int64_t row = mine.begin; row < mine.end; row++) {
+      worker.each_row([&](int64_t row) {
         const Sentence& sentence = *made[owner[first + row]].sentence;
         const float* from = worker.product() + row * both.stride();
         std::memcpy(sentence.source(s, layer, places[first + row]), from, 2 * e * sizeof(float));
-      }
-      worker.ready();
+      });
     }
   };
-  in_parallel(engine, batch.threads, spaces, {starts, 0, longest}, work);
+  in_parallel(engine, batch.threads, spaces, {starts, 0, longest, engine.encoder_bytes}, work);
   for (Row& row : made) batch.rows.push_back(std::move(row));
 }
 
@@ -480,43 +504,40 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
     if (row.past.size() == row.past.capacity()) row.past.reserve(2 * row.past.size() + kBlock);
   }
   const int64_t width = engine.projection.stride();
-  const auto work = [&](Worker worker, float* scores, int64_t first, int64_t count) {
+  const auto work = [&](Worker worker, float* scores, int64_t first) {
     worker.embed(engine.target_embedding, tokens + first, positions, times.data() + first, engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];
       const int64_t further = layer * kBlock * 2 * e;
-      worker.attention(part[0], part[1], [&](int64_t row, const float* query, float* context) {
+      const auto attend = [&](int64_t row, const float* query, float* context) {
         const float* const* past = batch.rows[first + row].past.data();
         const int64_t now = times[first + row];
         const auto key = [&](int64_t i) { return i == now ? query + e : past[i] + further; };
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, now + 1, key, value, scores, context);
-        // Where every thread has all rows, the first one writes for all; nobody reads it in this step.
-        if (worker.writes()) std::memcpy(here[first + row] + further, query + e, 2 * e * sizeof(float));
-      });
-      worker.residual(part[1], engine.decoder_norms, 3 * layer);
-      worker.attention(part[2], part[4], [&](int64_t row, const float* query, float* context) {
+        std::memcpy(here[first + row] + further, query + e, 2 * e * sizeof(float));  // nobody reads it in this step
+      };
+      worker.attention(part[0], part[1], engine.decoder_norms, 3 * layer, attend);
+      const auto attend_source = [&](int64_t row, const float* query, float* context) {
         const Sentence& sentence = *batch.rows[first + row].sentence;
         const float* source = sentence.source(s, layer, 0);
         const auto key = [&](int64_t i) { return source + i * 2 * e; };
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, sentence.tokens, key, value, scores, context);
-      });
-      worker.residual(part[4], engine.decoder_norms, 3 * layer + 1);
-      worker.feed_forward(part[5], part[6]);
-      worker.residual(part[6], engine.decoder_norms, 3 * layer + 2);
+      };
+      worker.attention(part[2], part[4], engine.decoder_norms, 3 * layer + 1, attend_source);
+      worker.feed_forward(part[5], part[6], engine.decoder_norms, 3 * layer + 2);
     }
     worker.multiply(engine.projection, worker.input());
-    const Range mine = worker.team().share(count);
-    for (int64_t row = mine.begin; row < mine.end; row++) {
+    worker.each_row([&](int64_t row) {
       float* logits = worker.product() + row * width;
       if (columns)
         best(s, logits, k, values + (first + row) * k, columns + (first + row) * k);
       else
         all(s, logits, values + (first + row) * s.vocabulary);
-    }
+    });
   };
-  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, (longest + 63) / 64 * 64}, work);
+  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, (longest + 63) / 64 * 64, engine.decoder_bytes}, work);
   for (int64_t i = 0; i < rows; i++) {
     batch.rows[i].past.push_back(here[i]);
     batch.rows[i].sentence->decoded++;
@@ -631,10 +652,12 @@ Complaint locant_engine(const Shape* shape, const float* const* weights, const f
     stack(engine->encoder, engine->encoder_norms, shape->encoder_layers, false);
     stack(engine->decoder, engine->decoder_norms, shape->decoder_layers, true);
     engine->projection.pack(*weights, nullptr, e, shape->vocabulary, shape->precision);
-    int64_t numbers = engine->projection.size();
-    for (const auto& linear : engine->decoder) numbers += linear.size();
-    const int64_t bytes = numbers * bytes_of(shape->precision);
-    engine->rows_apart = bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
+    const int64_t bytes = bytes_of(shape->precision);
+    engine->decoder_bytes = bytes * engine->projection.size();
+    for (const auto& linear : engine->encoder) engine->encoder_bytes += bytes * linear.size();
+    for (size_t i = 0; i < engine->decoder.size(); i++)  // keys and values of the source are the encoder's to make
+      (i % 7 == 3 ? engine->encoder_bytes : engine->decoder_bytes) += bytes * engine->decoder[i].size();
+    engine->rows_apart = engine->decoder_bytes <= kCachedBytes ? kRowsApart : kRowsApartUncached;
     *made = engine.release();
     return Complaint{};
   });
