@@ -146,7 +146,8 @@ lab-smoke: $(BIN)/locant
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
 
-# vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=checkout of vLLM
+# vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=folder with its
+# sources: a checkout, or an unpacked wheel
 vllm-rules: $(BIN)/locant
 	$(BIN)/python benchmarks/extension/vllm_rules.py $(VLLM)
 

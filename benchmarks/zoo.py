@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +21,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from transformers import CONFIG_MAPPING  # noqa: E402
 from zoo.architectures import architecture  # noqa: E402
 from zoo.page import as_json, page  # noqa: E402
 from zoo.survey import verdicts  # noqa: E402
 
 from locant.rotary_configs import families  # noqa: E402
 from measure import machine  # noqa: E402
+from zoo_run import VERSIONS, read_run, survey  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
 
 
-def survey(name: str, seeds: int, versions: dict[str, str]) -> dict[str, Any]:
-    """Return the line of a run about one architecture: its outcomes, and what they were seen with."""
-    start = time.perf_counter()
-    outcomes = [each.as_data() for each in verdicts(architecture(name), range(seeds))]
-    seconds = round(time.perf_counter() - start, 1)
-    return {"model_type": name, "seeds": seeds, **versions, "seconds": seconds, "outcomes": outcomes}
-
-
-def read_run(path: Path, seeds: int, versions: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what a run has compared so far with these versions, by model type."""
-    done = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        each = json.loads(line)
-        if each["seeds"] == seeds and all(each[name] == version for name, version in versions.items()):
-            done[each["model_type"]] = each
-    return done
+def outcomes(name: str, seeds: int) -> list[dict[str, Any]]:
+    """Return the outcomes of one architecture."""
+    return [each.as_data() for each in verdicts(architecture(name), range(seeds))]
 
 
 def _urgency(name: str) -> int:
@@ -66,22 +55,15 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=ROOT / "build" / "zoo.jsonl")
     options = parser.parse_args()
 
-    import torch
-    import transformers
-
-    versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-    every = sorted(transformers.CONFIG_MAPPING.keys())
-    done = read_run(options.run, options.seeds, versions)
-    options.run.parent.mkdir(parents=True, exist_ok=True)
+    every = sorted(CONFIG_MAPPING.keys())
+    done = read_run(options.run, options.seeds)
     left = options.names or sorted((name for name in every if name not in done), key=_urgency)
-    for name in () if options.page else left:
-        done[name] = survey(name, options.seeds, versions)
-        with options.run.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(done[name]) + "\n")
-        doubtful = [each for each in done[name]["outcomes"] if each["outcome"] != "right"]
-        print(name, len(done[name]["outcomes"]), *(f"\n   {json.dumps(each)}" for each in doubtful), flush=True)
+    for line in survey(options.run, () if options.page else left, options.seeds, partial(outcomes, seeds=options.seeds)):
+        done[line["model_type"]] = line
+        doubtful = [each for each in line["outcomes"] if each["outcome"] != "right"]
+        print(line["model_type"], len(line["outcomes"]), *(f"\n   {json.dumps(each)}" for each in doubtful), flush=True)
     record = {
-        **versions,
+        **VERSIONS,
         "machine": machine(),
         "seeds": options.seeds,
         "architectures": len(every),

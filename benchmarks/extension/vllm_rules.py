@@ -1,9 +1,10 @@
 """What vLLM's own classes do to queries and keys, against what Locant reads from the same config.json.
 
-    make vllm-rules VLLM=path/to/a/checkout/of/vLLM
+    make vllm-rules VLLM=path/to/the/sources/of/vLLM
 
-Nothing of vLLM is installed or built: its rotary classes and its models are run from the sources without weights
-(vllm_checkout.py). Takes some minutes, and writes docs/results/vllm.json and, from that, docs/results/vllm.md.
+The sources are a checkout, or a wheel that was unpacked. Nothing of vLLM is installed or built: its rotary classes and its
+models are run without weights (vllm_checkout.py). Takes some minutes, and writes docs/results/vllm.json and, from that,
+docs/results/vllm.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "benchmarks"), str(Path(__file__).parent)]
 
 import torch  # noqa: E402
 import vllm_checkout as vllm  # noqa: E402
@@ -35,6 +36,7 @@ from locant.extension.inspect.model_class.small_model import quiet  # noqa: E402
 from locant.positions.rotary.config import RotaryConfig  # noqa: E402
 from locant.rotary_configs import read_huggingface, read_vllm  # noqa: E402
 from locant.rotary_configs.base import ParsedConfig  # noqa: E402
+from measure import machine  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
 POSITIONS = (0, 1, 3, 17, 100, 400)
@@ -270,13 +272,15 @@ def page(record: Mapping[str, Any]) -> str:
     lines = [
         "# Read from config.json, and done by vLLM",
         "",
-        f"Rotary classes and models of vLLM at commit {record['commit']}, with configurations of transformers",
+        f"Rotary classes and models of vLLM, {record['vllm']}, with configurations of transformers",
         f"{record['transformers']}: every model type with a class in both that generates text, with options drawn at",
         "random. vLLM's own modules turn queries at several positions, and so does the configuration that Locant reads",
         "for vLLM: frequencies, attention scale, rotated part and pairing are compared in one. The models are built",
         "without weights, from vLLM's sources; whether a layer calls its rotary module is not",
         "seen. Queries stand within the declared length, where dynamic NTK scales nothing in transformers either.",
         "`make vllm-rules` makes this page anew.",
+        "",
+        f"({record['machine']}.)",
         "",
         f"{len(compared)} files of {len({each.model_type for each in compared})} model types were compared, in "
         f"{sum(each.layers for each in compared)} layers: {_count(compared, 'as read')} as read, "
@@ -318,18 +322,29 @@ def _count(every: list[Outcome], outcome: str) -> int:
     return sum(each.outcome == outcome for each in every)
 
 
+def as_json(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON, with a line for every file."""
+    head = "".join(f"{json.dumps(name)}: {json.dumps(record[name])},\n" for name in ("vllm", "transformers", "machine"))
+    rows = ",\n".join(json.dumps(each) for each in record["outcomes"])
+    return f'{{{head}"outcomes": [\n{rows}\n]}}\n'
+
+
+def release(checkout: Path) -> str:
+    """Return which vLLM the sources are of: the release of a wheel, or the commit of a checkout."""
+    for folder in checkout.glob("vllm-*.dist-info"):
+        return f"release {folder.name.split('-')[1].removesuffix('.dist')}"
+    command = ["git", "-C", checkout, "rev-parse", "--short=12", "HEAD"]
+    return f"commit {subprocess.check_output(command, text=True).strip()}"
+
+
 def main() -> None:
     """Compare, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("names", nargs="*", metavar="MODEL_TYPE")
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--commit", help="of the checkout, where it has no .git folder")
     options = parser.parse_args()
     vllm.use(options.checkout)
-    commit = options.commit or subprocess.check_output(
-        ["git", "-C", options.checkout, "rev-parse", "--short=12", "HEAD"], text=True
-    )
     found = []
     for each in outcomes(options.names, options.seeds):
         found.append(asdict(each))
@@ -337,11 +352,14 @@ def main() -> None:
             print(json.dumps(asdict(each)), flush=True)
     import transformers
 
-    record = {"commit": commit.strip(), "transformers": transformers.__version__, "outcomes": found}
     if not options.names:
-        rows = ",\n".join(json.dumps(each) for each in found)
-        head = json.dumps({key: record[key] for key in ("commit", "transformers")})[:-1]
-        (RESULTS / "vllm.json").write_text(f'{head}, "outcomes": [\n{rows}\n]}}\n', encoding="utf-8")
+        record = {
+            "vllm": release(options.checkout),
+            "transformers": transformers.__version__,
+            "machine": machine(),
+            "outcomes": found,
+        }
+        (RESULTS / "vllm.json").write_text(as_json(record), encoding="utf-8")
         (RESULTS / "vllm.md").write_text(page(record), encoding="utf-8")
     print(Counter(each["outcome"] for each in found))
 

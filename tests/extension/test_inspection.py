@@ -39,12 +39,12 @@ _LONGROPE_FINDINGS = {
 }
 _SOUND: dict[str, set[str]] = {
     "LLaMA-2-7B-32K": {"vLLM: serves 262144 by default"},
-    "Qwen2.5 7B with YaRN": {*_QWEN_YARN_FINDINGS, "vLLM: serves 131072 by default"},
+    "Qwen2.5 7B with YaRN": _QWEN_YARN_FINDINGS,
     "Phi-3 mini 128k": _LONGROPE_FINDINGS,
     "gpt-oss 20B": {"llama.cpp, which always rounds the corners"},
     "DeepSeek Coder 6.7B": {"vLLM: serves 65536 by default"},
     "Vicuna 7B v1.5 16k": {"vLLM: serves 16384 by default"},
-    "Yarn-Mistral 7B 128k": {"factor 16 makes 131072 of .* 8192, but", "vLLM: serves 131072 by default"},
+    "Yarn-Mistral 7B 128k": {"factor 16 makes 131072 of .* 8192, but"},
     "InternLM3 8B": {"cached keys keep older ones: beyond 32768", "though 196608 are served by default"},
     "Phi-4 mini": _LONGROPE_FINDINGS,
     "Qwen2.5 7B 1M": {"passes over dual_chunk_attention_config: beyond the trained 262144 tokens"},
@@ -120,7 +120,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("DeepSeek-V3", model_type="mistral4", head_dim=96), "error", "head_dim 96 and qk_rope_head_dim 64"),
         # attention scale
         (_changed("DeepSeek-V3", rope={"mscale_all_dim": ...}), "warning", "one without the other"),
-        (_changed(_YARN, rope={"attention_factor": 1.0}), "warning", "scale 1. vLLM up to 0.25, .*: 1.13863"),
+        (_changed(_YARN, rope={"attention_factor": 1.0}), "note", "scale 1, as .* up to 0.25, .* mscale: 1.13863"),
         (_changed(_YARN, rope={"attn_factor": 1.0}), "error", "Did you mean 'attention_factor'"),
         (_changed(_YARN, rope={"attn_factor": 1.0}), "warning", "vLLM reads it all the same.*yarn"),
         (_changed(_LONGROPE, rope={"short_mscale": 1.0, "long_mscale": 1.2}), "error", "short_mscale 1.0"),

@@ -201,16 +201,6 @@ def test_vllm_takes_the_attention_scale_in_the_words_of_all_releases() -> None:
             {**_MODEL, "rope_parameters": {"rope_type": "default"}},
             "which the override leaves in place",
         ),
-        (
-            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attn_factor": 1.0, "attention_factor": 2.0}},
-            _MODEL,
-            "contradicts attn_factor 1",
-        ),
-        (
-            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "extrapolation_factor": 0.5}},
-            _MODEL,
-            "extrapolation_factor 0.5",
-        ),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 0.0}}, _MODEL, "must be at least 1; got 0"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": -4, "attn_factor": 1.0}}, _MODEL, "at least 1; got -4"),
     ],
@@ -233,26 +223,48 @@ def test_vllm_merges_overrides_of_the_text_config() -> None:
     assert (config.base, config.scaling, config.head_dim) == (5e5, Linear(factor=4.0), 32)
     longer = read_vllm('{"text_config": {"max_position_embeddings": 8192}}', _NESTED).config
     assert (longer.base, longer.max_length) == (5e5, 8192)
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attn_factor": 2.0}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 2.0}
     config = read_vllm({"text_config": {"rope_parameters": yarn}}, _NESTED).config
-    assert config.attention_scale() == pytest.approx(2 * (0.1 * math.log(4) + 1))
+    assert config.attention_scale() == 2.0
 
 
-def test_vllm_ignoring_attention_factor_is_a_finding() -> None:
+def test_older_releases_of_vllm_take_attn_factor_in_place_of_attention_factor() -> None:
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "attention_factor": 1.0}
-    findings = read_vllm({"rope_scaling": rope}, _MODEL).findings
-    assert "ignores attention_factor and mscale: 1.13863" in findings[0].message  # 0.1 ln 4 + 1
-    assert "attn_factor 0.878249 " in findings[0].remedy  # its inverse
-    assert not read_vllm({"rope_scaling": rope | {"attn_factor": 1 / (0.1 * math.log(4) + 1)}}, _MODEL).findings
+    (note,) = read_vllm({"rope_scaling": rope}, _MODEL).findings
+    assert note.severity == "note"
+    assert "attention scale 1, as transformers. Its releases up to 0.25" in note.message
+    assert note.message.endswith("mscale: 1.13863.")  # 0.1 ln 4 + 1
+    assert "attn_factor 0.878249 " in note.remedy  # its inverse
 
 
-@pytest.mark.parametrize(("model_type", "warned"), [("deepseek_v3", False), ("kimi_k2", False), ("llama", True)])
-def test_vllm_heeds_mscale_in_deepseeks_family_alone(model_type: str, warned: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("attn_factor", 0.5), ("apply_yarn_scaling", False), ("extrapolation_factor", 0.5)]
+)
+def test_vllm_passes_over_what_its_older_releases_heeded(name: str, value: Any) -> None:
+    # get_rope of release 0.33 hands beta_fast, beta_slow, mscale, mscale_all_dim, attention_factor and truncate on.
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+    read = read_vllm({"rope_scaling": rope | {name: value}}, _MODEL)
+    assert read.config.scaling == YaRN(factor=4.0, original_length=512)
+    assert [f"{name} {value} means nothing to vLLM since release 0.33" in each.message for each in read.findings] == [True]
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "kimi_k2", "llama"])
+def test_vllm_heeds_mscale(model_type: str) -> None:
     scores = {"mscale": 1.0, "mscale_all_dim": 1.0}
     rope = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, **scores}
     config = {"model_type": model_type, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_scaling": rope}
-    findings = [finding for finding in read_vllm({}, config).findings if finding.severity == "warning"]
-    assert bool(findings) is warned
+    read = read_vllm({}, config)
+    assert read.config.attention_scale() == 1.0
+    assert not [finding for finding in read.findings if finding.severity == "warning"]
+
+
+def test_vllm_serves_what_is_declared_for_yarn() -> None:
+    # _get_and_verify_max_len of release 0.33 takes max_position_embeddings as extended already; 0.25 multiplied.
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    assert read_vllm({"rope_scaling": rope}, _MODEL).config.max_length == 2048
+    longer = _MODEL | {"max_position_embeddings": 8192}
+    assert read_vllm({"rope_scaling": rope}, longer).config.max_length == 8192
+    assert json.loads(write_vllm(read_vllm({"rope_scaling": rope}, longer).config))["max_position_embeddings"] == 8192
 
 
 _SHORT: dict[str, Any] = {"head_dim": 16, "max_position_embeddings": 512}
@@ -262,16 +274,16 @@ _EXTENDED = {"factor": 4.0, "original_max_position_embeddings": 128}
 @pytest.mark.parametrize(
     ("model_type", "rope", "scale", "said"),
     [
-        # 0.1 ln 4 + 1, of YaRN's paper (section 3.4), whatever else is stated: YaRNScalingRotaryEmbedding
-        ("llama", {"rope_type": "yarn", "attention_factor": 1.5}, 1.1386294, "ignores attention_factor and mscale"),
-        ("llama", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.1386294, "ignores attention_factor"),
-        ("llama", {"rope_type": "yarn", "attn_factor": 0.5}, 0.5693147, ""),
-        ("llama", {"rope_type": "yarn", "attn_factor": 0.5, "apply_yarn_scaling": False}, 0.5, ""),
+        # attention_factor, or the quotient of the pair, or 0.1 ln 4 + 1 of YaRN's paper (3.4): YaRNScalingRotaryEmbedding
+        ("llama", {"rope_type": "yarn", "attention_factor": 1.5}, 1.5, "as transformers. Its releases up to 0.25"),
+        ("llama", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.0648221, "as transformers. Its"),
+        ("llama", {"rope_type": "yarn", "mscale": 0.7}, 1.1386294, ""),
+        ("llama", {"rope_type": "yarn", "attn_factor": 0.5, "attention_factor": 2.0}, 2.0, "as transformers. Its"),
         # the quotient of DeepSeek's code, with 1 and 0 where nothing is stated: DeepseekScalingRotaryEmbedding
-        ("deepseek_v3", {"rope_type": "yarn", "mscale": 0.7}, 1.0970406, "ignores attention_factor: 1.09704"),
-        ("deepseek_v3", {"rope_type": "yarn", "mscale_all_dim": 0.7}, 1.0379099, "ignores attention_factor: 1.03791"),
+        ("deepseek_v3", {"rope_type": "yarn", "mscale": 0.7}, 1.0970406, "ignore attention_factor: 1.09704"),
+        ("deepseek_v3", {"rope_type": "yarn", "mscale_all_dim": 0.7}, 1.0379099, "ignore attention_factor: 1.03791"),
         ("deepseek_v3", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.0648221, ""),
-        ("deepseek_v3", {"rope_type": "yarn", "attention_factor": 1.5}, 1.1386294, "ignores attention_factor: 1.13863"),
+        ("deepseek_v3", {"rope_type": "yarn", "attention_factor": 1.5}, 1.1386294, "ignore attention_factor: 1.13863"),
         # sqrt(1 + ln 4 / ln 128), of the two lengths, or long_mscale: Phi3LongRoPEScaledRotaryEmbedding
         ("llama", {"rope_type": "longrope", "attention_factor": 1.5}, 1.1338934, "vLLM, which passes over"),
         ("llama", {"rope_type": "longrope", "short_mscale": 1.25, "long_mscale": 1.25}, 1.25, "takes short_mscale"),
@@ -388,6 +400,17 @@ def test_deepseek_2_keeps_a_tenth_of_mscale_in_gguf() -> None:
     assert read_gguf(_float32(metadata)).config == config
 
 
+def test_a_log_multiplier_that_llamacpp_passes_over_is_a_warning() -> None:
+    # llama_model_llama::load_arch_hparams does not read it; that of mistral3 does. 0.1 ln 4 + 1 without it.
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 512, "yarn_log_multiplier": 1.0}
+    for architecture, scale in (("llama", 1.1386294), ("mistral3", 1.0)):
+        keys = {f"{architecture}.rope.scaling.{name}": value for name, value in yarn.items()}
+        read = read_gguf({"general.architecture": architecture, f"{architecture}.attention.key_length": 64, **keys})
+        assert read.config.attention_scale() == pytest.approx(scale, rel=1e-6)
+        said = [each.severity for each in read.findings if "passes over rope.scaling.yarn_log_mul" in each.message]
+        assert said == ["warning"] * (architecture == "llama")
+
+
 def test_gemma_3_has_a_base_of_its_own_for_sliding_attention_in_gguf() -> None:
     both = {
         "full_attention": RotaryConfig(head_dim=256, base=1e6, scaling=Linear(factor=8.0)),
@@ -428,7 +451,18 @@ def test_gguf_without_a_type_is_linear() -> None:
         (_file(), {"rope_freqs.weight": [1.0, 2.0] * 8}, "neither those of Llama 3's scaling nor"),
         (_file(rope__scaling__factor=2.0), {"rope_freqs.weight": [1.0] * 16}, "comes on top of"),
         (_file(rope__scaling__type="yarn", rope__scaling__yarn_ext_factor=0.5), {}, "yarn_ext_factor 0.5 mixes"),
-        (_file(rope__scaling__type="yarn", rope__scaling__yarn_log_multiplier=0.1), {}, "its unit differs"),
+        (
+            {
+                "general.architecture": "plm",
+                "plm.rope.dimension_count": 64,
+                "plm.rope.scaling.type": "yarn",
+                "plm.rope.scaling.factor": 4.0,
+                "plm.rope.scaling.original_context_length": 512,
+                "plm.rope.scaling.yarn_log_multiplier": 0.1,
+            },
+            {},
+            "its unit differs",
+        ),
     ],
 )
 def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: str) -> None:

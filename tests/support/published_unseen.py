@@ -398,7 +398,7 @@ GGUF: dict[str, tuple[dict[str, Any], str]] = {
         | {"llama.rope.scaling.factor": 64.0, "llama.rope.scaling.yarn_beta_fast": 4.0}
         | {"llama.rope.scaling.yarn_beta_slow": 1.0, "llama.rope.scaling.yarn_log_multiplier": 1.0}
         | {"llama.rope.scaling.original_context_length": 4096},
-        "refused yarn_log_multiplier is not known for the architecture 'llama'",
+        "128/128 interleaved 1e+06 yarn x64 of 4096",
     ),
     "Command-R": (
         keys("command-r", embedding_length=8192, attention__head_count=64, rope__freq_base=8e6, block_count=40)

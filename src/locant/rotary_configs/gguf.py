@@ -256,7 +256,7 @@ def _scaling(
         factor=keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0,
         original_length=keys.whole("rope.scaling.original_context_length"),
         attention_factor=1.0 if attention is None else attention,
-        mscale_of=partial(_mscale, architecture),
+        mscale_of=partial(_mscale, architecture, findings),
         findings=findings,
     )
     scaling = types[kind].from_gguf(keys, context)
@@ -270,16 +270,29 @@ def _scaling(
     return scaling_of_factors(tensors[FACTORS], rotary_dim, base)
 
 
-def _mscale(architecture: str, multiplier: float) -> tuple[float, float]:
-    """Return mscale and mscale_all_dim that an architecture means by ``yarn_log_multiplier``."""
-    if architecture not in LOG_MULTIPLIER_UNIT:
+def _mscale(architecture: str, findings: list[Finding], multiplier: float) -> tuple[float, float] | None:
+    """Return mscale and mscale_all_dim that an architecture means by ``yarn_log_multiplier``; ``None`` for nothing.
+
+    Source: ``load_arch_hparams`` in llama.cpp's ``src/models``, where each architecture reads it or does not.
+    """
+    if architecture in LOG_MULTIPLIER_UNIT:
+        # A float32 of 0.1 * 0.707 must come back as 0.707.
+        mscale_all_dim = float(f"{multiplier / LOG_MULTIPLIER_UNIT[architecture]:.6g}")
+        return (mscale_all_dim if architecture == "deepseek2" else 1.0), mscale_all_dim
+    if architecture in SEPARATE_PART:
         raise ConfigError(
             f"rope.scaling.yarn_log_multiplier is not known for the architecture '{architecture}'; its unit differs "
             f"between architectures. Known: {', '.join(LOG_MULTIPLIER_UNIT)}."
         )
-    # A float32 of 0.1 * 0.707 must come back as 0.707.
-    mscale_all_dim = float(f"{multiplier / LOG_MULTIPLIER_UNIT[architecture]:.6g}")
-    return (mscale_all_dim if architecture == "deepseek2" else 1.0), mscale_all_dim
+    findings.append(
+        Finding(
+            "warning",
+            f"llama.cpp passes over rope.scaling.yarn_log_multiplier {multiplier:g} in the architecture "
+            f"'{architecture}': attention is scaled by 0.1 * ln(factor) + 1, as in files without it.",
+            "Convert the model to the architecture 'mistral3' where that is meant, or state rope.scaling.attn_factor.",
+        )
+    )
+    return None
 
 
 def _with_sliding(keys: Fields, architecture: str, full: RotaryConfig, length: int | None) -> dict[str, RotaryConfig]:

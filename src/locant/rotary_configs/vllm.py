@@ -77,8 +77,8 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
         _refuse(read, bool(parsed.multimodal))
         scaling, served = read.scaling.as_served_by_vllm(lengths)
         configs[layer] = replace(read, scaling=scaling, max_length=served)
-    for layer in parsed.multimodal:
-        configs[layer] = _with_wide_ramp(configs[layer], findings)
+    if not model_type.startswith(_TABLE_OF_THE_LENGTH):
+        configs |= {layer: _with_wide_ramp(configs[layer], findings) for layer in parsed.multimodal}
     return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
 
 
@@ -192,6 +192,7 @@ def _refuse(config: RotaryConfig, has_axes: bool) -> None:
 
 
 _TABLE_OF_AXES = 4  # times the length that MRotaryEmbedding is given: as long it makes its table
+_TABLE_OF_THE_LENGTH = ("qwen3_vl", "qwen3_5")  # whose classes hand it 1 instead, unless videos are pruned
 
 
 def _with_wide_ramp(config: RotaryConfig, findings: list[Finding]) -> RotaryConfig:
@@ -210,7 +211,7 @@ def _with_wide_ramp(config: RotaryConfig, findings: list[Finding]) -> RotaryConf
         )
     )
     widened = replace(scaling, original_length=wide, target_length=None, factor=scaling.stretch)
-    return replace(config, scaling=widened, max_length=None)
+    return replace(config, scaling=widened)
 
 
 def _lengths(declared: int | None, part: Mapping[str, Any], model_type: str) -> VllmLengths:

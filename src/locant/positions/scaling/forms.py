@@ -190,7 +190,8 @@ class GGUFContext(_WithFindings):
         factor: ``rope.scaling.factor``; 1 where it is missing.
         original_length: ``rope.scaling.original_context_length``.
         attention_factor: ``rope.scaling.attn_factor``; 1 where it is missing.
-        mscale_of: Returns ``mscale`` and ``mscale_all_dim`` that the architecture means by ``yarn_log_multiplier``.
+        mscale_of: Returns ``mscale`` and ``mscale_all_dim`` that the architecture means by ``yarn_log_multiplier``,
+            ``None`` where it passes over that.
         findings: Where findings go.
     """
 
@@ -198,7 +199,7 @@ class GGUFContext(_WithFindings):
     factor: float
     original_length: int | None
     attention_factor: float
-    mscale_of: Callable[[float], tuple[float, float]]
+    mscale_of: Callable[[float], tuple[float, float] | None]
     findings: list[Finding]
 
     def refuse_attention_factor(self, kind: str) -> None:

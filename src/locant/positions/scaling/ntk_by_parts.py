@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive, require_longer
-from locant.positions.scaling.forms import GGUFForm, VllmLengths
+from locant.positions.scaling.forms import GGUFForm
 from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:
@@ -124,16 +124,6 @@ class NTKByParts(Extension):
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return YaRN's entries with the attention scale 1."""
         return self._as_yarn().vllm_parameters(engine)
-
-    def vllm_served_length(self, max_length: int | None) -> int | None:
-        """Return the target length."""
-        del max_length
-        return self.target_length
-
-    def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
-        """Return the target length as the longest text."""
-        del lengths
-        return self, self.target_length
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
         """Return YaRN's keys with the attention scale 1."""

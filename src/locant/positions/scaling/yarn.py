@@ -209,57 +209,64 @@ class YaRN(NTKByParts):
 
     @classmethod
     def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
-        """Return the entries with the attention scale that vLLM computes as ``attention_factor``.
+        """Return the entries of which vLLM computes the attention scale, those that it passes over left out.
 
-        That is ``attn_factor`` times the paper's scale; in classes with latent attention times the quotient of
-        DeepSeek's code, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
+        Release 0.33 (``YaRNScalingRotaryEmbedding``, ``MRotaryEmbedding``) takes ``attention_factor``, else ``mscale`` and
+        ``mscale_all_dim``, else the paper's scale, as transformers does; releases up to 0.25 the paper's times
+        ``attn_factor``. Classes with latent attention (``DeepseekScalingRotaryEmbedding``) take the quotient of DeepSeek's
+        code alone, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
         """
         entries = Fields(rope, context.engine)
-        passed_over = ("attn_factor", "extrapolation_factor", "apply_yarn_scaling", "attention_factor", "mscale")
-        kept = {key: value for key, value in rope.items() if key not in (*passed_over, "mscale_all_dim")}
-        if entries.number("extrapolation_factor") not in (None, 1):
-            raise ConfigError(
-                f"extrapolation_factor {rope['extrapolation_factor']:g} of YaRN in vLLM is not known here."
-            )
-        attention, relative = entries.number("attention_factor"), entries.number("attn_factor")
         factor = entries.needed_factor(cls.name)
         check_number(cls.name, "factor", factor, minimum=1)
-        mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
-        usual = _mscale(factor)
-        if context.is_latent:
-            usual = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, of_all or 0.0)
-            if kept.pop("truncate", True) is False:
+        for name, plain in _PASSED_OVER_BY_VLLM.items():
+            if entries.get(name) not in (None, plain):
                 context.warn(
-                    "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the "
-                    "corners of YaRN's ramp to whole pairs.",
-                    "Serve the model with an engine that heeds it.",
+                    f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; releases up to 0.25 heeded it.",
+                    "State attention_factor, the attention scale itself, which transformers takes as well.",
                 )
-        elif entries.flag("apply_yarn_scaling") is False:
-            usual = 1.0
-        served = usual * (1.0 if relative is None else relative)
-        if relative is not None and attention is not None and not math.isclose(attention, served, rel_tol=1e-6):
-            raise ConfigError(
-                f"attention_factor {attention:g} in {context.engine} contradicts attn_factor {relative:g}, by which "
-                f"the attention scale is {served:g}; releases of vLLM differ in which they take."
-            )
+        kept = {key: value for key, value in rope.items() if key not in _PASSED_OVER_BY_VLLM}
+        mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
+        attention = entries.number("attention_factor")
         plain = _mscale(factor, mscale) / _mscale(factor, of_all) if mscale and of_all else _mscale(factor)
         stated = plain if attention is None else attention
-        if relative is None and not math.isclose(stated, served, rel_tol=1e-6):
-            ignored = "attention_factor" if context.is_latent else "attention_factor and mscale"
+        if not context.is_latent:
+            if not math.isclose(stated, _mscale(factor), rel_tol=1e-6):
+                context.note(
+                    f"vLLM: attention scale {stated:.6g}, as transformers. Its releases up to 0.25, which ignore "
+                    f"attention_factor and mscale: {_mscale(factor):.6g}.",
+                    f"For these, state attn_factor {stated / _mscale(factor):.6g} as well in --hf-overrides.",
+                )
+            return kept
+        if kept.pop("truncate", True) is False:
             context.warn(
-                f"transformers: attention scale {stated:.6g}. vLLM up to 0.25, which ignores {ignored}: {served:.6g}.",
-                f"State attn_factor {stated / usual:.6g} as well in --hf-overrides.",
+                "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the corners "
+                "of YaRN's ramp to whole pairs.",
+                "Serve the model with an engine that heeds it.",
             )
-        if context.is_latent and mscale and of_all and relative is None:
-            return kept | {"mscale": mscale, "mscale_all_dim": of_all}
+        served = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, of_all or 0.0)
+        if not math.isclose(stated, served, rel_tol=1e-6):
+            context.warn(
+                f"transformers: attention scale {stated:.6g}. vLLM's classes with latent attention, which ignore "
+                f"attention_factor: {served:.6g}.",
+                "State mscale and mscale_all_dim in its place, of which both compute the same.",
+            )
+        kept.pop("attention_factor", None)
+        if mscale and of_all:
+            return kept
+        kept = {key: value for key, value in kept.items() if key not in ("mscale", "mscale_all_dim")}
         return kept if math.isclose(served, _mscale(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
-        """Return the entries with the attention scale under the names of all releases of vLLM."""
+        """Return the entries with the attention scale under the names of all releases of vLLM.
+
+        A pair of ``mscale`` and ``mscale_all_dim`` stays one: it is all that classes with latent attention take.
+        """
         scale, usual = self.attention_scale(), self.paper_attention_scale()
         rope = self.rope_parameters(engine) or {}
-        rope = {key: rope[key] for key in rope if key not in ("mscale", "mscale_all_dim", "attention_factor")}
-        return rope if scale == usual else rope | {"attention_factor": scale, "attn_factor": scale / usual}
+        if self.mscale is not None or scale == usual:
+            return rope
+        return rope | {"attention_factor": scale, "attn_factor": scale / usual}
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
@@ -283,7 +290,7 @@ class YaRN(NTKByParts):
                 "Write rope.scaling.attn_factor, the attention scale divided by 0.1 * ln(factor) + 1.",
             )
         multiplier = keys.number("rope.scaling.yarn_log_multiplier")
-        mscale, mscale_all_dim = context.mscale_of(multiplier) if multiplier else (None, None)
+        mscale, mscale_all_dim = (context.mscale_of(multiplier) if multiplier else None) or (None, None)
         scaling = cls(
             factor=context.factor,
             original_length=original,
@@ -294,7 +301,7 @@ class YaRN(NTKByParts):
         )
         if context.attention_factor == 1:
             return scaling
-        if multiplier:
+        if mscale is not None:
             raise ConfigError("rope.scaling.attn_factor and yarn_log_multiplier both scale scores; one is known here.")
         absolute = context.attention_factor * scaling.paper_attention_scale()
         # The file's float32 keeps 1 from coming back exactly.
@@ -377,6 +384,10 @@ class YaRN(NTKByParts):
             "--yarn-beta-fast": self.beta_fast,
             "--yarn-beta-slow": self.beta_slow,
         }
+
+
+_PASSED_OVER_BY_VLLM = {"attn_factor": 1, "extrapolation_factor": 1, "apply_yarn_scaling": True}
+"""Entries that vLLM heeded up to release 0.25, with the values by which they changed nothing."""
 
 
 def _mscale(factor: float, weight: float = 1.0) -> float:
