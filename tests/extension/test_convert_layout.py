@@ -11,7 +11,7 @@ import pytest
 import torch
 from layout_checkpoints import SMALL, config_of, logits, save_checkpoint, weight_bytes
 from zoo.architectures import architecture
-from zoo.layouts import conversions
+from zoo.layouts import as_json, conversions, page
 
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
@@ -95,6 +95,17 @@ def test_architectures_of_the_zoo(architecture_name: str, outcome: str) -> None:
     assert [each.outcome for each in found] == [outcome], found
     if outcome == "refused":
         assert "its values are not those of before" in found[0].reason
+
+
+def test_keys_that_are_values_too_are_refused(tmp_path: Path) -> None:
+    """Gemma 4 with attention_k_eq_v: layers of full attention take their values from the projection of the keys."""
+    entries = {"head_dim": 16, "global_head_dim": 32, "layer_types": ["sliding_attention", "full_attention"]}
+    entries |= {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 64}
+    content = {"model_type": "gemma4_text", **SMALL, **entries, "sliding_window": 8, "num_global_key_value_heads": 2}
+    folder = save_checkpoint(tmp_path / "model", content | {"attention_k_eq_v": True})
+    with pytest.raises(LocantError, match="Keys are values there as well"):
+        convert_layout(folder, tmp_path / "other", "interleaved")
+    assert not (tmp_path / "other").exists()
 
 
 def test_order_of_rows_is_that_of_transformers_own_conversion(tmp_path: Path) -> None:
@@ -303,3 +314,12 @@ def test_command(llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "reads it: that is its own layout" in said
     assert (tmp_path / "back" / "README.md").read_text().count("## Rotary layout") == 1
     assert main(["convert-layout", str(llama), "--to", "half", "-o", str(tmp_path / "new")]) == 2
+
+
+def test_the_page_about_all_architectures_says_what_its_record_holds() -> None:
+    results = Path(__file__).resolve().parents[2] / "docs" / "results"
+    text = (results / "layouts.json").read_text(encoding="utf-8")
+    record = json.loads(text)
+    assert as_json(record) == text
+    assert page(record) == (results / "layouts.md").read_text(encoding="utf-8")
+    assert not [each for each in record["conversions"] if each["outcome"] == "different"]

@@ -47,7 +47,7 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     (_scaled(**_YARN, attention_factor=1e-200), "warning", "attention_factor .* 1e-200; published models have 0.25 to"),
     (_scaled(**_YARN, attention_factor=1e200), "warning", r"attention_factor .* 1e\+200; published models"),
     ({"rope_theta": 1.7e308, "head_dim": 4096}, "warning", r"rope_theta in config.json is 1.7e\+308; published models"),
-    ({"rope_theta": 1e300}, "warning", r"rope_theta in config.json is 1e\+300; published models have 10000 to 5e\+10"),
+    ({"rope_theta": 1e300}, "warning", r"rope_theta in config.json is 1e\+300; published models have 10000 to 1e\+11"),
     ({"rope_theta": 1e60}, "warning", r"rope_theta in config.json is 1e\+60;"),
     ({"rope_theta": 10}, "warning", "rope_theta in config.json is 10;"),
     (

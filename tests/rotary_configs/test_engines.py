@@ -245,7 +245,9 @@ def test_vllm_passes_over_what_its_older_releases_heeded(name: str, value: Any) 
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
     read = read_vllm({"rope_scaling": rope | {name: value}}, _MODEL)
     assert read.config.scaling == YaRN(factor=4.0, original_length=512)
-    assert [f"{name} {value} means nothing to vLLM since release 0.33" in each.message for each in read.findings] == [True]
+    assert [f"{name} {value} means nothing to vLLM since release 0.33" in each.message for each in read.findings] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize("model_type", ["deepseek_v3", "kimi_k2", "llama"])
@@ -269,6 +271,7 @@ def test_vllm_serves_what_is_declared_for_yarn() -> None:
 
 _SHORT: dict[str, Any] = {"head_dim": 16, "max_position_embeddings": 512}
 _EXTENDED = {"factor": 4.0, "original_max_position_embeddings": 128}
+_LENGTHS: dict[str, Any] = {"factor": 4.0, "original_length": 128}
 
 
 @pytest.mark.parametrize(
@@ -329,6 +332,15 @@ def test_vllm_widens_yarns_ramp_for_several_axes() -> None:
     assert any("for 512, four times as many" in each.message for each in read.findings)
     with pytest.raises(ConfigError, match="not with 'linear'"):
         read_vllm({}, {"model_type": "qwen2", **_SHORT, "rope_parameters": axes | {"rope_type": "linear"}})
+
+
+def test_vllm_heeds_truncate_within_the_group_of_a_layer_type() -> None:
+    # get_rope takes it from the group; transformers looks for it beside the groups alone.
+    sharp = {"rope_type": "yarn", **_EXTENDED, "rope_theta": 1e4, "truncate": False}
+    groups = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": sharp}
+    model = {"model_type": "gemma3_text", **_SHORT, "rope_parameters": groups}
+    assert read_vllm({}, model).configs["sliding_attention"].scaling == YaRN(**_LENGTHS, truncate=False)
+    assert read_huggingface(model).configs["sliding_attention"].scaling == YaRN(**_LENGTHS)
 
 
 def test_vllm_fails_with_some_files() -> None:

@@ -404,3 +404,90 @@ def test_heads_of_gemma_4_are_alike_where_no_layer_has_others() -> None:
         ({}, 512),
     ):
         assert read_huggingface(model | stated).configs["full_attention"].head_dim == size
+
+
+def test_published_deepseek_v4_scales_compressed_layers_alone() -> None:
+    """configuration_deepseek_v4.py: rope_scaling and compress_rope_theta are theirs, and cosines are not scaled."""
+    yarn = {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1}
+    parsed = read_huggingface(
+        {
+            **{"model_type": "deepseek_v4", "hidden_size": 4096, "num_attention_heads": 64, "head_dim": 512},
+            **{"qk_rope_head_dim": 64, "max_position_embeddings": 1048576, "rope_scaling": yarn, "rope_theta": 10000},
+            **{"compress_rope_theta": 160000, "compress_ratios": [0, 4, 128, 0], "num_hidden_layers": 3},
+        }
+    )
+    main, compressed = parsed.configs["main"], parsed.configs["compress"]
+    assert (main.base, main.scaling.name, compressed.base, compressed.scaling.name) == (1e4, "none", 1.6e5, "yarn")
+    assert compressed.attention_scale() == 1.0
+    assert [kind.config for index in range(3) for kind in parsed.layers if index in kind.layers] == [
+        *("main", "compress", "compress")
+    ]
+    assert not [each.message for each in parsed.findings if each.severity == "warning"]
+    with pytest.raises(ConfigError, match="compress_ratios in config.json must hold 0, 4 and 128; got 3"):
+        read_huggingface({"model_type": "deepseek_v4", "head_dim": 512, "qk_rope_head_dim": 64, "compress_ratios": [3]})
+
+
+def test_a_switch_that_is_on_says_nothing_more() -> None:
+    on = read_huggingface({"model_type": "llama", **_WIDE, "use_rotary_pos_emb": True})
+    assert on == read_huggingface({"model_type": "llama", **_WIDE})
+    with pytest.raises(ConfigError, match="use_rotary_pos_emb false: the model is said to have no rotary"):
+        read_huggingface({"model_type": "llama", **_WIDE, "use_rotary_pos_emb": False})
+    with pytest.raises(ConfigError, match="'rope_ratio' in config.json is not known"):
+        read_huggingface({"model_type": "llama", **_WIDE, "rope_ratio": 2.0})
+
+
+def test_the_layout_of_an_indexer_is_not_that_of_the_attention() -> None:
+    sizes = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "rope_interleave": True, "rope_theta": 1e6}
+    model = {"model_type": "glm_moe_dsa", **_WIDE, "head_dim": 64, **sizes}
+    said = read_huggingface(model | {"indexer_rope_interleave": False}).findings
+    assert any("indexer_rope_interleave is false, which the class" in each.message for each in said)
+    read = read_huggingface(model | {"indexer_rope_interleave": True})
+    assert read.config.layout == "interleaved"
+    assert not [each for each in read.findings if each.severity == "warning"]
+
+
+def test_the_text_part_of_a_known_whole_is_what_its_class_takes_it_for() -> None:
+    """Exaone4_5_Config takes the type 'exaone4_5_text' for 'exaone4'; what another name means stays unknown."""
+    text = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "sliding_window": 64}
+    text |= {"layer_types": [*["sliding_attention"] * 3, "full_attention"], "rope_theta": 1e6}
+    parsed = read_huggingface({"model_type": "exaone4_5", "text_config": text | {"model_type": "exaone4_5_text"}})
+    assert parsed.of_layer(3) is None
+    assert not any("not known here" in each.message for each in parsed.findings)
+    parsed = read_huggingface({"model_type": "exaone4_5", "text_config": text | {"model_type": "novel"}})
+    assert any("'novel' is not known here" in each.message for each in parsed.findings)
+
+
+def test_sliding_layers_with_heads_of_their_own_beside_latent_attention() -> None:
+    """Dots3NoteTextConfig: head_dim, and entries that begin with swa_, are about its sliding layers."""
+    model = {"model_type": "dots3_note_text", "hidden_size": 512, "num_attention_heads": 2, "head_dim": 256}
+    model |= {"num_hidden_layers": 3, "qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "sliding_window": None}
+    configs = read_huggingface(model).configs
+    assert {name: config.rotary_dim for name, config in configs.items()} == {
+        "indexed_attention": 16,
+        "sliding_attention": 64,
+    }
+    configs = read_huggingface(model | {"swa_qk_rope_head_dim": 32}).configs
+    assert configs["sliding_attention"].rotary_dim == 32
+
+
+def test_the_depth_decoder_of_moshi_does_not_rotate() -> None:
+    """MoshiDepthDecoder builds its layers with use_rope=False."""
+    with pytest.raises(ConfigError, match="'moshi_depth' in transformers has no rotary positions"):
+        read_huggingface({"model_type": "moshi_depth", "hidden_size": 1024, "num_attention_heads": 16})
+
+
+@pytest.mark.parametrize(("model_type", "own"), [("apertus", 1.2e7), ("gpt_neox", 1e4), ("muse_spark_text", 5e5)])
+def test_a_base_that_the_class_passes_over_is_not_taken(model_type: str, own: float) -> None:
+    """Their __post_init__ writes a group with a base of its own where the file has no group."""
+    model = {"model_type": model_type, **_WIDE, "head_dim": 128, "rope_theta": 5e3}
+    read = read_huggingface(model)
+    assert {config.base for config in read.configs.values()} == {own}
+    assert any("rope_theta is 5000 in config.json, which the class of" in each.message for each in read.findings)
+    stated = read_huggingface(model | {"rope_scaling": {"rope_type": "default"}})
+    assert {config.base for config in stated.configs.values()} == {5e3}
+
+
+def test_gpt_neox_takes_its_base_by_its_own_name() -> None:
+    read = read_huggingface({"model_type": "gpt_neox", **_WIDE, "rotary_emb_base": 25000, "rotary_pct": 0.25})
+    assert read.config.base == 25000
+    assert not any("passes over" in each.message for each in read.findings)

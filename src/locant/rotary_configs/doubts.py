@@ -48,6 +48,8 @@ def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
         if not isinstance(group, Mapping) or not group:
             continue
         is_by_layer = all(value is None or isinstance(value, Mapping) for value in group.values())
+        if is_by_layer and "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
+            continue
         for layer, value in group.items():
             if is_by_layer and value is None:
                 yield Finding(
@@ -98,6 +100,11 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> Parse
     return replace(parsed, findings=(*parsed.findings, *findings))
 
 
+def is_of_indexer(name: str) -> bool:
+    """Whether an entry is about the indexer of sparse attention, whose queries and keys are its own."""
+    return name.startswith("index")
+
+
 def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig) -> list[Finding]:
     """Return a note on the indexer of sparse attention, which rotates queries and keys of its own.
 
@@ -109,6 +116,16 @@ def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig
     if kind is None or kind.name not in INDEXERS:
         return []
     layout, place = INDEXERS[kind.name]
+    stated = part.flag("indexer_rope_interleave")
+    if stated is not None and stated is not (layout == "interleaved"):
+        return [
+            Finding(
+                "warning",
+                f"indexer_rope_interleave is {str(stated).lower()}, which the class of '{kind.name}' in transformers passes "
+                f"over: its indexer has the layout '{layout}'.",
+                "Compare with the code that trained the model.",
+            )
+        ]
     size = part.whole("index_head_dim")
     of = "its features" if size is None else f"its {size} features"
     other = "as the attention does" if layout == config.layout else f"unlike the attention, which has '{config.layout}'"

@@ -73,6 +73,7 @@ class ModelType:
         can_turn_to_halves: Whether ``rope_interleave: false`` makes :attr:`layout` half.
         defaults: Values of entries that the file leaves out.
         rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
+        keeps_its_base: Whether it takes the base of :attr:`rope` where the file has one beside no group.
         rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
         layer_types: The types of the layers, from the first, where the file does not state them; repeated as needed.
         last_type: The type of the last layer, where it is not the one whose turn it is.
@@ -92,6 +93,7 @@ class ModelType:
     can_turn_to_halves: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope: Mapping[str, Any] | None = None
+    keeps_its_base: bool = False
     rotates_partly: bool = False
     layer_types: Sequence[str] = ()
     last_type: str | None = None
@@ -165,6 +167,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         can_turn_to_halves=facts.get("rope_interleave", False),
         defaults=facts.get("defaults", {}),
         rope=facts.get("rope"),
+        keeps_its_base=facts.get("keeps_base", False),
         rotates_partly=facts.get("partly", False),
         layer_types=facts.get("layer_types", ()),
         last_type=facts.get("last_type"),

@@ -67,7 +67,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     fraction = _fraction(part, rope, kind, layer)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
-        return _separate(own, separate, fraction, kind)
+        return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer)
     findings: list[Finding] = []
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
@@ -99,13 +99,34 @@ def _of_the_layer(part: Fields, layer: str, names: tuple[str, ...]) -> _Sizes:
     return _Sizes(part, own if isinstance(own, Mapping) else {})
 
 
-def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType | None) -> HeadSizes:
+def _has_several_heads(kind: ModelType | None) -> bool:
+    """Whether the heads of a class differ in size from one layer type to the other."""
+    return kind is not None and len({head for _, _, head in kind.features.values()}) > 1
+
+
+def _of_other_heads(own: _Sizes, kind: ModelType | None, layer: str) -> int | None:
+    """Return the rotated features of a layer type whose heads the entries of latent attention are not about.
+
+    Sliding layers of dots3.note have heads of their own, and entries that begin with ``swa_``.
+    """
+    if kind is None or own.own.values or not _has_several_heads(kind) or layer not in kind.features:
+        return None
+    _, rotated, head = kind.features[layer]
+    if head == kind.defaults.get("qk_nope_head_dim", 0) + kind.defaults.get("qk_rope_head_dim", 0):
+        return None
+    stated = own("swa_qk_rope_head_dim")
+    rest = own("swa_qk_nope_head_dim") or head - rotated
+    return stated or (own("swa_head_dim") or head) - rest
+
+
+def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType | None, layer: str) -> HeadSizes:
     """Return the sizes of a head whose rotated part has a projection of its own."""
     stated, rest = own("head_dim"), own("qk_nope_head_dim")
     whole = None if rest is None else rest + rotated
     share = None if stated is None or fraction is None else int(stated * fraction)
     findings: tuple[Finding, ...] = ()
-    if stated is None or stated in (rotated, whole) or share == rotated:
+    is_of_others = _has_several_heads(kind) and kind is not None and layer in kind.features
+    if stated is None or stated in (rotated, whole) or share == rotated or is_of_others:
         pass
     elif kind is not None and kind.name in HEAD_IS_ROTATED_PART:
         findings = (

@@ -15,6 +15,7 @@ from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import (
     doubts_about,
+    is_of_indexer,
     notes_on_indexers,
     refuse_impossible_values,
     with_checked_axes,
@@ -107,7 +108,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    for layer, (rope, base) in _groups(part, kind, names, findings).items():
+    for layer, (rope, base) in _groups(part, kind, names, findings, in_vllm).items():
         sizes = head_sizes(part, rope, kind, layer, names)
         context = RopeContext(_length_for(rope, max_length, kind), original_length, sizes.fraction)
         if base is None:
@@ -128,7 +129,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         )
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     layers = _layer_types(part, kind, names, configs)
-    part.refuse_rest(ROPE_KEYS, [key for key in part.values if _is_about_rotation(key, kind)])
+    part.refuse_rest(ROPE_KEYS, [key for key, value in part.values.items() if _is_about_rotation(key, value, kind)])
     part.refuse_misspelt(_LENGTHS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
@@ -152,8 +153,11 @@ def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int
     return next((kind.defaults[name] for name in _LENGTH_NAMES if name in kind.defaults), None)
 
 
-def _is_about_rotation(key: str, kind: ModelType | None) -> bool:
-    return ("rope" in key or "rotary" in key) and key not in (kind.defaults if kind else {})
+def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
+    """Whether an entry tells how to rotate: not one that an indexer has, or that only says that the model rotates."""
+    if not ("rope" in key or "rotary" in key) or key in (kind.defaults if kind else {}):
+        return False
+    return not is_of_indexer(key) and not (value is True and key.startswith("use_"))
 
 
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -189,6 +193,9 @@ def text_type(config: Mapping[str, Any]) -> str | None:
     if part.get("use_mla") is False and own == "deepseek_v2":
         return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
     outer = Fields(config, "config.json").text("model_type")
+    whole = families.model_type(outer)
+    if own and outer and whole and whole.text_type and own.startswith(outer) and families.model_type(own) is None:
+        return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
     for name in (own, outer):
         known = families.model_type(name)
         if known is not None and known.text_type is not None:
@@ -255,7 +262,7 @@ def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None)
 
 
 def _groups(
-    part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding]
+    part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding], in_vllm: bool
 ) -> dict[str, tuple[Fields, float | None]]:
     """Return the parameters and the base of every layer type; the base is None where it is left out."""
     new, old = part.mapping("rope_parameters"), part.mapping("rope_scaling")
@@ -269,7 +276,7 @@ def _groups(
     base = agreed(part.number("rope_theta"), part.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
-        return _by_layer_type(by_layer, where, base, kind, names, findings)
+        return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
     for name, value in given.items():
         if isinstance(value, Mapping):
             raise ConfigError(
@@ -285,6 +292,11 @@ def _groups(
         base = None  # transformers writes the class's own beside the one that counts
     base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
     if not given and kind is not None and not kind.rope_by_layer:
+        own = _base_in(kind.rope)
+        by_its_name = part.number("rotary_emb_base") is None  # GPT-NeoX takes that
+        if kind.keeps_its_base and by_its_name and own is not None and base is not None and base != own:
+            findings.append(_base_is_passed_over(kind, base, own))
+            base = own
         rope = Fields(_scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
     if UNSCALED in names and read_type(rope) != "default":
         both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
@@ -301,6 +313,15 @@ def _groups(
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention.
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _base_is_passed_over(kind: ModelType, stated: float, own: float) -> Finding:
+    return Finding(
+        "warning",
+        f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over where the "
+        f"file has no rope_parameters or rope_scaling: it takes its own group, with {own:g}.",
+        "State rope_theta in a group rope_parameters, with its rope_type.",
+    )
 
 
 def _listed_base(part: Fields) -> float | None:
@@ -320,9 +341,9 @@ def _by_layer_type(
     base: float | None,
     kind: ModelType | None,
     names: tuple[str, ...],
-    findings: list[Finding],
+    findings: list[Finding] | None,
 ) -> dict[str, tuple[Fields, float | None]]:
-    """Return the groups of a file that has one for every layer type."""
+    """Return the groups of a file that has one for every layer type; without findings those that heed ``truncate``."""
     known = {*KNOWN_TYPES, *names, *((kind.rope or {}) if kind else {})}
     for name in given:
         if name not in known and given[name] is not None:
@@ -335,7 +356,7 @@ def _by_layer_type(
         default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
         if name not in known or (value is None and default is None):
             continue
-        if value is not None and value.get("truncate") is False:
+        if findings is not None and value is not None and value.get("truncate") is False:
             value = {key: each for key, each in value.items() if key != "truncate"}
             findings.append(_truncate_is_passed_over(name, where))
         rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")
@@ -347,7 +368,7 @@ def _truncate_is_passed_over(name: str, where: str) -> Finding:
     return Finding(
         "warning",
         f"truncate false stands in '{name}' of {where}, where transformers passes over it: it looks for truncate next "
-        "to the layer types, and rounds the corners of YaRN.",
+        "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
         "Expect rounded corners from transformers, or train with them.",
     )
 

@@ -273,6 +273,38 @@ def _mimo_v2(given: dict[str, Any], findings: Findings) -> None:
         }
 
 
+def _deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
+    """DeepSeek-V4 as published (configuration_deepseek_v4.py of transformers): YaRN for compressed layers alone."""
+    del findings
+    ratios = given.pop("compress_ratios", None)
+    if isinstance(ratios, list) and given.get("layer_types") is None:
+        unknown = [ratio for ratio in ratios if not is_number(ratio) or ratio not in _COMPRESSED]
+        if unknown:
+            raise ConfigError(f"compress_ratios in config.json must hold 0, 4 and 128; got {unknown[0]!r:.20}.")
+        given["layer_types"] = [_COMPRESSED[int(ratio)] for ratio in ratios]
+    compressed = given.pop("compress_rope_theta", None)
+    for name in ("rope_parameters", "rope_scaling"):
+        group = given.get(name)
+        if not isinstance(group, Mapping) or not group or isinstance(group.get("main"), Mapping):
+            continue
+        scaling = {key: each for key, each in group.items() if key not in ("rope_theta", "partial_rotary_factor")}
+        if scaling.get("rope_type", scaling.get("type")) == "yarn":
+            scaling.setdefault("attention_factor", 1.0)
+        given[name] = {
+            "main": {"rope_type": "default", "rope_theta": _first_of(given.get("rope_theta"), 10_000.0)},
+            "compress": scaling | {"rope_theta": _first_of(compressed, 160_000.0)},
+        }
+        given.pop("rope_theta", None)
+
+
+def _first_of(stated: Any, usual: float) -> Any:
+    return usual if stated is None else stated
+
+
+_COMPRESSED = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+"""Layer types by the entries of ``compress_ratios``."""
+
+
 def _clvp_encoder(given: dict[str, Any], findings: Findings) -> None:
     """CLVP (modeling_clvp.py): as many features as ``projection_dim`` says, in values too."""
     width, heads = given.get("projection_dim", 768), given.get("num_attention_heads", 12)
@@ -331,6 +363,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "smallthinker": _smallthinker,
     "step3p5": _step3p5,
     "mimo_v2_flash": _mimo_v2,
+    "deepseek_v4": _deepseek_v4,
     "clvp_encoder": _clvp_encoder,
     "neobert": _neobert,
     "ernie4_5_vl_moe_text": _ernie_vl,

@@ -61,7 +61,8 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
             "an image, which locant.rotary_configs.read_vision reads."
         )
-    for switch in ("rotary", "rope"):
+    switches = [key for key in part.values if key.startswith(("use_rope", "use_rotary")) and not _switches(kind, key)]
+    for switch in ("rotary", "rope", *switches):
         if part.values.get(switch) in (True, False) and part.flag(switch) is False:
             raise ConfigError(f"config.json has {switch} false: the model is said to have no rotary positions.")
     if part.flag("alibi"):
@@ -87,6 +88,11 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             )
     elif isinstance(stated, str) and _names_other_positions(stated, part, kind):
         raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
+
+
+def _switches(kind: ModelType | None, key: str) -> bool:
+    """Whether an entry is the one by which a class rotates or does not, or one of several that it has."""
+    return kind is not None and ((kind.switch is not None and kind.switch[0] == key) or key in kind.defaults)
 
 
 def _names_other_positions(stated: str, part: Fields, kind: ModelType | None) -> bool:

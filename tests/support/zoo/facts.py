@@ -71,12 +71,15 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     rope = getattr(config, "rope_parameters", None)
     if rope:
         facts["rope"] = rope
+        facts["keeps_base"] = _keeps_its_base(found, rope)
     if aliases := {theirs: ours for ours, theirs in config.attribute_map.items() if _ABOUT_POSITIONS.search(ours)}:
         facts["aliases"] = aliases
     types = _layer_types(config)
     if types:
         facts["layer_types"] = _shortest_pattern(types)
     small, layers, entries = _observed(found, config, types)
+    if small is None and _leaves_rotation_out(found):
+        return {"rotates": False}
     if small is None:
         return facts | {"unknown": layers}
     on = next(
@@ -93,6 +96,21 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     if axes := _axes(found, entries, layers):
         facts["axes"] = axes
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
+
+
+def _keeps_its_base(found: Architecture, rope: dict[str, Any]) -> bool:
+    """Whether a class with one group takes the base of its own where another stands in the file beside no group."""
+    if "rope_theta" not in rope:
+        return False
+    try:
+        with quiet():
+            taken = found.config_class(rope_theta=_OTHER_BASE).rope_parameters
+    except Exception:  # a class that has no entry for it
+        return False
+    return isinstance(taken, dict) and taken.get("rope_theta") == rope["rope_theta"]
+
+
+_OTHER_BASE = 12345.0
 
 
 def _plain(value: Any) -> Any:
@@ -173,6 +191,17 @@ def _built(found: Architecture, entries: dict[str, Any]) -> tuple[Any, list[Obse
     with quiet():
         config = found.config_class(**copy.deepcopy(entries))
         return config, observe(build(config), SHORT)
+
+
+def _leaves_rotation_out(found: Architecture) -> bool:
+    """Whether a class that can be built, though not observed, leaves the place of the rotation in its attention empty."""
+    try:
+        with quiet():
+            model = build(found.config_class(**reduced_entries(usual_entries(found.config_class))))
+    except Exception:  # whatever the class raises
+        return False
+    places = [module.rotary_emb for module in model.modules() if hasattr(module, "rotary_emb")]
+    return bool(places) and not any(place is not None for place in places)
 
 
 def _axes(found: Architecture, entries: dict[str, Any], layers: list[ObservedLayer]) -> dict[str, Any] | None:
@@ -291,6 +320,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "rope_interleave": facts.get("rope_interleave", False),
         "defaults": kept,
         "rope": facts.get("rope"),
+        "keeps_base": facts.get("keeps_base", False),
         "partly": facts.get("partly", False)
         or "partial_rotary_factor" in json.dumps(facts.get("rope"))
         or any(first == 0 and part < whole for first, part, whole in facts.get("features", {}).values()),

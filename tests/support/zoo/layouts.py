@@ -6,7 +6,7 @@ import copy
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -158,15 +158,17 @@ def _first_line(error: Exception) -> str:
 _TITLES = {
     "different": "Different",
     "refused": "Refused",
-    "not built": "Configurations of which the class makes no model",
+    "not built": "Configurations of which the class makes no model, or one that computes nothing from a text alone",
 }
+_HEAD = ("transformers", "torch", "machine", "architectures", "not_reached")
 
 
 def page(record: Mapping[str, Any]) -> str:
     """Return the page about a record.
 
     Args:
-        record: ``transformers``, its version, and ``conversions``, each as plain data.
+        record: ``transformers`` and ``torch``, their versions; ``machine``; ``architectures``, how many there are;
+            ``not_reached``, those of them that were not visited; ``conversions``, each as plain data.
     """
     every = [Conversion(**each) for each in record["conversions"]]
     counts = Counter(each.outcome for each in every)
@@ -174,6 +176,10 @@ def page(record: Mapping[str, Any]) -> str:
     for each in every:
         if each.outcome == "converted":
             converted.setdefault(each.model_type, []).append(each)
+    missing: Sequence[str] = record["not_reached"]
+    reached = f"All {record['architectures']} model types of the package were visited."
+    if missing:
+        reached = f"Of its {record['architectures']} model types {len(missing)} were not reached: {', '.join(missing)}."
     lines = [
         "# Checkpoints in the other rotary layout",
         "",
@@ -185,9 +191,11 @@ def page(record: Mapping[str, Any]) -> str:
         "the class. Then they are converted back. `make zoo-layouts` makes this page anew.",
         "",
         f"{len(every)} checkpoints of {len({each.model_type for each in every})} architectures: {counts['converted']} "
-        "converted, with the same logits, and with the same bytes after the way back; "
+        f"of {len(converted)} converted, with the same logits, and with the same bytes after the way back; "
         f"{counts['different']} different; {counts['refused']} refused with a reason. Of {counts['not built']} "
-        "configurations the class itself makes no model.",
+        f"configurations the class itself makes no model that reads a text. {reached}",
+        "",
+        f"({record['machine']}.)",
         "",
         "The difference is the largest of any logit before and after, in float32, relative to the largest logit;",
         "beside it, in the class with weights of low rank, the largest difference where pairs are turned as before.",
@@ -197,7 +205,7 @@ def page(record: Mapping[str, Any]) -> str:
         *(_row(name, cases) for name, cases in sorted(converted.items())),
     ]
     for outcome, title in _TITLES.items():
-        listed = [f"- {_in_a_line(each)}" for each in every if each.outcome == outcome]
+        listed = _by_reason([each for each in every if each.outcome == outcome])
         lines += ["", f"## {title}", "", *listed] if listed else []
     return "\n".join(lines) + "\n"
 
@@ -211,12 +219,21 @@ def _row(name: str, cases: list[Conversion]) -> str:
     return f"| {name} | {len(cases)} | {sources} | {tensors} | {switches} | {difference:.1e} | {unturned:.1e} |"
 
 
-def _in_a_line(each: Conversion) -> str:
-    reason = " ".join(each.reason.split()).replace("<", "&lt;")[:240]
-    return f"{each.model_type}{'' if each.seed is None else f', seed {each.seed}'}: {reason}"
+def _by_reason(found: list[Conversion]) -> list[str]:
+    """Return a line for every model type and reason, with the seeds that had it."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for each in found:
+        reason = " ".join(each.reason.split()).replace("<", "&lt;")[:240]
+        seeds.setdefault((each.model_type, reason), []).extend([] if each.seed is None else [each.seed])
+    return [f"- {name}{_seeds(which)}: {reason}" for (name, reason), which in seeds.items()]
+
+
+def _seeds(which: list[int]) -> str:
+    return f", seed {' and '.join(map(str, which))}" if which else ""
 
 
 def as_json(record: Mapping[str, Any]) -> str:
     """Return a record as JSON, with a line for every case."""
+    head = "".join(f"{json.dumps(name)}: {json.dumps(record[name])},\n" for name in _HEAD)
     cases = ",\n".join(json.dumps(each) for each in record["conversions"])
-    return f'{{"transformers": {json.dumps(record["transformers"])}, "conversions": [\n{cases}\n]}}\n'
+    return f'{{{head}"conversions": [\n{cases}\n]}}\n'
