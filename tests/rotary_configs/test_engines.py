@@ -277,7 +277,7 @@ _LENGTHS: dict[str, Any] = {"factor": 4.0, "original_length": 128}
 @pytest.mark.parametrize(
     ("model_type", "rope", "scale", "said"),
     [
-        # attention_factor, or the quotient of the pair, or 0.1 ln 4 + 1 of YaRN's paper (3.4): YaRNScalingRotaryEmbedding
+        # attention_factor, or the pair's quotient, or 0.1 ln 4 + 1 of YaRN's paper (3.4): YaRNScalingRotaryEmbedding
         ("llama", {"rope_type": "yarn", "attention_factor": 1.5}, 1.5, "as transformers. Its releases up to 0.25"),
         ("llama", {"rope_type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}, 1.0648221, "as transformers. Its"),
         ("llama", {"rope_type": "yarn", "mscale": 0.7}, 1.1386294, ""),

@@ -423,16 +423,16 @@ def test_published_deepseek_v4_scales_compressed_layers_alone() -> None:
         *("main", "compress", "compress")
     ]
     assert not [each.message for each in parsed.findings if each.severity == "warning"]
-    with pytest.raises(ConfigError, match="compress_ratios in config.json must hold 0, 4 and 128; got 3"):
+    with pytest.raises(ConfigError, match=r"compress_ratios in config.json must hold 0, 4 and 128; got 3"):
         read_huggingface({"model_type": "deepseek_v4", "head_dim": 512, "qk_rope_head_dim": 64, "compress_ratios": [3]})
 
 
 def test_a_switch_that_is_on_says_nothing_more() -> None:
     on = read_huggingface({"model_type": "llama", **_WIDE, "use_rotary_pos_emb": True})
     assert on == read_huggingface({"model_type": "llama", **_WIDE})
-    with pytest.raises(ConfigError, match="use_rotary_pos_emb false: the model is said to have no rotary"):
+    with pytest.raises(ConfigError, match=r"use_rotary_pos_emb false: the model is said to have no rotary"):
         read_huggingface({"model_type": "llama", **_WIDE, "use_rotary_pos_emb": False})
-    with pytest.raises(ConfigError, match="'rope_ratio' in config.json is not known"):
+    with pytest.raises(ConfigError, match=r"'rope_ratio' in config.json is not known"):
         read_huggingface({"model_type": "llama", **_WIDE, "rope_ratio": 2.0})
 
 

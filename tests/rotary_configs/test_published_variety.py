@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,15 @@ from published_variety import CONFIGS, GGUF
 
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.ask import ask_class, disagreements
+from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.base import ParsedConfig
+
+_FILES: dict[str, Any] = parse_json(
+    (Path(__file__).parents[1] / "support" / "published_files.json").read_text(encoding="utf-8")
+)
+"""Entries about positions of whole files as they were found, with what each means; docs/results/unseen.md."""
 
 _ASKED = (
     *("Moonlight-16B", "Step-3.5-Flash", "MiMo-V2-Flash", "Phi-3.5-MoE", "GLM-4.1V-9B", "Command A", "MiniMax-M2"),
@@ -90,6 +97,12 @@ def test_metadata_of_the_unseen(model: str) -> None:
     metadata, meant = UNSEEN_GGUF[model]
     said = _meaning(read_gguf, metadata)
     assert _is_what_is_meant(said, meant), said
+
+
+@pytest.mark.parametrize("model", _FILES)
+def test_whole_files(model: str) -> None:
+    said = _meaning(read_huggingface, _FILES[model]["config"])
+    assert _is_what_is_meant(said, _FILES[model]["meant"]), said
 
 
 def test_use_mrope_without_sections_is_a_warning() -> None:

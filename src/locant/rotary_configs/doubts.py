@@ -121,8 +121,8 @@ def notes_on_indexers(part: Fields, kind: ModelType | None, config: RotaryConfig
         return [
             Finding(
                 "warning",
-                f"indexer_rope_interleave is {str(stated).lower()}, which the class of '{kind.name}' in transformers passes "
-                f"over: its indexer has the layout '{layout}'.",
+                f"indexer_rope_interleave is {str(stated).lower()}, which the class of '{kind.name}' in transformers "
+                f"passes over: its indexer has the layout '{layout}'.",
                 "Compare with the code that trained the model.",
             )
         ]

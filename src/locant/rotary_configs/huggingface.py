@@ -318,8 +318,8 @@ def _groups(
 def _base_is_passed_over(kind: ModelType, stated: float, own: float) -> Finding:
     return Finding(
         "warning",
-        f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over where the "
-        f"file has no rope_parameters or rope_scaling: it takes its own group, with {own:g}.",
+        f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over where "
+        f"the file has no rope_parameters or rope_scaling: it takes its own group, with {own:g}.",
         "State rope_theta in a group rope_parameters, with its rope_type.",
     )
 

@@ -194,7 +194,7 @@ def _built(found: Architecture, entries: dict[str, Any]) -> tuple[Any, list[Obse
 
 
 def _leaves_rotation_out(found: Architecture) -> bool:
-    """Whether a class that can be built, though not observed, leaves the place of the rotation in its attention empty."""
+    """Whether a class that can be built, though not observed, leaves the place of the rotation empty."""
     try:
         with quiet():
             model = build(found.config_class(**reduced_entries(usual_entries(found.config_class))))

@@ -211,10 +211,10 @@ class YaRN(NTKByParts):
     def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
         """Return the entries of which vLLM computes the attention scale, those that it passes over left out.
 
-        Release 0.33 (``YaRNScalingRotaryEmbedding``, ``MRotaryEmbedding``) takes ``attention_factor``, else ``mscale`` and
-        ``mscale_all_dim``, else the paper's scale, as transformers does; releases up to 0.25 the paper's times
-        ``attn_factor``. Classes with latent attention (``DeepseekScalingRotaryEmbedding``) take the quotient of DeepSeek's
-        code alone, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
+        Release 0.33 (``YaRNScalingRotaryEmbedding``, ``MRotaryEmbedding``) takes ``attention_factor``, else ``mscale``
+        and ``mscale_all_dim``, else the paper's scale, as transformers does; releases up to 0.25 the paper's times
+        ``attn_factor``. Classes with latent attention (``DeepseekScalingRotaryEmbedding``) take the quotient of
+        DeepSeek's code alone, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
         """
         entries = Fields(rope, context.engine)
         factor = entries.needed_factor(cls.name)
@@ -222,7 +222,7 @@ class YaRN(NTKByParts):
         for name, plain in _PASSED_OVER_BY_VLLM.items():
             if entries.get(name) not in (None, plain):
                 context.warn(
-                    f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; releases up to 0.25 heeded it.",
+                    f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; those up to 0.25 heeded it.",
                     "State attention_factor, the attention scale itself, which transformers takes as well.",
                 )
         kept = {key: value for key, value in rope.items() if key not in _PASSED_OVER_BY_VLLM}
@@ -240,8 +240,8 @@ class YaRN(NTKByParts):
             return kept
         if kept.pop("truncate", True) is False:
             context.warn(
-                "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the corners "
-                "of YaRN's ramp to whole pairs.",
+                "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the "
+                "corners of YaRN's ramp to whole pairs.",
                 "Serve the model with an engine that heeds it.",
             )
         served = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, of_all or 0.0)
