@@ -219,8 +219,8 @@ class YaRN(NTKByParts):
         entries = Fields(rope, context.engine)
         factor = entries.needed_factor(cls.name)
         check_number(cls.name, "factor", factor, minimum=1)
-        for name, plain in _PASSED_OVER_BY_VLLM.items():
-            if entries.get(name) not in (None, plain):
+        for name, idle in _PASSED_OVER_BY_VLLM.items():
+            if entries.get(name) not in (None, idle):
                 context.warn(
                     f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; those up to 0.25 heeded it.",
                     "State attention_factor, the attention scale itself, which transformers takes as well.",
