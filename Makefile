@@ -209,7 +209,7 @@ bench-scale: $(BIN)/locant
 bench-web: $(BIN)/locant
 	$(BIN)/python benchmarks/web/run.py $(MODELS) $(if $(TEXT),--text $(TEXT))
 
-# How soon the explorer's page of the Transformer answers, knob by knob; takes some minutes. RUN=folder shows its model too
+# How soon the explorer's page of the Transformer answers, knob by knob; takes five minutes at most. RUN=folder shows its model too
 bench-explorer: $(BIN)/locant
 	$(BIN)/python benchmarks/figures/explorer.py $(wildcard $(RUN))
 

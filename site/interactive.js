@@ -3,8 +3,9 @@
   "use strict";
 
   // Colours of the pictures on a dark page; those of the lines are light enough to be told apart there.
+  const INK = "#24292f";
   const DARK = new Map(Object.entries({
-    "#24292f": "#e6e9ec", "#ffffff": "#1b1d20", "#d8dee4": "#3a4046", "#6e7781": "#9aa4ad", "#e4e8ec": "#3a4046",
+    [INK]: "#e6e9ec", "#ffffff": "#1b1d20", "#d8dee4": "#3a4046", "#6e7781": "#9aa4ad", "#e4e8ec": "#3a4046",
     "#0072B2": "#56B4E9", "#56B4E9": "#a9d8f5", "#D55E00": "#ff8c42", "#009E73": "#2fcb9f",
   }));
   const arrived = new Map(); // by name: what to do with the pictures of a figure when they are there
@@ -15,12 +16,18 @@
     return matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
+  function coloured(value) {
+    if (typeof value !== "string") return value;
+    // Letters in a drawing beside a picture.
+    if (value.startsWith("data:image/svg+xml,")) return value.replaceAll(encodeURIComponent(INK), encodeURIComponent(DARK.get(INK)));
+    return DARK.get(value) || value;
+  }
+
   // Plotly keeps what it is given and changes it, so it is given copies.
   function copied(value, dark) {
     if (Array.isArray(value)) return value.map((each) => copied(each, dark));
-    if (value === null || typeof value !== "object") return (dark && DARK.get(value)) || value;
-    // The scale of an image has the colours of the image, on any page.
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, copied(each, dark && key !== "colorscale")]));
+    if (value === null || typeof value !== "object") return dark ? coloured(value) : value;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, copied(each, dark)]));
   }
 
   function build(place, { knobs, charts }) {

@@ -232,7 +232,7 @@ def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeyp
         width = page.get_by_role("slider", name="width d")
         page.wait_for_selector(".main-svg")
         assert "width d 64, base 10,000" in page.get_by_role("img").first.get_attribute("aria-label")
-        columns = "() => document.querySelector('.js-plotly-plot').data[0].meta.width"
+        columns = "() => document.querySelector('.js-plotly-plot').data[0].cells.width"
         assert page.evaluate(columns) == 64
         width.focus()
         width.press("ArrowRight")

@@ -9,6 +9,8 @@ import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -215,23 +217,34 @@ def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
             assert numbers.shape[1] == len(head)
 
 
+def written(image: dict[str, Any]) -> list[str]:
+    """The texts in an image that is a drawing."""
+    drawing = ElementTree.fromstring(unquote(image["source"].split(",", 1)[1]))
+    return [text.text or "" for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_an_image_has_the_colour_of_every_number_and_the_number_itself() -> None:
     values = np.array([[-2.0, -1.0, 0.0], [0.5, 1.0, 2.0]])
-    image, scale = chart(Matrix("t", "c", values, "value", "row", "column"))["data"]
-    picture = Image.open(io.BytesIO(base64.b64decode(image["source"].split(",")[1]))).convert("RGB")
-    assert picture.size == (3, 2)
-    assert picture.getpixel((0, 0)) == (0x5E, 0x27, 0x00)
-    assert picture.getpixel((2, 1)) == (0x00, 0x30, 0x4D)
-    assert min(picture.getpixel((2, 0))) >= 0xFA  # zero is white
-    assert (scale["marker"]["cmin"], scale["marker"]["cmax"]) == (-2, 2)
-    numbers = np.frombuffer(base64.b64decode(image["meta"]["values"]), dtype="<f4")
+    figure = chart(Matrix("t", "c", values, "a < b", "row", "column"))
+    cells, scale = figure["layout"]["images"]
+    picture = Image.open(io.BytesIO(base64.b64decode(cells["source"].split(",")[1]))).convert("RGB")
+    width, height = picture.size
+    assert width % 3 == height % 2 == 0
+    colours = np.array(picture).reshape(2, height // 2, 3, width // 3, 3)
+    assert (colours == colours[:, :1, :, :1]).all()  # one colour in every cell
+    assert colours[0, 0, 0, 0].tolist() == [0x5E, 0x27, 0x00]
+    assert colours[1, 0, 2, 0].tolist() == [0x00, 0x30, 0x4D]
+    assert min(colours[0, 0, 2, 0]) >= 0xFA  # zero is white
+    assert written(scale) == ["\N{MINUS SIGN}2", "\N{MINUS SIGN}1", "0", "1", "2", "a < b"]
+    (trace,) = figure["data"]
+    numbers = np.frombuffer(base64.b64decode(trace["cells"]["values"]), dtype="<f4")
     np.testing.assert_array_equal(numbers.reshape(2, 3), values)
 
 
 def test_the_picture_of_one_number_everywhere() -> None:
-    image, scale = chart(Matrix("t", "c", np.zeros((2, 2)), "value", "row", "column"))["data"]
-    assert image["source"].startswith("data:image/png;base64,")
-    assert (scale["marker"]["cmin"], scale["marker"]["cmax"]) == (0, 1)
+    cells, scale = chart(Matrix("t", "c", np.zeros((2, 2)), "value", "row", "column"))["layout"]["images"]
+    assert cells["source"].startswith("data:image/png;base64,")
+    assert written(scale) == ["0", "0.2", "0.4", "0.6", "0.8", "1", "value"]
 
 
 def test_scalings() -> None:
@@ -459,9 +472,9 @@ def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -
     apart = by_distance[abs(np.subtract.outer(np.arange(512), np.arange(512)))]
     code = np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(512, 512)
     for name, expected in (("heatmap", code), ("products", apart)):
-        (image, _) = said[f"encodings-{name}"]["figure"]["data"]
-        assert "values" not in image["meta"]
-        source = image["meta"]["source"]
+        (image,) = said[f"encodings-{name}"]["figure"]["data"]
+        assert "values" not in image["cells"]
+        source = image["cells"]["source"]
         answer = app.server.test_client().post(source["address"], json=source["body"])
         numbers = np.frombuffer(answer.data, dtype="<f4").reshape(512, 512)
         np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-4)

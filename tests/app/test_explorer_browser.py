@@ -100,7 +100,7 @@ def settled(page: Any) -> None:
 
 def meta(page: Any, name: str) -> Any:
     """What was sent along with the image of a picture."""
-    return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.meta", name)
+    return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.cells", name)
 
 
 def plot(name: str) -> str:
@@ -110,7 +110,7 @@ def plot(name: str) -> str:
 
 def drawn(page: Any, name: str, title: str) -> None:
     """Wait until a picture with such a title is drawn; the title above it is there a moment earlier."""
-    when(page, f"{plot(name)}?.layout?.meta?.includes('{title}')")
+    when(page, f"{plot(name)}?.layout?.shown?.includes('{title}')")
 
 
 def hover(page: Any, name: str, across: float, down: float) -> str:
@@ -179,9 +179,9 @@ def test_a_knob_redraws(page: Any) -> None:
     show(page, "/")
     assert meta(page, "encodings-heatmap")["width"] == 64
     page.get_by_label("Width d").fill("32")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 32")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 32")
     page.get_by_label("alibi").check()
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.rows?.length === 8")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.rows?.length === 8")
     page.locator("#encodings-waves-card").wait_for(state="hidden")
 
 
@@ -198,7 +198,7 @@ def test_a_large_matrix_tells_its_numbers_when_the_pointer_comes(page: Any) -> N
     page.get_by_label("Width d").fill("512")
     page.get_by_label("Length").fill("512")
     heatmap = plot("encodings-heatmap")
-    when(page, f"{heatmap}?.data?.[0]?.meta?.width === 512 && {heatmap}.layout.yaxis.range[0] === 511.5")
+    when(page, f"{heatmap}?.data?.[0]?.cells?.width === 512 && {heatmap}.layout.yaxis.range[0] === 511.5")
     assert "values" not in meta(page, "encodings-heatmap")
     said = hover(page, "encodings-heatmap", 1 / 3, 1 / 4)
     position, feature, value = (float(one.strip(",:")) for one in said.split()[1::2])
@@ -259,7 +259,7 @@ def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
 def test_the_data_of_a_picture(page: Any, tmp_path: Path) -> None:
     show(page, "/")
     page.get_by_label("Width d").fill("8")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 8")
+    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 8")
     with page.expect_download() as waiting:
         page.locator("#encodings-heatmap-csv").click()
     assert waiting.value.suggested_filename == "encodings-heatmap.csv"
@@ -284,7 +284,7 @@ def test_without_a_mouse(page: Any) -> None:
             page.get_by_text("training shapes them").wait_for()
         if seen[-1] == "encodings-width":
             page.keyboard.press("ArrowUp")
-            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.meta?.width === 66")
+            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 66")
             break
     assert seen[:5] == ["Encodings", "Context", "Compare", "Transformer", "Translate"]
     assert seen[-1] == "encodings-width"
@@ -347,7 +347,7 @@ def test_dragging_a_slider(page: Any) -> None:
     when(page, "document.querySelector('#encodings-width').value < 64")
     when(
         page,
-        f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.width === +document.querySelector('#encodings-width').value",
+        f"{plot('encodings-heatmap')}?.data?.[0]?.cells?.width === +document.querySelector('#encodings-width').value",
     )
     page.get_by_label("Width d").fill("1024")
     when(page, "document.querySelector('#encodings-width-slider').value === '1000'")
@@ -396,7 +396,7 @@ def test_a_link_shows_the_same_in_another_browser(
 def test_an_address_that_is_wrong(page: Any) -> None:
     page.goto("/?width=wide&scheme=alibi")
     page.get_by_text("Width d must be a whole number from 2 to 1,024; got 'wide'.").wait_for()
-    when(page, f"{plot('encodings-heatmap')}?.data?.[0]?.meta?.rows?.length === 8")
+    when(page, f"{plot('encodings-heatmap')}?.data?.[0]?.cells?.rows?.length === 8")
 
 
 def test_following_a_token_by_click(page: Any) -> None:
@@ -417,6 +417,29 @@ def test_following_a_token_by_click(page: Any) -> None:
     page.get_by_role("group", name="Model").get_by_label("trained run").check()
     drawn(page, "transformer-path", "layer 1")
     when(page, "document.querySelector('#transformer-about').innerText.includes('trained weights')")
+
+
+def test_a_knob_exchanges_images_and_draws_no_axis_anew(page: Any) -> None:
+    show_all(page, "/transformer?model=small+example")
+    drawn(page, "transformer-attention", "head 1")
+    image = f"{plot('transformer-attention')}?.querySelector('.imagelayer image')?.getAttribute('href')"
+    when(page, image)
+    settled(page)
+    page.evaluate(
+        """() => {
+            window.changes = 0;
+            new MutationObserver(found => { window.changes += found.length; }).observe(
+                document.querySelector('#transformer-attention .cartesianlayer .xaxislayer-above'),
+                {subtree: true, childList: true, attributes: true, characterData: true});
+        }"""
+    )
+    before = page.evaluate(image)
+    page.get_by_role("group", name="Head", exact=True).get_by_label("2").check()
+    when(page, f"{image} !== '{before}'")
+    settled(page)
+    assert page.evaluate("window.changes") == 0
+    page.get_by_label("Padding tokens").fill("1")  # a token more along the axes
+    when(page, "window.changes > 0")
 
 
 def test_light_and_dark(page: Any) -> None:

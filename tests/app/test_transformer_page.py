@@ -1,9 +1,10 @@
 """What the page about the Transformer computes, says and refuses, and what stands in the address; without a browser."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import numpy as np
 import pytest
@@ -147,7 +148,8 @@ def test_the_scores_of_a_token(viewer: Viewer) -> None:
     np.testing.assert_allclose(matrix(viewer, "attention", mask="causal", head=2)[2], steps["softmax"])
     assert list(rows(viewer, "scores", parts=["residuals"])) == ["q · k", "mask", "softmax"]
     assert "+ bias" in rows(viewer, "scores", scheme="alibi")
-    written = chart(shown(viewer, "scores", mask="causal", token=3)[0])["data"][1]["text"]
+    _, numbers = chart(shown(viewer, "scores", mask="causal", token=3)[0])["layout"]["images"]
+    written = re.findall("<text[^>]*>([^<]*)<", unquote(numbers["source"]))
     assert written[13:15] == ["\N{MINUS SIGN}∞"] * 2
 
 

@@ -174,8 +174,9 @@ def _run(
     if known is not None and length > known:
         raise DataError(f"The sequence has {length} tokens, but the scheme knows {known} positions.")
     positions = torch.arange(length, device=words.device)
-    was_training = stack.training
-    stack.eval()
+    in_training = [module for module in stack.modules() if module.training]
+    if in_training:
+        stack.eval()
     try:
         with torch.no_grad():
             told = x = schemes[0].embed(words, positions)
@@ -185,7 +186,8 @@ def _run(
                 x = passed[-1][-1].passed
             return told, passed, stack.norm(x)
     finally:
-        stack.train(was_training)
+        for module in in_training:
+            module.training = True
 
 
 def _through_layer(

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.figures.drawing import FAINT, INK, MINUS, Numbers
+from locant.figures.drawing import FAINT, HIDDEN, INK, MINUS, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap, Normalize
-
-HIDDEN = "#e4e8ec"  # the fill of a cell that holds nothing
 
 
 def draw_cells(

@@ -25,8 +25,13 @@ Numbers = NDArray[np.float64]
 
 # The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; the first three also in grey.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-ORANGE, PURPLE = "#E69F00", "#CC79A7"
+ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
 INK, FAINT = "#24292f", "#6e7781"
+
+# Stops of the maps of colours: vermilion below zero and blue above, or from white for one sign alone.
+BOTH_SIGNS = ("#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d")
+ONE_SIGN = ("#ffffff", "#9fcbe8", "#0072B2", "#00304d")
+HIDDEN = "#e4e8ec"  # the fill of a cell that holds nothing
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -129,9 +134,8 @@ def colours(values: Numbers) -> tuple[Colormap, Normalize]:
 
     size = float(np.abs(values).max()) or 1.0
     if values.min() < 0:
-        both = ["#5e2700", "#D55E00", "#f3c19f", "#ffffff", "#9fcbe8", "#0072B2", "#00304d"]
-        return LinearSegmentedColormap.from_list("vermilion-blue", both), Normalize(-size, size)
-    return LinearSegmentedColormap.from_list("blue", ["#ffffff", "#9fcbe8", "#0072B2", "#00304d"]), Normalize(0, size)
+        return LinearSegmentedColormap.from_list("vermilion-blue", BOTH_SIGNS), Normalize(-size, size)
+    return LinearSegmentedColormap.from_list("blue", ONE_SIGN), Normalize(0, size)
 
 
 _METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # None leaves an entry out

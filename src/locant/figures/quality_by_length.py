@@ -15,6 +15,7 @@ from locant.figures.drawing import (
     INK,
     ORANGE,
     PURPLE,
+    SKY,
     VERMILION,
     FigureData,
     Numbers,
@@ -23,7 +24,7 @@ from locant.figures.drawing import (
     settle,
 )
 
-_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, "#56B4E9", INK)
+_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 

@@ -12,8 +12,7 @@ import torch
 
 from locant.analysis.introspection import token_pair
 from locant.errors import DataError
-from locant.figures.cells import HIDDEN
-from locant.figures.drawing import BLUE, FAINT, INK, VERMILION, FigureData, Numbers, drawing
+from locant.figures.drawing import BLUE, FAINT, HIDDEN, INK, VERMILION, FigureData, Numbers, drawing
 from locant.figures.registry import Caption, register_figure
 from locant.figures.trained import load_trained, readable
 from locant.text.batches import decoder_input

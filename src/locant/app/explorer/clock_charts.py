@@ -41,7 +41,7 @@ def clocks_chart(panel: Clocks) -> dict[str, Any]:
         "xaxis": hidden | {"range": [-0.6, columns - 0.4]},
         "yaxis": hidden | {"range": [-1.25 * rows + 0.55, 0.6], "scaleanchor": "x"},
         "annotations": labels,
-        "meta": panel.title,
+        "shown": panel.title,
     }
     return {"data": _clocks(x, y, panel.sine, panel.cosine, told), "layout": layout}
 
@@ -97,7 +97,7 @@ def odometer_chart(panel: Odometer) -> dict[str, Any]:
             {"x": float(start) + (len(head) - 1) / 2, "y": 0.95, "text": f"<b>{name}</b>", "showarrow": False}
             for name, start, head in named
         ],
-        "meta": panel.title,
+        "shown": panel.title,
     }
     return {"data": data, "layout": layout}
 
@@ -253,7 +253,7 @@ def circle_chart(panel: Circle) -> dict[str, Any]:
         "xaxis": axis | {"title": {"text": "sine", "standoff": 2}, "automargin": False},
         "yaxis": axis | {"title": {"text": "cosine"}, "scaleanchor": "x", "constraintoward": "bottom"},
         "annotations": [*arrows, written],
-        "meta": panel.title,
+        "shown": panel.title,
     }
     return {"data": data, "layout": layout}
 

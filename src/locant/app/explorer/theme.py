@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.figures.drawing import FAINT, INK
+from locant.figures.drawing import FAINT, GREEN, INK
 
 GRID = {
     "gridcolor": "#d8dee4",
@@ -16,9 +16,9 @@ GRID = {
     "linecolor": FAINT,
     "ticks": "outside",
     "tickcolor": FAINT,
+    "ticklabeloverflow": "allow",  # otherwise the place of every label is measured
 }
 LAYOUT: dict[str, Any] = {
-    "template": {},
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
@@ -42,3 +42,16 @@ def packed(values: NDArray[Any]) -> dict[str, str]:
         "bdata": base64.b64encode(raw(values)).decode("ascii"),
         "shape": ", ".join(map(str, values.shape)),
     }
+
+
+def marks(place: float | None, kind: Literal["place", "row"] = "place") -> list[dict[str, Any]]:
+    """Return the vertical line at a place that is marked, or the frame around a row, as shapes of a layout."""
+    if place is None:
+        return []
+    if kind == "row":
+        frame = {"color": GREEN, "width": 3}
+        return [
+            {"type": "rect", "x0": 0, "x1": 1, "xref": "paper", "y0": place - 0.5, "y1": place + 0.5, "line": frame}
+        ]
+    stroke = {"color": INK, "width": 1}
+    return [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}]

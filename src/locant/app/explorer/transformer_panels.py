@@ -69,6 +69,7 @@ class Viewer:
     def __init__(self, models: Mapping[str, ShownModel]) -> None:
         self.models = models
         self._traced = lru_cache(maxsize=_KEPT)(self._trace)
+        self._compared = lru_cache(maxsize=_KEPT)(self._compare)
 
     def config(self, model: str) -> TransformerConfig:
         """Return the configuration of a model."""
@@ -228,6 +229,9 @@ class Viewer:
         return change_of_weights(given, swap, layer, head, *weights)
 
     def _by_scheme(self, view: View, first: int, second: int) -> Matrix:
+        return self._compared(view, first, second)  # which is what takes longest of all
+
+    def _compare(self, view: View, first: int, second: int) -> Matrix:
         given, swap = self.read(view.model, view.stack, view.sentence), (first, second)
         words = torch.stack([_embedded(given, one, view.padding) for one in (None, swap)])
         found: dict[str, Sequence[Tensor]] = {}

@@ -15,29 +15,29 @@
   }
 
   const known = new WeakMap(); // by what is said about an image: its numbers, or the promise of them
-  function numbers(meta) {
-    if (!known.has(meta)) {
-      const carried = meta.values && Uint8Array.from(atob(meta.values), (sign) => sign.charCodeAt(0)).buffer;
-      known.set(meta, carried ? new Float32Array(carried) : fetched(meta.source).then((buffer) => new Float32Array(buffer)));
+  function numbers(cells) {
+    if (!known.has(cells)) {
+      const carried = cells.values && Uint8Array.from(atob(cells.values), (sign) => sign.charCodeAt(0)).buffer;
+      known.set(cells, carried ? new Float32Array(carried) : fetched(cells.source).then((buffer) => new Float32Array(buffer)));
     }
-    return known.get(meta);
+    return known.get(cells);
   }
 
   let last = null; // what the pointer rests on
   async function show(event) {
     const point = event.points[0];
-    const meta = point.data.meta;
-    if (!meta || !meta.names) return;
+    const cells = point.data.cells;
+    if (!cells) return;
     last = event;
-    const values = await numbers(meta);
+    const values = await numbers(cells);
     if (last !== event) return;
     const column = Math.round(point.x);
     const row = Math.round(point.y);
-    const value = values[row * meta.width + column];
+    const value = values[row * cells.width + column];
     if (value === undefined) return;
-    const [rowName, columnName, measure] = meta.names;
-    const rowSaid = meta.rows ? meta.rows[row] : row;
-    const columnSaid = meta.columns ? meta.columns[column] : column;
+    const [rowName, columnName, measure] = cells.names;
+    const rowSaid = cells.rows ? cells.rows[row] : row;
+    const columnSaid = cells.columns ? cells.columns[column] : column;
     label.textContent = `${rowName} ${rowSaid}, ${columnName} ${columnSaid}: ${measure} ${value.toPrecision(5)}`;
     label.hidden = false;
     const room = document.documentElement.clientWidth - label.offsetWidth - 8;

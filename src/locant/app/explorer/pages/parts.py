@@ -12,10 +12,10 @@ from dash import ClientsideFunction, Dash, Input, Output, Patch, State, ctx, dcc
 from dash.development.base_component import Component
 from flask import Response, abort, request
 
-from locant.app.explorer.charts import chart, marks
+from locant.app.explorer.charts import chart
 from locant.app.explorer.knobs import Number
 from locant.app.explorer.panels import Cells, Matrix, Picture, as_csv
-from locant.app.explorer.theme import LAYOUT, raw
+from locant.app.explorer.theme import LAYOUT, marks, raw
 from locant.errors import LocantError
 
 Compute = Callable[..., Mapping[str, Picture]]
@@ -347,7 +347,7 @@ def _drawing(name: str, picture: Picture, source: Mapping[str, Any]) -> list[Any
     panel = picture.panel()
     asked = {"address": source["address"], "body": {"picture": name, "knobs": source["knobs"]}}
     figure = chart(panel, asked)
-    figure["layout"] |= {"datarevision": picture.content}  # equal where no more than the mark has moved
+    figure["layout"].setdefault("datarevision", picture.content)  # equal where no more than the mark has moved
     return [figure, room(figure), panel.title, panel.caption, False]
 
 
