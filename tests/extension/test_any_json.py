@@ -1,10 +1,14 @@
-"""No configuration, whatever stands in it, ends in anything but findings or a sentence of what is wrong."""
+"""No configuration, whatever stands in it, ends in anything but findings or a sentence of what is wrong.
+
+``LOCANT_EXAMPLES=100`` in the environment tries a hundred times as many.
+"""
 
 from __future__ import annotations
 
 import copy
 import io
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -19,9 +23,11 @@ from published_corpus import CORPUS
 from locant.cli import main
 from locant.errors import ConfigError, LocantError, UsageError
 from locant.extension import ENGINES, inspect_model, to_engine_config
+from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface, read_llamacpp, read_vllm, write_gguf
 
+_TIMES = int(os.environ.get("LOCANT_EXAMPLES", "1"))
 _EXTREME = [
     *(0, 1, -1, 2, 3, 0.5, -0.5, 1e-200, 5e-324, 1e60, 1e200, 1e300, 1e305, 1e306, 1.7e308, 2**31, 2**53 + 1, 2**63),
     *(10**30, 10**400, -(10**400), float("inf"), float("-inf"), float("nan"), 4096, 8192, 16384, 127, 0.25, 7.5, 32.0),
@@ -44,6 +50,11 @@ _EXTREME = [
     *({"rope_type": "dynamic", "factor": 1e305}, {"rope_type": "yarn", "factor": 4.0}, {"type": "mrope"}),
     *({"full_attention": {"rope_type": "proportional", "factor": 0}}, ["full_attention", "sliding_attention"]),
 ]
+_FILES = Path(__file__).parents[1] / "support" / "published_files.json"
+_BASES = [
+    *(CORPUS[name] for name in sorted(CORPUS)),
+    *(each["config"] for each in parse_json(_FILES.read_text(encoding="utf-8")).values()),
+]
 _NAMED = """
 rope_theta rope_scaling rope_parameters factor rope_type type original_max_position_embeddings max_position_embeddings
 head_dim hidden_size num_attention_heads partial_rotary_factor rotary_dim rotary_pct rotary_emb_base beta_fast beta_slow
@@ -51,7 +62,8 @@ mscale mscale_all_dim attention_factor low_freq_factor high_freq_factor short_fa
 mrope_interleaved truncate layer_types model_type text_config qk_rope_head_dim rope_interleave sliding_window finetuned
 rope_local_base_freq no_rope_layers num_hidden_layers rop_scaling Rope_scaling RoPE_theta theta head_dims alpha
 full_atention full_attention sliding_attention use_dynamic_ntk use_logn_attn alibi rotary
-dual_chunk_attention_config attn_config
+dual_chunk_attention_config attn_config compress_ratios compress_rope_theta indexer_rope_interleave use_rotary_pos_emb
+swa_head_dim swa_qk_rope_head_dim block_configs per_layer_config
 """
 _NAMES = _NAMED.split()
 _TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope", "su", "ntk")
@@ -75,7 +87,7 @@ def _groups(content: Any) -> list[dict[str, Any]]:
 @st.composite
 def _mutations(draw: st.DrawFn) -> dict[str, Any]:
     """A published configuration with up to four entries replaced, added or removed, in any of its groups."""
-    content = copy.deepcopy(CORPUS[draw(st.sampled_from(sorted(CORPUS)))])
+    content = copy.deepcopy(draw(st.sampled_from(_BASES)))
     for _ in range(draw(st.integers(1, 4))):
         group = draw(st.sampled_from(_groups(content)))
         change = draw(st.sampled_from(["replace", "add", "remove", "rescale"]))
@@ -134,13 +146,13 @@ def _check(content: Any) -> None:
                 to_engine_config(inspection, engine)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 * _TIMES, deadline=None)
 @given(_mutations())
 def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str, Any]) -> None:
     _check(content)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * _TIMES, deadline=None)
 @given(_mutations(), _values)
 def test_readers_raise_nothing_but_errors_of_configurations(content: dict[str, Any], value: Any) -> None:
     readers: list[Callable[[], Any]] = [
@@ -162,7 +174,7 @@ _GGUF_NAMES = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * _TIMES, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(_GGUF_NAMES), _values, min_size=1, max_size=4),
     st.sampled_from(["none", "linear", "yarn", "longrope"]),
@@ -177,7 +189,7 @@ def test_any_metadata_is_read_or_explained(entries: dict[str, Any], kind: str) -
 _FLAGS = ["--rope-scaling", "--rope_scale", "--rope-freq-base", "--yarn-orig-ctx", "--yarn_beta_fast", "-c", "--rope-x"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * _TIMES, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_FLAGS), st.sampled_from(["yarn", "linear", *map(str, _EXTREME[:26])]))))
 def test_any_flags_are_read_or_explained(flags: list[tuple[str, str]]) -> None:
     model = RotaryConfig(head_dim=32, max_length=2048)
