@@ -491,3 +491,15 @@ def test_gpt_neox_takes_its_base_by_its_own_name() -> None:
     read = read_huggingface({"model_type": "gpt_neox", **_WIDE, "rotary_emb_base": 25000, "rotary_pct": 0.25})
     assert read.config.base == 25000
     assert not any("passes over" in each.message for each in read.findings)
+
+
+def test_a_window_that_the_masks_of_the_class_do_not_have_is_passed_over() -> None:
+    """modeling_llama.py makes causal masks alone, modeling_mistral.py sliding ones where there is a sliding_window."""
+    model = {**_WIDE, "num_hidden_layers": 2, "rope_theta": 1e4, "sliding_window": 512}
+    for model_type, window in (("llama", None), ("mistral", 512)):
+        read = read_huggingface({"model_type": model_type, **model})
+        assert [kind.window for kind in read.layers] == [window]
+        said = [each for each in read.findings if "have no window: every token" in each.message]
+        assert [each.severity for each in said] == ["warning"] * (window is None)
+    off = read_huggingface({"model_type": "llama", **model, "use_sliding_window": False})
+    assert not any("have no window" in each.message for each in off.findings)

@@ -79,6 +79,7 @@ class ModelType:
         last_type: The type of the last layer, where it is not the one whose turn it is.
         behaviour: What the layers of each type do.
         without_window: What layers without a window do where the file switches the sliding window off.
+        is_windowless: Whether its masks have no window, whatever the file says.
         switch: An entry and the value of it with which the class rotates.
         features: First rotated feature, number of them and features of the head in the class's own size, by layer type.
         axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
@@ -99,6 +100,7 @@ class ModelType:
     last_type: str | None = None
     behaviour: Mapping[str, Behaviour] = field(default_factory=dict)
     without_window: Behaviour | None = None
+    is_windowless: bool = False
     switch: tuple[str, Any] | None = None
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     axes: Mapping[str, Any] | None = None
@@ -173,6 +175,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         last_type=facts.get("last_type"),
         behaviour=facts.get("behaviour", {}),
         without_window=facts.get("without_window"),
+        is_windowless=facts.get("windowless", False),
         switch=None if switch is None else (switch[0], switch[1]),
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
         axes=facts.get("axes"),

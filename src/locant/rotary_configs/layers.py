@@ -239,7 +239,7 @@ def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
 
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
-    if kind is not None and kind.name in HAS_NO_WINDOW:
+    if kind is not None and ((kind.is_windowless and name == ALL_LAYERS) or kind.name in HAS_NO_WINDOW):
         return None
     if name == ALL_LAYERS or (name == GLOBAL and kind is not None and kind.name in WINDOW_OF_FULL_ATTENTION):
         if part.get("use_sliding_window") is False or (kind and kind.defaults.get("use_sliding_window") is False):
@@ -255,6 +255,22 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
             is_halved = key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all")
             return value // 2 + 1 if is_halved else value + _beyond(kind)
     return None
+
+
+def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
+    """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
+    value = part.get("sliding_window")
+    is_passed_over = kind is not None and kind.is_windowless and not kind.layer_types
+    if kind is None or not is_passed_over or not _is_count(value) or part.get("use_sliding_window") is False:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"sliding_window is {value} in config.json, but the masks of the class of '{kind.name}' in transformers "
+            "have no window: every token sees the whole text.",
+            "Remove the entry, or name a model type whose class has windows.",
+        )
+    ]
 
 
 def _beyond(kind: ModelType | None) -> int:

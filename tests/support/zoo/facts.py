@@ -77,6 +77,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     types = _layer_types(config)
     if types:
         facts["layer_types"] = _shortest_pattern(types)
+    facts["windowless"] = not _mentions(found.config_class, "sliding|window")
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
         return {"rotates": False}
@@ -295,12 +296,14 @@ def _seen(small: Any, layers: list[ObservedLayer]) -> dict[str, Any]:
 
 def mentions_rotation(config_class: Any) -> bool:
     """Whether the modules of a class, which stand on their own, speak of rotary positions at all."""
+    return _mentions(config_class, r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary")
+
+
+def _mentions(config_class: Any, pattern: str) -> bool:
     sources = list(Path(sys.modules[config_class.__module__].__file__ or "").parent.glob("modeling_*.py"))
     if not sources:  # it has the model of another folder
         sources = [Path(sys.modules[getattr(model_class(config_class), "__module__", __name__)].__file__ or "")]
-    return any(
-        re.search(r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary", source.read_text(encoding="utf-8")) for source in sources
-    )
+    return any(re.search(pattern, source.read_text(encoding="utf-8")) for source in sources)
 
 
 def compact(facts: dict[str, Any]) -> dict[str, Any]:
@@ -332,6 +335,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
             if does != "none" or "attention" not in name or name == "linear_attention"
         },
         "without_window": facts.get("without_window"),
+        "windowless": facts.get("windowless", False),
         "switch": next(([key, value] for key, value in facts.get("switch", {}).items()), None),
         "features": facts.get("features"),
         "axes": facts.get("axes"),
