@@ -11,7 +11,7 @@ import pytest
 import torch
 from layout_checkpoints import SMALL, config_of, logits, save_checkpoint, weight_bytes
 from zoo.architectures import architecture
-from zoo.layouts import conversions
+from zoo.layouts import as_json, conversions, page
 
 from locant.cli import main
 from locant.errors import CheckpointError, LocantError, UsageError
@@ -314,3 +314,12 @@ def test_command(llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "reads it: that is its own layout" in said
     assert (tmp_path / "back" / "README.md").read_text().count("## Rotary layout") == 1
     assert main(["convert-layout", str(llama), "--to", "half", "-o", str(tmp_path / "new")]) == 2
+
+
+def test_the_page_about_all_architectures_says_what_its_record_holds() -> None:
+    results = Path(__file__).resolve().parents[2] / "docs" / "results"
+    text = (results / "layouts.json").read_text(encoding="utf-8")
+    record = json.loads(text)
+    assert as_json(record) == text
+    assert page(record) == (results / "layouts.md").read_text(encoding="utf-8")
+    assert not [each for each in record["conversions"] if each["outcome"] == "different"]

@@ -51,6 +51,8 @@ def save_checkpoint(
         model = checkpoint_class(content, config)(config)
         with torch.no_grad():
             for parameter in model.parameters():
+                if not parameter.requires_grad:  # a table of positions, as RoFormer has one
+                    continue
                 if parameter.ndim == 1:
                     parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
                 else:

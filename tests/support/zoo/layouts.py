@@ -179,7 +179,7 @@ def page(record: Mapping[str, Any]) -> str:
     missing: Sequence[str] = record["not_reached"]
     reached = f"All {record['architectures']} model types of the package were visited."
     if missing:
-        reached = f"Of its {record['architectures']} model types {len(missing)} were not reached: {', '.join(missing)}."
+        reached = f"Of the package's {record['architectures']} model types {len(missing)} were not reached."
     lines = [
         "# Checkpoints in the other rotary layout",
         "",
@@ -207,6 +207,8 @@ def page(record: Mapping[str, Any]) -> str:
     for outcome, title in _TITLES.items():
         listed = _by_reason([each for each in every if each.outcome == outcome])
         lines += ["", f"## {title}", "", *listed] if listed else []
+    if missing:
+        lines += ["", "## Not reached", "", f"Many of them read no text, or do not rotate: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
 
 
