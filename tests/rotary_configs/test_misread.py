@@ -503,3 +503,11 @@ def test_a_window_that_the_masks_of_the_class_do_not_have_is_passed_over() -> No
         assert [each.severity for each in said] == ["warning"] * (window is None)
     off = read_huggingface({"model_type": "llama", **model, "use_sliding_window": False})
     assert not any("have no window" in each.message for each in off.findings)
+
+
+def test_a_window_of_no_tokens_is_not_a_missing_one() -> None:
+    """modeling_exaone4.py rotates all layers where sliding_window is None, and by their type where it is 0 or -1."""
+    types = [*["sliding_attention"] * 3, "full_attention"]
+    model = {"model_type": "exaone4", **_WIDE, "num_hidden_layers": 4, "layer_types": types, "rope_theta": 1e6}
+    for window, rotates in ((None, True), (4096, False), (0, False), (-1, False)):
+        assert (read_huggingface(model | {"sliding_window": window}).of_layer(3) is not None) is rotates

@@ -230,11 +230,17 @@ def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | No
 
 
 def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
-    if kind is not None and kind.without_window is not None and window_of(part, kind, LOCAL) is None:
+    if kind is not None and kind.without_window is not None and not _has_window_entry(part, kind):
         return kind.without_window if kind.behaviour.get(name) != "none" else "none"
     if kind is not None and name in kind.behaviour:
         return kind.behaviour[name]
     return "none" if name in _WITHOUT_ATTENTION else "rotates"
+
+
+def _has_window_entry(part: Fields, kind: ModelType) -> bool:
+    """Whether a class takes its sliding window for switched on: by any number, also one that is no window."""
+    stated = (part.get(key) if key in part.values else kind.defaults.get(key) for key in _WINDOWS[LOCAL])
+    return any(value is not None for value in stated)
 
 
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
