@@ -31,8 +31,9 @@ import torch
 
 from locant.analysis import bleu_tokenizer, score_translations
 from locant.documents import DocumentOptions, find_format, translate_document
-from locant.documents.sentences import sentence_splitter
+from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import answer_steps, translation_steps
+from locant.documents.translate import fits_model
 from locant.text import TokenCache
 from locant.text.bible import find_version, read_version
 from locant.text.corpus_settings import BibleCorpus
@@ -177,10 +178,12 @@ FORMS = (
 )
 
 
-def without_alignment(translator: Translator, content: bytes, format: str) -> bytes:
+def without_alignment(translator: Translator, content: bytes, format: str, usual: int | None) -> bytes:
     """Return a document whose tags are placed as if the model had no attention to look at."""
     document = find_format(format).read(content)
-    steps = translation_steps(document.passages, sentence_splitter(translator.source_language or "en"), aligned=False)
+    fits = fits_model(translator, usual_source_length=usual)
+    split = fitting_splitter(sentence_splitter(translator.source_language or "en"), fits)
+    steps = translation_steps(document.passages, split, aligned=False)
     return document.written(answer_steps(steps, translator.translate))
 
 
@@ -236,7 +239,7 @@ def main() -> int:
         show(form.name, form.read(written, lengths), time.process_time() - begun)
         if b"<a " in content:
             begun = time.process_time()
-            written = without_alignment(translator, content, form.format)
+            written = without_alignment(translator, content, form.format, usual)
             show(f"{form.name}, without alignment", form.read(written, lengths), time.process_time() - begun)
         for limit in LIMITS if form.options == WRAPPED else ():
             begun = time.process_time()

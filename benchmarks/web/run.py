@@ -6,9 +6,10 @@ Usage: python benchmarks/web/run.py MODEL... [--text FILE] [--sentences 200] [--
 For each model the same sentences are translated with the same beam by the native engine (`locant translate --engine
 compiled --compute-type int8`, one thread), by the page's program under Node and by the page itself in the browsers that
 are installed, round by round in turns, as many as the time allows. Sentences are those that the page takes for one; by
-default the source side of the test of the model's run. Reported are the median sentences and tokens a second, their share of the native engine's,
-the same by processor time, and how long a page that was opened as a file takes to its first translation. With a text
-given, any model folder will do. Nothing else should run meanwhile. Writes OUTPUT.md and OUTPUT.json.
+default the source side of the test of the model's run. Reported are the median sentences and tokens a second, their
+share of the native engine's, the same by processor time, and how long a page that was opened as a file takes to its
+first translation. With a text given, any model folder will do. Nothing else should run meanwhile. Writes OUTPUT.md and
+OUTPUT.json.
 """
 
 from __future__ import annotations

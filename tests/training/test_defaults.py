@@ -155,7 +155,8 @@ def tokenised(lengths, *parts):
     """Stand for a text with sentences of these lengths, in parts of (pairs, tokens that say the languages)."""
     rows = [SimpleNamespace(pairs=pairs, prefixes=Prefixes([9] * before, [])) for pairs, before in parts]
     found = np.array(lengths, np.int32)
-    return SimpleNamespace(source=SimpleNamespace(lengths=found), parts=rows or [*tokenised([], (len(found), 0)).parts])
+    rows = rows or [SimpleNamespace(pairs=len(found), prefixes=Prefixes([], []))]
+    return SimpleNamespace(source=SimpleNamespace(lengths=found), parts=rows, max_tokens=256)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,8 @@ def tokenised(lengths, *parts):
         ([60], 60),
     ],
 )
-def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data):
+def test_a_length_is_usual_that_was_seen_often(lengths, usual, recipe_data, monkeypatch):
+    monkeypatch.setattr("locant.training.defaults._ROWS", 40_000)
     recipe = Recipe.parse(recipe_data)
     found, (choice,) = choose_usual_length(recipe, tokenised(lengths))
     assert (choice.key, choice.value) == ("decoding.usual_source_length", usual)

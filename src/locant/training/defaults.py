@@ -60,6 +60,8 @@ _FILLED = 0.93
 """Share of a batch that is no padding."""
 _OFTEN, _OFTEN_SHARE = 1000, 0.05
 """Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
+_ROWS = 1 << 20
+"""Rows that are looked at at once, so that a large text needs no memory."""
 _LEAST_USUAL = 24
 """Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
 
@@ -169,11 +171,16 @@ def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tupl
     """
     if "usual_source_length" in recipe.decoding.model_fields_set:
         return recipe, ()
-    # Rows hold what says the languages, which no sentence of a document has.
-    before = np.repeat([len(part.prefixes.source) for part in train.parts], [part.pairs for part in train.parts])
-    lengths = train.source.lengths - before
-    often = max(1, min(_OFTEN, round(_OFTEN_SHARE * len(lengths))))
-    seen = int(np.partition(lengths, -often)[-often])
+    counts, end = np.zeros(train.max_tokens, np.int64), 0
+    for part in train.parts:
+        begin, end = end, end + part.pairs
+        for first in range(begin, end, _ROWS):
+            # Rows hold what says the languages, which no sentence of a document has.
+            lengths = train.source.lengths[first : min(end, first + _ROWS)] - len(part.prefixes.source)
+            counts += np.bincount(lengths, minlength=len(counts))
+    often = max(1, min(_OFTEN, round(_OFTEN_SHARE * end)))
+    as_long = counts[::-1].cumsum()[::-1]
+    seen = int(np.flatnonzero(as_long >= often)[-1])
     if seen >= _LEAST_USUAL:
         reason = f"{often:,} training sentences are as long or longer"
     else:
