@@ -31,13 +31,13 @@ constexpr int64_t kRowsTogether = 4;
 // Parts of a section for each thread: a thread that is late, or loses its core, holds up the others for one of them.
 constexpr int64_t kPartsOfAThread = 4;
 
-// What a thread must have to do: bytes of weights times rows, about a tenth of a millisecond. Less does not make up for the
-// processor time that it takes to wake it, to hand results over and to stay awake at the end. One row takes about as long
-// as four, because reading the weights takes longer than multiplying by them.
+// What a thread must have to do: bytes of weights times rows, about a third of a millisecond. For less, two threads take
+// hardly less time than one and much more of the processors': one has to be woken, hands results over, and stays awake at
+// the end. A row takes about as long as four, because reading the weights takes longer than multiplying by them.
 #ifdef LOCANT_LEAST_WORK
 constexpr int64_t kLeastWork = LOCANT_LEAST_WORK;  // of tests, which have small models
 #else
-constexpr int64_t kLeastWork = 8 << 20;
+constexpr int64_t kLeastWork = 24 << 20;
 #endif
 constexpr int64_t kRowsOfReading = 4;
 
