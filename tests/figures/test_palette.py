@@ -1,0 +1,51 @@
+"""Colours of figures and explorer can be told apart by people with any colour vision, or something else tells them."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from colour_vision import SEEN, distance, lab, nearest_distance
+
+from locant.figures.drawing import BLUE, BOTH_SIGNS, FAINT, GREEN, INK, ONE_SIGN, ORANGE, PURPLE, SKY, VERMILION
+
+APART = 8.0
+"""CIEDE2000 from which on lines of two colours are told apart without looking twice."""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [  # printed by Sharma, Wu and Dalal (2005), table 1
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, -1.3802, -84.2814), (50, 0, -82.7485), 1.0),
+        ((50, 2.49, -0.001), (50, -2.49, 0.0011), 7.2195),
+        ((50, 2.5, 0), (73, 25, -18), 27.1492),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+        ((2.0776, 0.0795, -1.135), (0.9033, -0.0636, -0.5514), 0.9082),
+    ],
+)
+def test_the_distance_of_colours(one: tuple[float, ...], other: tuple[float, ...], expected: float) -> None:
+    assert distance(np.array(one), np.array(other)) == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_is_seen() -> None:
+    np.testing.assert_allclose(lab("#ffffff"), [100, 0, 0], atol=0.02)
+    assert nearest_distance("#d00000", "#008000") < distance(lab("#d00000"), lab("#008000")) / 2
+
+
+def test_the_palette() -> None:
+    palette = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, INK, FAINT)
+    nearest = min(nearest_distance(one, other) for one, other in itertools.combinations(palette, 2))
+    assert nearest >= APART
+
+
+def test_signs_are_told_apart() -> None:
+    for negative, positive in zip(BOTH_SIGNS[:3], BOTH_SIGNS[:3:-1], strict=True):
+        assert nearest_distance(negative, positive) >= APART
+
+
+@pytest.mark.parametrize("vision", SEEN)
+@pytest.mark.parametrize("stops", [BOTH_SIGNS[:4], BOTH_SIGNS[:2:-1], ONE_SIGN[::-1]])
+def test_maps_of_colours_become_lighter_towards_zero(vision: str, stops: Sequence[str]) -> None:
+    lightness = [lab(colour, vision)[0] for colour in stops]
+    assert np.diff(lightness).min() > 5
