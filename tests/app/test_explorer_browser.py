@@ -119,6 +119,7 @@ def hover(page: Any, name: str, across: float, down: float) -> str:
         "name => { const box = document.querySelector(`#${name} .nsewdrag`).getBoundingClientRect();"
         " return [box.left, box.top, box.width, box.height]; }"
     )
+    when(page, f"document.querySelector('#{name} .nsewdrag')")
     shown = "(e => e && !e.hidden ? e.textContent : '')(document.querySelector('.cell-value'))"
     for _ in range(100):
         left, top, width, height = page.evaluate(place, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,11 @@ def test_a_right_reading_agrees_with_the_class(tmp_path: Path) -> None:
     assert inspection.as_data()["layer_types"][1]["layers"] == (3,)
 
 
-def test_a_disagreement_is_a_finding(tmp_path: Path) -> None:
-    """The class of GPT-NeoX reads rotary_emb_base, and passes over rope_theta beside it."""
+def test_a_disagreement_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class of GPT-NeoX passes over a rope_theta beside no group; without knowing that the reading is another."""
+    known = families.model_type("gpt_neox")
+    assert known is not None
+    monkeypatch.setattr(families, "model_type", lambda _: replace(known, keeps_its_base=False))
     inspection = _inspected(tmp_path, model_type="gpt_neox", rope_theta=500000.0, rotary_pct=0.25)
     (warning,) = _said(inspection, "warning")
     assert "does something else than the file says in layers 0, 1, 2, 3: it says pair 1 turns" in warning

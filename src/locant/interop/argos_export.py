@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from locant.errors import CheckpointError, ConfigError, MissingExtraError
 from locant.files import replacing_file, write_json, write_text
@@ -91,15 +92,16 @@ def export_argos(
         "target": target_language or found.target_language,
     }
     names = {side: _language_name(side, code) for side, code in codes.items()}
-    metadata = {
+    metadata: dict[str, Any] = {
         "package_version": _PACKAGE_VERSION,
         "argos_version": _ARGOS_VERSION,
         "from_code": codes["source"],
         "from_name": names["source"],
         "to_code": codes["target"],
         "to_name": names["target"],
-        "locant": {"usual_source_length": found.decoding.usual_source_length},
     }
+    if found.decoding.usual_source_length:
+        metadata["locant"] = {"usual_source_length": found.decoding.usual_source_length}
     with replacing_file(package) as temporary, tempfile.TemporaryDirectory(prefix="locant-") as folder:
         root = Path(folder)
         (root / "model").mkdir()
