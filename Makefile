@@ -151,7 +151,7 @@ zoo: $(BIN)/locant
 vllm-rules: $(BIN)/locant
 	$(BIN)/python benchmarks/extension/vllm_rules.py $(VLLM)
 
-# Small checkpoints of every architecture in the other rotary layout and back; takes a quarter of an hour.
+# Small checkpoints of every architecture in the other rotary layout and back; takes more than half an hour, and goes on where it stopped.
 zoo-layouts: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo_layouts.py
 
