@@ -233,7 +233,7 @@ MODELS ?= $(DEMO)
 .venv-serve/bin/locust: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
 	.venv-serve/bin/pip install --quiet --constraint constraints.txt torch
-	.venv-serve/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,argos]' locust psutil
+	.venv-serve/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,argos,corpora]' locust psutil
 	@touch $@
 
 .venv-libretranslate/bin/libretranslate: constraints.txt
