@@ -274,3 +274,23 @@ def test_the_table_of_large_texts_is_its_record():
         memory = max(phase["own_memory_mb"] for phase in phases.values())
         who = ", one process" if found["processes"] == 1 else ""
         assert f"| {found['pairs']:,}{who} | {seconds} | {round(rate, -2):,.0f} | {memory:,} MB |" in page
+
+
+def test_the_table_of_defaults_is_its_record():
+    results = ROOT / "docs" / "results"
+    page = (results / "quality.md").read_text(encoding="utf-8")
+    section = page.split("## Defaults beside a search")[1].split("\n## ")[0]
+    lines = (results / "quality" / "defaults.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = set()
+    for found in map(json.loads, lines):
+        loss = min(loss for _, loss in found["losses"])
+        scores = f"{found['bleu_chosen_by']:.1f} | {found['bleu_reported']:.1f}"
+        rows.add(f"{found['variant']} | {found['steps']:,} | {loss:.3f} | {scores} |")
+    table = section.split("| updates |")[1].split("\n\n")[0]
+    assert {line.split(" | ", 1)[1] for line in table.splitlines()[2:]} == rows
+    by_run = {(found["corpus"], found["variant"]): found for found in map(json.loads, lines)}
+    for corpus in {found["corpus"] for found in by_run.values()}:
+        runs = [found for found in by_run.values() if found["corpus"] == corpus]
+        best = max(runs, key=lambda found: found["bleu_chosen_by"])
+        ours, theirs = by_run[corpus, "default"]["bleu_reported"], best["bleu_reported"]
+        assert f" | {ours:.1f} | {best['variant']} | {theirs:.1f} | {ours / theirs:.2f} |" in section
