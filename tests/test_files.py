@@ -137,6 +137,17 @@ def test_remains_of_another_machine_stay_for_a_day(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no users, or none that could do harm")
+def test_what_others_make_to_look_like_remains_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / ".locant-0123456789abcdef.tmp"
+    left.mkdir()
+    os.mkfifo(left / LOCK_FILE)  # whoever reads it waits for ever
+    ours = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: ours + 1)
+    write_text(tmp_path / "a.txt", "x")
+    assert names(tmp_path) == [left.name, "a.txt"]
+
+
 def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with replacing_file(path) as first, replacing_file(path) as second:
@@ -308,6 +319,12 @@ def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["link"]
     with pytest.raises(CheckpointError, match="already exists and is no folder"):
         require_new_folder(Path("/dev/null"))
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="this system has no /dev/null")
+def test_a_full_disk_for_temporary_files_is_explained() -> None:
+    with pytest.raises(CheckpointError, match="The disk is full"), replacing_file(Path("/dev/null")):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

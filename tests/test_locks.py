@@ -39,6 +39,18 @@ def test_a_folder_has_one_holder_and_is_free_when_that_is_killed(tmp_path: Path)
         assert FileLock(tmp_path / "run" / LOCK_FILE).holder()["process"] == str(os.getpid())
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system follows all links")
+def test_a_link_in_place_of_a_lock_is_not_followed(tmp_path: Path) -> None:
+    """Whoever can write the folder could have it lead to any file of ours, which taking the lock would overwrite."""
+    kept = tmp_path / "kept"
+    kept.write_text("what must not be overwritten")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK_FILE).symlink_to(kept)
+    with pytest.raises(CheckpointError, match="run cannot be written: "), holding(tmp_path / "run", "training"):
+        pass
+    assert kept.read_text() == "what must not be overwritten"
+
+
 def test_a_lock_is_held_against_the_same_process_too(tmp_path: Path) -> None:
     with holding(tmp_path, "training"):
         with pytest.raises(CheckpointError, match="in use"), holding(tmp_path, "training"):

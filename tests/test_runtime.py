@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from locant.errors import LocantError
 from locant.runtime import (
     cpu_quota,
     environment,
+    explaining_memory,
     most_threads,
     package_versions,
     physical_memory,
@@ -130,3 +132,27 @@ def test_openmp_is_told_what_the_user_has_not() -> None:
     assert prepared(OMP_NUM_THREADS="3") == ["4000", "3"]
     assert prepared(OMP_WAIT_POLICY="active") == ["-", "1"]
     assert prepared(GOMP_SPINCOUNT="7", OMP_NUM_THREADS="2") == ["7", "2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), "the GPU"),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"), "the GPU"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "the GPU"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "the GPU"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."), "this machine"),
+        (MemoryError("There is not enough memory for this computation."), "this machine"),
+    ],
+)
+def test_too_little_memory_is_said_in_a_sentence(error: Exception, whose: str) -> None:
+    said = f"^The memory of {whose} does not suffice. Lower it.$"
+    with pytest.raises(LocantError, match=said), explaining_memory("Lower it."):
+        raise error
+
+
+def test_what_pytorch_says_of_too_little_memory() -> None:
+    with pytest.raises(LocantError, match="memory of this machine"), explaining_memory(""):
+        torch.empty(1 << 60)
+    with pytest.raises(RuntimeError, match="size"), explaining_memory(""):
+        torch.ones(2) @ torch.ones(3)

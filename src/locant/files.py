@@ -47,11 +47,10 @@ def replacing_file(path: Path) -> Iterator[Path]:
         CheckpointError: The disk is full or not writable; ``path`` keeps its old content.
     """
     if _written_through(path):
-        with tempfile.TemporaryDirectory() as folder:
+        with readable_errors(path), tempfile.TemporaryDirectory() as folder:
             content = Path(folder, path.name)
             yield content
-            with readable_errors(path):
-                copy_to_stream(content, path)
+            copy_to_stream(content, path)
         return
     path = _without_links(path)
     try:
@@ -151,6 +150,9 @@ def _remove_remains(folder: Path) -> None:
     for work in found:
         lock = FileLock(work / LOCK_FILE)
         with suppress(OSError):
+            # In a folder that all may write, what others make to look like one is left alone.
+            if hasattr(os, "geteuid") and work.lstat().st_uid != os.geteuid():
+                continue
             ours = lock.holder().get("host", lock.host) == lock.host
             # Not every file system tells other machines what is locked.
             if (ours or time.time() - work.stat().st_mtime > _FOREIGN) and lock.acquire():

@@ -18,6 +18,9 @@ from locant.parsing import read_json_file
 LOCK_FILE = ".lock"
 """The name of the file by which a folder is held."""
 
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""A link in place of the file may be somebody else's, and lead to what must not be overwritten."""
+
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 if sys.platform == "win32":
@@ -78,7 +81,7 @@ class FileLock:
             OSError: The file cannot be made, or the file system has no locks.
         """
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
             try:
                 _take(descriptor)
                 # Whoever held it may have removed the file in the meantime.

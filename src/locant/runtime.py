@@ -8,11 +8,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from locant.errors import ConfigError, LocantError, UsageError
@@ -28,6 +31,12 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 # Whether the user has said how many threads there are, and where they have said how threads wait.
 _FIXED = "OMP_NUM_THREADS" in os.environ
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
+
+# What PyTorch says in errors of no type of their own.
+_TOO_LITTLE = {
+    "the GPU": re.compile(r"(CUDA|HIP)( driver)? error: out of memory|CU(BLAS|DNN)_STATUS_ALLOC_FAILED"),
+    "this machine": re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
+}
 
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
@@ -87,6 +96,23 @@ def prepare_threads() -> None:
     threads = most_threads()
     if threads is not None and threads < (usable_cores() or 1):
         os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def end_by_sigterm() -> None:
+    """Let SIGTERM end this process also where it is the first one of a container; in the main thread.
+
+    The system spares the first process from signals that it does not handle, so that ``docker stop`` would wait in
+    vain and then kill.
+    """
+    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end_by_signal)
+
+
+def end_by_signal(number: int, frame: FrameType | None = None) -> None:
+    """End this process at once by a signal, or with its exit code where the system spares it."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
 
 
 def threads_are_fixed() -> bool:
@@ -321,8 +347,8 @@ def _processor_line(key: str) -> str:
 
 
 @contextmanager
-def explaining_gpu_memory(advice: str) -> Iterator[None]:
-    """Within the block, turn the error that a GPU has too little memory into one that says what to lower.
+def explaining_memory(advice: str) -> Iterator[None]:
+    """Within the block, turn the error that there is too little memory into one that says what to lower.
 
     Args:
         advice: That, in sentences.
@@ -332,13 +358,18 @@ def explaining_gpu_memory(advice: str) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
-        if not is_gpu_memory_error(error):
+    except (RuntimeError, MemoryError) as error:
+        whose = lacking_memory(error)
+        if not whose:
             raise
-        raise LocantError(f"The memory of the GPU does not suffice. {advice}") from error
+        raise LocantError(f"The memory of {whose} does not suffice. {advice}") from error
 
 
-def is_gpu_memory_error(error: BaseException) -> bool:
-    """Return whether an error says that a GPU has too little memory."""
+def lacking_memory(error: BaseException) -> str:
+    """Return of what an error says that it has too little memory: of the GPU, of this machine, or of nothing."""
     torch = sys.modules.get("torch")  # whose import takes a second; without it there is no such error
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+        return "the GPU"
+    if isinstance(error, MemoryError):
+        return "this machine"
+    return next((whose for whose, said in _TOO_LITTLE.items() if said.search(str(error))), "")

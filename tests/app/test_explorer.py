@@ -552,6 +552,7 @@ def test_browsers_are_told_to_fetch_nothing_from_elsewhere(app: Any) -> None:
         ("localhost:8050", "http://attacker.example", 403),
         ("localhost:8050", "http://localhost:8051", 403),
         ("localhost:8050", "null", 403),
+        ("localhost:8050", "http://[::1", 403),
     ],
 )
 def test_only_the_own_pages_are_answered(app: Any, host: str, origin: str | None, status: int) -> None:

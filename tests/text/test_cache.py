@@ -14,6 +14,7 @@ from locant.text import (
     TextPart,
     TokenCache,
     TrainingEpochs,
+    collate,
     write_cache,
     write_parts,
 )
@@ -183,3 +184,26 @@ def _wait_until(there):
     while not there():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def damaged(path, place, number, kind):
+    """Put a number in a place of a flat file."""
+    values = np.fromfile(path, kind)
+    values[place] = number
+    values.tofile(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number", "kind", "said"),
+    [
+        ("source.offsets.bin", 1, 1 << 40, np.int64, "its source sentences overlap or have gaps"),
+        ("target.offsets.bin", 0, -1, np.int64, "its target sentences "),
+        ("target.lengths.bin", 0, -1, np.int32, "its target sentences overlap or have gaps"),
+        ("source.tokens.bin", 0, 60_000, np.uint16, r"source\.tokens\.bin is damaged: it has the id 60000"),
+    ],
+)
+def test_damaged_numbers_are_said(pairs, tokenizers, tmp_path, name, place, number, kind, said):
+    write_cache(pairs, tokenizers, tmp_path / "cache", max_tokens=500)
+    damaged(tmp_path / "cache" / name, place, number, kind)
+    with pytest.raises(CheckpointError, match=said):
+        collate(TokenCache(tmp_path / "cache"), np.arange(3))

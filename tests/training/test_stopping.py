@@ -6,7 +6,10 @@ import itertools
 import json
 import logging
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from locant.cli import main
 from locant.errors import CheckpointError, ConfigError, DataError, StoppedError
 from locant.locks import holding
 from locant.training import Recipe, TrainingCallback, read_metrics, resume_training, train
-from locant.training.checkpoint import checkpoint_folders
+from locant.training.checkpoint import checkpoint_folders, find_checkpoint
 from locant.training.recipe import apply_overrides
 from locant.training.stopping import Interruption, StopRequest
 
@@ -90,7 +93,7 @@ def test_the_command_ends_with_the_code_of_the_signal(recipe_data, tmp_path):
 def test_a_second_request_ends_the_process_at_once(monkeypatch):
     now, sent = itertools.count(step=0.6), []
     monkeypatch.setattr("locant.training.stopping.time.monotonic", lambda: next(now))
-    monkeypatch.setattr("locant.training.stopping.os.kill", lambda *what: sent.append(what))
+    monkeypatch.setattr("locant.training.stopping.end_by_signal", lambda number, frame: sent.append(number))
     request = StopRequest()
     with request.listening():
         assert not request.asked
@@ -98,8 +101,40 @@ def test_a_second_request_ends_the_process_at_once(monkeypatch):
             assert sent == [], "a launcher may deliver one request twice"
             signal.raise_signal(signal.SIGTERM)
             assert request.asked, asked
-        assert sent == [(os.getpid(), signal.SIGTERM)]
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert sent == [signal.SIGTERM]
+
+
+FIRST_PROCESS = """
+import os, signal, sys, threading, time
+from locant.runtime import end_by_sigterm
+from locant.training.stopping import StopRequest
+
+assert os.getpid() == 1
+request = StopRequest()
+
+def terminate():
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.1)
+
+if sys.argv[1] == "before":
+    end_by_sigterm()
+    terminate()
+with request.listening():
+    terminate()
+    assert request.asked
+    request._since -= 10  # the request was made a while ago
+    terminate()
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_the_first_process_of_a_container_ends_too(when):
+    """The system spares it from signals that it does not handle."""
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode:
+        pytest.skip("this system makes no namespaces for us")
+    run = subprocess.run([*inside, sys.executable, "-c", FIRST_PROCESS, when], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (143, "")
 
 
 def test_a_request_interrupts_what_may_be_cut_short():
@@ -154,6 +189,76 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(recipe_data, finish
         (folder / "state.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"30 is damaged: state.json lacks.*No other checkpoint"):
         resume_training(run, training={"steps": 40})
+
+
+@pytest.mark.parametrize(
+    ("change", "shows"),
+    [
+        (lambda state: state["progress"].update(batch=state["progress"]["batch"] + 8), False),
+        (lambda state: state.update(format=2), False),
+        (lambda state: state["progress"].update(step="x"), True),
+        (lambda state: state.update(progress="x"), True),
+        (lambda state: state.update(sha256=[]), True),
+    ],
+)
+def test_a_checkpoint_knows_its_own_state(finished, tmp_path, change, shows):
+    newest = tmp_path / "step-00000030"
+    shutil.copytree(finished / "checkpoints" / newest.name, newest)
+    state = json.loads((newest / "state.json").read_text())
+    change(state)
+    (newest / "state.json").write_text(json.dumps(state))
+    with pytest.raises(CheckpointError, match=r"step-00000030 is damaged: state\.json"):
+        find_checkpoint(newest)
+    if shows:  # also in what earlier versions wrote, which has no digest of it
+        del state["sha256_of_the_rest"]
+        (newest / "state.json").write_text(json.dumps(state))
+        with pytest.raises(CheckpointError, match=r"step-00000030 is damaged: state\.json"):
+            find_checkpoint(newest)
+
+
+def test_a_damaged_snapshot_is_left_out_of_the_average(recipe_data, finished, tmp_path, caplog):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    damaged, cut = (run / "snapshots" / f"step-000000{step}.safetensors" for step in (10, 20))
+    content = bytearray(damaged.read_bytes())
+    content[-5] ^= 1
+    damaged.write_bytes(content)
+    cut.write_bytes(b"")
+    caplog.set_level(logging.WARNING, "locant")
+    resume_training(run, training={"steps": 40})
+    for path in (damaged, cut):
+        assert f"{path} is missing or differs from what was written, so it is left out" in caplog.text
+    assert read_metrics(run)[-1]["steps"] == [30, 40]
+
+
+def test_damaged_rows_of_metrics_cost_no_others(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    for number, row in ((3, b"\xff\n"), (5, b"[1]\n"), (7, b'{"step": "x", "kind": "training"}\n'), (9, b"{}\n")):
+        lines[number] = row
+    (run / "metrics.jsonl").write_bytes(b"".join(lines))
+    resume_training(run, training={"steps": 31})
+    assert [row["step"] for row in read_metrics(run) if row["kind"] == "training"][-2:] == [30, 31]
+    assert len((run / "metrics.jsonl").read_bytes().splitlines()) >= len(lines) - 4
+
+
+def test_a_run_without_its_prepared_text_keeps_its_vocabulary(recipe_data, corpus, finished, tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(finished, run)
+    shutil.rmtree(run / "cache")
+    shutil.copytree(corpus, other)
+    (other / "train.en").write_bytes((corpus / "train.de").read_bytes())
+    before = (run / "tokenizer.joint.model").read_bytes()
+    with pytest.raises(DataError, match="was prepared from another text or with other settings"):
+        resume_training(run, corpus={"folder": str(other)})
+    assert (run / "tokenizer.joint.model").read_bytes() == before
+    (run / "data.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"data\.json is damaged"):
+        resume_training(run)
+    (run / "data.json").write_text("{}")  # earlier versions did not say there what the text was
+    resume_training(run, corpus={"folder": str(other)}, training={"steps": 31})
+    assert (run / "tokenizer.joint.model").read_bytes() == before
 
 
 def test_one_command_begins_or_goes_on(recipe_data, finished, tmp_path, capsys):

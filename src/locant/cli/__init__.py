@@ -11,7 +11,7 @@ from importlib import import_module
 
 from locant.cli.messages import messages_on_stderr, printable
 from locant.errors import LocantError, StoppedError, UsageError, nearest
-from locant.runtime import is_gpu_memory_error, prepare_threads
+from locant.runtime import end_by_sigterm, lacking_memory, prepare_threads
 from locant.version import __version__
 
 COMMANDS = {
@@ -36,7 +36,10 @@ COMMANDS = {
     "info": "print versions, processor, devices, kernels and cache folder, as a bug report needs them",
 }
 
-_LESS_MEMORY = "Take smaller batches, shorter texts or a smaller model, or another device (--device cpu)."
+_LESS_MEMORY = {
+    "the GPU": "Take smaller batches, shorter texts or a smaller model, or another device (--device cpu).",
+    "this machine": "Take smaller batches, shorter texts or a smaller model.",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _require_text(arguments)
         name = arguments[0] if arguments else ""
         if name in COMMANDS:
+            end_by_sigterm()
             prepare_threads()
             options = command_parser(name).parse_intermixed_args(arguments[1:])
             with messages_on_stderr():
@@ -66,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"locant: error: {str(error) or 'There is not enough memory.'}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if not is_gpu_memory_error(error):
+        whose = lacking_memory(error)
+        if not whose:
             raise
-        print(f"locant: error: The memory of the GPU does not suffice. {_LESS_MEMORY}", file=sys.stderr)
+        print(f"locant: error: The memory of {whose} does not suffice. {_LESS_MEMORY[whose]}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nlocant: interrupted.", file=sys.stderr)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from pydantic import Field
 
-from locant.errors import ConfigError
+from locant.errors import CheckpointError, ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
 from locant.text.epochs import StagePlace, TrainingEpochs
@@ -342,11 +342,20 @@ class BatchStream:
 
 
 def _padded(column: Column, indices: Indices) -> tuple[Indices, Indices]:
-    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B]."""
+    """Return the ids of some sentences, each followed by EOS and padding, [B, L], and their lengths with EOS, [B].
+
+    Raises:
+        CheckpointError: An id is none of the vocabulary.
+    """
     lengths = column.lengths[indices].astype(np.int64)
     padded = np.full((len(indices), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     padded[rows, columns] = column.tokens[np.repeat(column.offsets(indices), lengths) + columns]
     padded[np.arange(len(indices)), lengths] = EOS
+    if column.vocabulary is not None and padded.max(initial=0) >= column.vocabulary:
+        raise CheckpointError(
+            f"The token cache file {column.path} is damaged: it has the id {padded.max()}, and the vocabulary has "
+            f"{column.vocabulary}. Delete the folder of the caches, and the text is prepared anew."
+        )
     return padded, lengths + 1

@@ -73,12 +73,16 @@ class Column:
         tokens: All ids, [N] uint16 or uint32, mapped from disk.
         all_offsets: Where each sentence of the cache begins in them, mapped from disk; int64.
         lengths: The number of ids of each sentence, without BOS and EOS; [pairs] int32.
+        path: The file of the ids.
+        vocabulary: How many ids there are; None where that is not known.
         rows: Which sentences of the cache these are; None for all.
     """
 
     tokens: Tokens
     all_offsets: npt.NDArray[np.int64]
     lengths: Lengths
+    path: Path
+    vocabulary: int | None = None
     rows: npt.NDArray[np.integer[Any]] | None = None
 
     def offsets(self, indices: npt.NDArray[np.integer[Any]] | slice | int) -> npt.NDArray[np.int64]:
@@ -86,14 +90,26 @@ class Column:
         return self.all_offsets[indices if self.rows is None else self.rows[indices]]
 
     @classmethod
-    def open(cls, folder: Path, name: str, dtype: np.dtype[Any], count: int) -> Column:
-        """Map one side of a cache from disk."""
+    def open(cls, folder: Path, name: str, dtype: np.dtype[Any], count: int, vocabulary: int | None) -> Column:
+        """Map one side of a cache from disk.
+
+        Raises:
+            CheckpointError: A file is missing or damaged; the ids themselves are not looked at.
+        """
         offsets = _map(folder / f"{name}.offsets.bin", np.dtype(np.int64), count + 1)
-        tokens: Tokens = _map(folder / f"{name}.tokens.bin", dtype, int(offsets[-1]))
-        known = folder / f"{name}.lengths.bin"
+        path, known = folder / f"{name}.tokens.bin", folder / f"{name}.lengths.bin"
+        tokens: Tokens = _map(path, dtype, int(offsets[-1]))
         # Earlier versions left the lengths to be computed.
         lengths = _map(known, np.dtype(np.int32), count) if known.exists() else np.diff(offsets).astype(np.int32)
-        return cls(tokens, offsets[:-1], lengths)
+        for start in range(0, count, _TAKEN):
+            end = min(count, start + _TAKEN)
+            if lengths[start:end].min() < 0 or (np.diff(offsets[start : end + 1]) != lengths[start:end]).any():
+                raise CheckpointError(
+                    f"The token cache {folder} is damaged: its {name} sentences overlap or have gaps."
+                )
+        if offsets[0]:
+            raise CheckpointError(f"The token cache {folder} is damaged: its {name} sentences begin at {offsets[0]}.")
+        return cls(tokens, offsets[:-1], lengths, path, vocabulary)
 
     def __getitem__(self, index: int) -> Tokens:
         start = int(self.offsets(index))
@@ -137,15 +153,17 @@ class TokenCache:
                 CachePart(
                     _natural(part["pairs"]),
                     _natural(part["dropped"]),
-                    Prefixes(**part["prefixes"]) if "prefixes" in part else PLAIN,
+                    _prefixes(part["prefixes"]) if "prefixes" in part else PLAIN,
                 )
                 for part in about.get("parts", [about])  # earlier versions wrote caches of a single part
             )
             kinds = [np.dtype({"uint16": np.uint16, "uint32": np.uint32}[about[f"{side}_dtype"]]) for side in _SIDES]
             if sum(part.pairs for part in self.parts) != self._count:
                 raise ValueError("its parts do not have as many pairs as it has")
-        self.source = Column.open(folder, "source", kinds[0], self._count)
-        self.target = Column.open(folder, "target", kinds[1], self._count)
+            # Earlier versions did not say how many ids there are.
+            sizes = [_natural(about[key]) if (key := f"{side}_vocabulary") in about else None for side in _SIDES]
+        self.source = Column.open(folder, "source", kinds[0], self._count, sizes[0])
+        self.target = Column.open(folder, "target", kinds[1], self._count, sizes[1])
         self._rows: RowNumbers | None = None
 
     def __len__(self) -> int:
@@ -296,6 +314,8 @@ class CacheWriter:
         self._about = {
             "max_tokens": encoder.max_tokens,
             **{f"{side}_dtype": np.dtype(kind).name for side, kind in kinds.items()},
+            "source_vocabulary": encoder.tokenizers.source.vocab_size,
+            "target_vocabulary": encoder.tokenizers.target.vocab_size,
         }
         shutil.rmtree(folder, ignore_errors=True)
         self._columns = GrowingColumns(self._partial, columns, [made_from, self._about, encoder.keep_text])
@@ -386,6 +406,13 @@ def _taken(values: Lengths, rows: RowNumbers) -> Lengths:
     for start in range(0, len(rows), _TAKEN):
         found[start : start + _TAKEN] = values[rows[start : start + _TAKEN]]
     return found
+
+
+def _prefixes(about: Any) -> Prefixes:
+    source, target = ([_natural(each) for each in about[side]] for side in _SIDES)
+    if not target:
+        raise ValueError("the decoder reads nothing first")
+    return Prefixes(source, target)
 
 
 def _natural(value: Any) -> int:

@@ -62,6 +62,15 @@ class CleaningReport:
     removed: dict[str, int]
 
     @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
+        """Build from plain data, as :meth:`to_dict` returns it.
+
+        Raises:
+            KeyError, TypeError, ValueError: Something is missing, or is no number.
+        """
+        return cls(int(data["total"]), {reason: int(count) for reason, count in dict(data["removed"]).items()})
+
+    @classmethod
     def sum(cls, reports: Sequence[CleaningReport]) -> CleaningReport:
         """Return the counts of several texts together."""
         counts: Counter[str] = Counter()

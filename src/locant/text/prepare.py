@@ -116,6 +116,7 @@ def prepare(
     max_tokens: int,
     folder: Path,
     resume: bool = False,
+    made_before: str | None = None,
     make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None,
     processes: int | None = None,
     progress: Progress = no_progress,
@@ -129,6 +130,7 @@ def prepare(
         max_tokens: The most tokens of a sentence, EOS and language tokens included; longer training pairs are dropped.
         folder: Receives the tokenizers, and ``cache/`` with the tokens.
         resume: Never replace tokenizers that a model may already have been trained with.
+        made_before: With ``resume``, the fingerprint of what was prepared then, where the folder holds it no more.
         make_tokenizers: Returns the tokenizers, given the cleaned training text, where they are not learned from it
             alone: those of another model.
         processes: How many tokenise at once; by default one for a small text, and for a large one as many as there are
@@ -156,7 +158,7 @@ def prepare(
                 f"{record} is damaged: it tells of {len(reports)} parts of the corpus, which has {len(corpus.parts)}."
             )
     else:
-        if known is not None and resume:
+        if resume and (known.fingerprint if known else made_before) not in (None, fingerprint):
             raise DataError(
                 f"The folder {folder} was prepared from another text or with other settings of the corpus, the "
                 "cleaning or the tokenizer, so training cannot go on with this one. Restore them, or start a new run."
@@ -241,7 +243,7 @@ def _known(record: Path) -> _Known:
     about = read_json(record)
     with explaining_damage(record):
         parts = about.get("parts", [about.get("cleaning")])  # earlier versions wrote one report
-        return _Known(about["fingerprint"], [CleaningReport(part["total"], dict(part["removed"])) for part in parts])
+        return _Known(about["fingerprint"], [CleaningReport.from_dict(part) for part in parts])
 
 
 @dataclass(frozen=True)

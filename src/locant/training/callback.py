@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,6 +108,7 @@ class PreparedReport:
         parts: The same of each part of the corpus; one of a plain corpus.
         languages: The languages that have a token, in a model for several.
         zero_shot: Directions that are only measured.
+        fingerprint: Identifies the text and the settings from which all is prepared.
     """
 
     corpus: str
@@ -127,6 +129,7 @@ class PreparedReport:
     parts: list[PartReport]
     languages: tuple[str, ...] = ()
     zero_shot: tuple[str, ...] = ()
+    fingerprint: str | None = None
 
 
 class TrainingCallback:
@@ -193,11 +196,11 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Return the rows of ``metrics.jsonl``; a last line cut short by a kill is left out."""
+    """Return the rows of ``metrics.jsonl``; what is none, as a last line cut short by a kill, is left out."""
     rows = []
-    for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(parse_json(line))
-        except ValueError:
-            break
+    for line in (run / "metrics.jsonl").read_bytes().split(b"\n"):
+        with suppress(ValueError):
+            row = parse_json(line)
+            if isinstance(row, dict) and isinstance(row.get("step"), int) and isinstance(row.get("kind"), str):
+                rows.append(row)
     return rows

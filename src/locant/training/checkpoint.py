@@ -11,6 +11,7 @@ of the checkpoint, see ``sharded_checkpoint``.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -34,6 +36,7 @@ _KEPT = 2
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
 _WEIGHTS, _OPTIMIZER, STATE_FILE = "weights.safetensors", "optimizer.safetensors", "state.json"
+_OWN_DIGEST = "sha256_of_the_rest"
 _PART_OF_WEIGHTS = "weights"
 """Begins the names of the weights in checkpoints in parts; other kinds are those of the optimiser."""
 
@@ -58,13 +61,14 @@ class ValidationScores:
 
 @dataclass
 class Snapshot:
-    """Weights saved at a validation, and how good they were."""
+    """Weights saved at a validation, how good they were, and the digest of the file that holds them."""
 
     step: int
     loss: float
     bleu: float | None = None
     chrf: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
+    sha256: str = ""
 
 
 @dataclass
@@ -97,11 +101,14 @@ class Progress(LoopProgress):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
-        """Build from plain data."""
-        snapshots = [Snapshot(**item) for item in data.pop("snapshots")]
-        best = data.pop("best")
-        data.setdefault("validated", data["step"])  # earlier versions saved at validations alone
-        return cls(**data, snapshots=snapshots, best=Snapshot(**best) if best else None)
+        """Build from plain data.
+
+        Raises:
+            KeyError: The step is missing.
+            TypeError, ValueError: A value is of another kind.
+        """
+        # Earlier versions saved at validations alone.
+        return TypeAdapter(cls).validate_python({"validated": data["step"], **data})
 
 
 @dataclass
@@ -235,8 +242,9 @@ def find_checkpoint(folder: Path) -> StoredCheckpoint:
     about = _verified(folder)
     try:
         progress = Progress.from_dict(about["progress"])
-    except (KeyError, TypeError) as error:
-        raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({error})") from None
+    except (KeyError, TypeError, ValueError) as error:
+        said = ", ".join(str(error).splitlines()[:2])
+        raise _damaged(folder, f"{STATE_FILE} lacks what it should say ({said})") from None
     return StoredCheckpoint(folder, progress, about.get("evaluated", True), _in_parts(about))
 
 
@@ -284,7 +292,12 @@ def write_state(
 
 def _write_about(folder: Path, number: int, digests: Mapping[str, str], about: Mapping[str, Any]) -> None:
     state = {"format": number, "sha256": digests, **about}
+    state[_OWN_DIGEST] = _digest(state)
     (folder / STATE_FILE).write_text(json.dumps(state, indent=2), encoding="utf-8")
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -297,8 +310,12 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict
     return *_tensors(folder, _in_parts(about)), about
 
 
-def _verified(folder: Path) -> dict[str, Any]:
-    """Return the plain data of a state whose files are what was written."""
+def read_about(folder: Path) -> dict[str, Any]:
+    """Read the plain data that :func:`write_state` wrote, and verify it; the tensors are not looked at.
+
+    Raises:
+        CheckpointError: The file is missing, or its content is not what was written.
+    """
     state = read_json(folder / STATE_FILE)
     if not isinstance(state, dict) or not isinstance(state.get("format", 1), int):
         raise _damaged(folder, f"{STATE_FILE} is not what was written")
@@ -307,6 +324,15 @@ def _verified(folder: Path) -> dict[str, Any]:
             f"The checkpoint {folder} has format {state['format']}, of a later version of Locant; this one reads "
             f"formats up to {_FORMAT_OF_PARTS}."
         )
+    own = state.pop(_OWN_DIGEST, None)  # earlier versions wrote none
+    if own not in (None, _digest(state)) or not isinstance(state.get("sha256", {}), dict):
+        raise _damaged(folder, f"{STATE_FILE} is not what was written")
+    return state
+
+
+def _verified(folder: Path) -> dict[str, Any]:
+    """Return the plain data of a state whose files are what was written."""
+    state = read_about(folder)
     for name, digest in state.pop("sha256", {}).items():  # fine-tunings of earlier versions kept none
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise _damaged(folder, f"{name} is missing or differs from what was written")
@@ -345,10 +371,24 @@ def snapshot_path(run: Path, step: int) -> Path:
     return run / "snapshots" / f"{step_name(step)}.safetensors"
 
 
-def save_snapshot(run: Path, step: int, weights: dict[str, Tensor]) -> None:
-    """Write weights for averaging."""
+def save_snapshot(run: Path, step: int, weights: dict[str, Tensor]) -> str:
+    """Write weights for averaging, and return the digest of the file."""
     with replacing_file(snapshot_path(run, step)) as temporary:
         write_tensors(temporary, weights)
+        return file_digest(temporary)
+
+
+def whole_snapshots(run: Path, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Return those snapshots that are as they were written; a warning tells of each of the others."""
+    whole = []
+    for each in snapshots:
+        path = snapshot_path(run, each.step)
+        # Earlier versions kept no digests.
+        if path.is_file() and each.sha256 in ("", file_digest(path)):
+            whole.append(each)
+        else:
+            _logger.warning(f"{path} is missing or differs from what was written, so it is left out of the average.")
+    return whole
 
 
 def prune_snapshots(run: Path, kept: list[Snapshot]) -> None:

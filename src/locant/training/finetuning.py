@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError
-from locant.files import read_json
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder
@@ -22,7 +21,7 @@ from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
 from locant.training.before_after import BeforeAfter, compare_after, measure_before
-from locant.training.checkpoint import STATE_FILE, Checkpoint, Progress, read_state, write_state
+from locant.training.checkpoint import Checkpoint, Progress, read_about, read_state, write_state
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.lora import add_adapters, merged_weights, require_peft
 from locant.training.parent import Parent, fitted_recipe, new_tags, open_parent, require_fitting
@@ -162,7 +161,7 @@ class FineTuning:
             model.load_state_dict(weights, strict=False)  # tied matrices are stored once
         grown = False
         if self.settings.lora:
-            about = parallel.from_first_process(lambda: read_json(self.folder / START / STATE_FILE))
+            about = parallel.from_first_process(lambda: read_about(self.folder / START))
             grown = about.get("grown", self.settings.extend_vocabulary > 0)  # earlier versions added subwords alone
         self._choose(self.recipe, model, grows=grown)
         return kept

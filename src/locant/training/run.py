@@ -376,6 +376,7 @@ def _prepare(
             max_tokens=recipe.max_tokens,
             folder=folder,
             resume=resume,
+            made_before=run_folder.recorded_fingerprint(folder) if resume else None,
             make_tokenizers=make_tokenizers or (finetuning.tokenizers if finetuning else None),
             progress=callback.on_preparing,
         )
@@ -383,7 +384,8 @@ def _prepare(
     def first() -> dict[str, bytes]:
         for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
             shutil.rmtree(stale)
-        mine.append(prepared(resume))
+        # Those of the model, also where what was prepared is there no more.
+        mine.append(prepared(resume, (lambda _: TokenizerPair.load(folder)) if resume else None))
         if finetuning and not resume:
             finetuning.keep_start()
         return {path.name: path.read_bytes() for path in folder.glob("tokenizer.*")}
@@ -438,6 +440,7 @@ def _report(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDe
         parts=parts,
         languages=corpus.languages,
         zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
+        fingerprint=data.fingerprint,
     )
 
 

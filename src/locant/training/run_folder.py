@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from locant.errors import CheckpointError
-from locant.files import is_workplace, read_json, write_json
+from locant.files import explaining_damage, is_workplace, read_json, write_json
 from locant.locks import LOCK_FILE, holding
 from locant.runtime import environment
 from locant.training import parallel
@@ -31,7 +31,7 @@ from locant.version import __version__
 FORMAT = 2
 """The format of run folders that this version writes; it goes on with earlier ones. 1 had no ``run.json``."""
 
-_MARK, _RECIPE, _ENVIRONMENT = "run.json", "recipe.yaml", "environment.json"
+_MARK, _RECIPE, _ENVIRONMENT, _DATA = "run.json", "recipe.yaml", "environment.json", "data.json"
 
 
 @contextmanager
@@ -107,11 +107,25 @@ def record(recipe: Recipe, folder: Path, report: PreparedReport, choices: Sequen
     Raises:
         CheckpointError: The disk is full or not writable.
     """
-    write_json(folder / "data.json", asdict(report))
+    write_json(folder / _DATA, asdict(report))
     if choices:
         write_json(folder / "choices.json", [asdict(choice) for choice in choices])
     write_json(folder / _ENVIRONMENT, _environments(folder, step))
     save_recipe(recipe, folder / _RECIPE)
+
+
+def recorded_fingerprint(folder: Path) -> str | None:
+    """Return what identifies the text of a run that is gone on with; ``None`` where an earlier version began it.
+
+    Raises:
+        CheckpointError: The record is damaged.
+    """
+    path = folder / _DATA
+    if not path.exists():
+        return None
+    with explaining_damage(path):
+        found: str | None = read_json(path).get("fingerprint")
+    return found
 
 
 def _environments(folder: Path, step: int) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from locant.runtime import end_by_signal
 
 _SAME_REQUEST = 1.0
 """Seconds in which a second signal is taken for the first: launchers and process groups may deliver one twice."""
@@ -47,22 +48,21 @@ class StopRequest:
 
         Does nothing outside the main thread, where Python hears no signals, and where the program has its own handler.
         """
-        in_main = threading.current_thread() is threading.main_thread()
-        if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        in_main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGTERM)
+        if not in_main or before not in (signal.SIG_DFL, end_by_signal):
             yield
             return
         signal.signal(signal.SIGTERM, self._note)
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.asked:
             if now - self._since > _SAME_REQUEST:
-                signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
+                end_by_signal(number, frame)
             return
         self.asked, self._since = True, now
         if self._interruptible:

@@ -16,7 +16,7 @@ from locant.errors import ConfigError, StoppedError, TrainingError
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.runtime import explaining_gpu_memory
+from locant.runtime import explaining_memory
 from locant.text import PAD, Batch, BatchStream, CorpusStage, StagePlace, prefetch
 from locant.training import checkpoint as saved
 from locant.training import parallel
@@ -174,7 +174,7 @@ class Trainer:
 
         Raises:
             TrainingError: The loss or the gradient was not finite; the last checkpoint is good.
-            LocantError: The memory of the GPU does not suffice; likewise.
+            LocantError: The memory does not suffice; likewise.
             CheckpointError: The disk is full; the last checkpoint is good.
             StoppedError: SIGTERM came; all is saved.
         """
@@ -188,7 +188,7 @@ class Trainer:
             if self.progress.step and self.progress.validated != self.progress.step and self._validation_due():
                 self._validate_and_save()  # the run was stopped before it could
             try:
-                with explaining_gpu_memory(_LOWER):
+                with explaining_memory(_LOWER):
                     reason = self.loop.run(batches, self._after_update, self._reason_to_stop)
             except DivergedError as error:
                 raise TrainingError(self._not_finite(error.step, error.found)) from None
@@ -358,11 +358,11 @@ class Trainer:
             progress.snapshots.sort(key=self._rank, reverse=True)
         progress.snapshots = progress.snapshots[-settings.average_checkpoints :]
         if snapshot in progress.snapshots:
-            saved.save_snapshot(self.run, progress.step, usable)
+            snapshot.sha256 = saved.save_snapshot(self.run, progress.step, usable)
         before, progress.seconds = progress.seconds, self.loop.clock.seconds
         # Validating is no part of the speed of training.
         progress.interval["since"] = progress.interval.get("since", 0.0) + progress.seconds - before
-        report = ValidationReport(**asdict(snapshot), seconds=progress.seconds, best=better)
+        report = ValidationReport(progress.step, **asdict(scores), seconds=progress.seconds, best=better)
         if self._log:
             self._log.write("validation", asdict(report))
         return progress, report
@@ -380,17 +380,18 @@ class Trainer:
         """Publish the mean of the kept snapshots unless a single one is better on the validation set."""
 
         def first_process() -> None:
-            kept = [item for item in self.progress.snapshots if saved.snapshot_path(self.run, item.step).exists()]
+            kept = saved.whole_snapshots(self.run, self.progress.snapshots)
             if len(kept) < 2 or self.progress.best is None:
                 return
             model = self._with_weights(saved.average_snapshots(self.run, kept)).eval()
-            average = Snapshot(self.progress.step, **asdict(self.validate(model)))
-            better = self._rank(average) < self._rank(self.progress.best)
+            scores = asdict(self.validate(model))
+            better = self._rank(Snapshot(self.progress.step, **scores)) < self._rank(self.progress.best)
             if better:
                 self.publish(model)
             if self._log:
                 steps = [item.step for item in kept]
-                self._log.write("average", {**asdict(average), "steps": steps, "published": better})
+                row = {"step": self.progress.step, **scores, "steps": steps, "published": better}
+                self._log.write("average", row)
 
         parallel.from_first_process(first_process)
 

@@ -15,7 +15,7 @@ import torch
 from locant.errors import ConfigError, DataError
 from locant.models.encoder_decoder import AlignmentStep, EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.runtime import explaining_gpu_memory
+from locant.runtime import explaining_memory
 from locant.text.subword_spans import Span, encode_with_spans, word_spans
 from locant.text.tokenizer import Prefixes, TokenizerPair
 from locant.translation.search import padded
@@ -137,7 +137,7 @@ def align(
     training = model.training
     model.eval()
     try:
-        with explaining_gpu_memory(f"Lower --batch-tokens (batch_tokens), now {batch_tokens}."):
+        with explaining_memory(f"Lower --batch-tokens (batch_tokens), now {batch_tokens}."):
             for batch in _batches(possible, [max(len(a.ids), len(b.ids)) for a, b in pairs], batch_tokens):
                 chosen = [pairs[index] for index in batch]
                 for index, links in zip(batch, _links(model, tokenizers, prefixes, chosen, layer, step), strict=True):

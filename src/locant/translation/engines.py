@@ -14,7 +14,7 @@ from locant.kernels.translation import PRECISIONS
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import ModelFolder, load_model_folder
-from locant.runtime import choose_device, explaining_gpu_memory
+from locant.runtime import choose_device, explaining_memory
 from locant.translation.compiled import CompiledEngine
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.search import require_ids, search
@@ -81,7 +81,7 @@ class PyTorchEngine:
         training = self.model.training
         self.model.eval()
         try:
-            with explaining_gpu_memory(
+            with explaining_memory(
                 f"Lower --batch-tokens (batch_tokens), now {settings.batch_tokens}, or the beam, now {settings.beam}."
             ):
                 yield from search(self.model, sources, max_lengths, settings, prefix=prefix, device=device)

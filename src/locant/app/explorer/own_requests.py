@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _LOCAL = ("localhost", "localhost.localdomain", "ip6-localhost")
 
@@ -41,18 +41,23 @@ def reason_to_refuse(host: str, origin: str | None, names: Collection[str]) -> s
         >>> reason_to_refuse("elsewhere.example:8050", None, own_names("127.0.0.1"))  # doctest: +ELLIPSIS
         'The explorer does not answer under this name. ...'
     """
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        name = ""
+    name = (_split(f"//{host}").hostname or "").rstrip(".")
     if name not in names and not _is_address(name):
         return (
             "The explorer does not answer under this name. Open it as localhost or by its address in numbers, or name "
             "the host with --host."
         )
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and _split(origin).netloc.lower() != host.lower():
         return "The explorer answers its own pages alone, not those of another site."
     return ""
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address, which are empty where it is none."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _is_address(name: str) -> bool:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from locant.errors import CheckpointError, ConfigError, DataError, MissingExtraError, TrainingError
 from locant.extension.evaluate.perplexity import next_token_loss
-from locant.files import read_json
-from locant.training.checkpoint import STATE_FILE, read_state, step_name, write_state
+from locant.training.checkpoint import read_about, read_state, step_name, write_state
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -58,8 +57,8 @@ class TrainingState:
         from safetensors import SafetensorError
 
         folder = saved[-1]
-        found = read_json(folder / STATE_FILE)
-        if not isinstance(found, dict) or found.get("of") != self.about:
+        found = read_about(folder)
+        if found.get("of") != self.about:
             raise CheckpointError(
                 f"{self.folder} holds the state of another training (another model, method, text or setting). Start "
                 "that one again as it was, or remove the folder."
