@@ -225,6 +225,7 @@ def test_a_dry_run_measures_this_machine_and_writes_nothing(corpus, tmp_path, mo
     shown = capsys.readouterr().out
     assert "tokenizer.vocab_size" in shown
     assert "about 2 minutes" in shown
+    assert "decoding.usual_source_length is chosen when" in shown
     assert not list(tmp_path.iterdir())
 
 

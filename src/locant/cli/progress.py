@@ -312,6 +312,8 @@ def show_plan(plan: TrainingPlan, console: PlainConsole) -> None:
             value = f"{choice.value:g}" if isinstance(choice.value, float) else str(choice.value)
             table.add_row(choice.key, value, choice.reason)
         console.print(table)
+    if "usual_source_length" not in plan.recipe.decoding.model_fields_set:
+        console.print("decoding.usual_source_length is chosen when all the text has been tokenised", soft_wrap=True)
     console.print(
         f"expected: {plan.steps:,} updates in about {_duration(plan.seconds)}, {plan.epochs:.1f} passes over "
         f"{plan.pairs:,} pairs; {plan.parameters / 1e6:.1f} million parameters at {plan.tokens_per_second:,.0f} target "
