@@ -4,12 +4,15 @@
 const at = (id) => document.getElementById(id);
 const about = JSON.parse(at("about").textContent);
 const SOON = 400; // milliseconds without typing, after which a text is translated
+const DRAW = 100; // milliseconds between two changes of the translation: drawing takes from the thread that translates
 
 let ready = false;
 let number = 0; // of the last translation that was asked for
 let running = false;
 let waiting = 0; // the timer of a text that is being typed
 let left = 0; // sentences that are not translated yet
+let found = []; // those that are, and not shown yet
+let drawing = 0; // the timer until the next are shown
 let fileName = "";
 
 // ---- what the page shows
@@ -90,6 +93,15 @@ function kept(name) {
 // A worker from the page's own text: a page that was opened as a file has no other.
 const worker = new Worker(URL.createObjectURL(new Blob([at("worker").textContent], { type: "text/javascript" })));
 
+function draw() {
+  clearTimeout(drawing);
+  drawing = 0;
+  const places = at("translation").children;
+  for (const { place, text } of found) Object.assign(places[place], { textContent: text, className: "" });
+  found = [];
+  at("progress").value = at("progress").max - left;
+}
+
 worker.onmessage = ({ data }) => {
   if (data.kind === "ready") {
     ready = true;
@@ -107,6 +119,7 @@ worker.onmessage = ({ data }) => {
   if (data.number !== number) return; // of a text that is no longer there
   if (data.kind === "pieces") {
     left = data.pieces.filter(({ translated }) => translated).length;
+    found = [];
     at("progress").max = Math.max(1, left);
     at("progress").value = 0;
     at("translation").replaceChildren(
@@ -115,12 +128,11 @@ worker.onmessage = ({ data }) => {
       ),
     );
   } else if (data.kind === "sentence") {
-    const place = at("translation").children[data.place];
-    place.textContent = data.text;
-    place.className = "";
+    found.push(data);
+    drawing ||= setTimeout(draw, left === at("progress").max ? 0 : DRAW); // the first is seen at once
     left--;
-    at("progress").value = at("progress").max - left;
   } else if (data.kind === "end") {
+    draw();
     running = false;
     say("Translated.");
     refresh();
@@ -183,6 +195,7 @@ function stop() {
   clearTimeout(waiting);
   number++;
   worker.postMessage({ kind: "stop", number });
+  draw();
   if (running) say("Stopped.");
   running = false;
   for (const place of at("translation").querySelectorAll(".waiting")) place.textContent = "";
