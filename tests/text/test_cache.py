@@ -7,6 +7,8 @@ import pytest
 
 from locant.errors import CheckpointError, DataError
 from locant.text import (
+    BatchSettings,
+    BatchStream,
     NoiseSettings,
     RowSampler,
     SampledEpochs,
@@ -15,6 +17,7 @@ from locant.text import (
     TokenCache,
     TrainingEpochs,
     collate,
+    prefetch,
     write_cache,
     write_parts,
 )
@@ -152,6 +155,24 @@ def test_processes_of_a_training_share_the_sampling_of_an_epoch(pairs, tokenizer
     assert not (tmp_path / "sampled-2").exists()
 
 
+def test_a_stream_ends_at_once_though_another_process_never_does_its_share(pairs, tokenizers, tmp_path, small_chunks):
+    """Each process reads ahead; the training may be over before another begins the epoch that this one waits for."""
+    cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
+    sampler = RowSampler([len(cache)], [1], 1, seed=1)
+    one, other = (SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, shared_by=(0, rank, 2)) for rank in range(2))
+    batches = BatchStream(TrainingEpochs(cache, [sampler], one), BatchSettings(tokens=100_000), seed=1)
+    with ThreadPoolExecutor(1) as thread:
+        helps = thread.submit(other, 0)
+        for _ in range(2):  # a stage of the corpus ends one stream and begins another
+            stream = prefetch(batches.start(), 2, batches.interrupt)
+            next(stream)
+            helps.result()
+            _wait_until(lambda: list(tmp_path.glob("sampled-0/1.0-0-of-2")))
+            begun = time.monotonic()
+            stream.close()
+            assert time.monotonic() - begun < 30
+
+
 def test_processes_sample_as_one(pairs, tokenizers, tmp_path, small_chunks):
     cache = write_cache(pairs, tokenizers, tmp_path / "c", max_tokens=500, keep_text=True)
     one, two = (SampledEpochs(cache, tokenizers, alpha=0.1, seed=1, processes=count)(0) for count in (1, 2))
@@ -171,6 +192,7 @@ def test_the_next_epoch_of_a_large_text_is_sampled_meanwhile(pairs, tokenizers, 
         patched.setattr(sampled, "_make", None)  # nothing is left to do
         assert ids(sampled(1).source) == ids(alone(1).source)
     epochs.close()
+    epochs.open()
     # A stage of the corpus that begins earlier than was thought draws other rows.
     later = TrainingEpochs(cache, [sampler, sampler], sampled)
     later(1)

@@ -24,7 +24,9 @@ T = TypeVar("T")
 _PATIENCE = 0.1  # seconds between looks at whether the consumer is still there
 
 
-def prefetch(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
+def prefetch(
+    items: Iterable[T], depth: int = 4, interrupt: Callable[[], None] = lambda: None
+) -> Generator[T, None, None]:
     """Yield the items of an iterable that a background thread reads ahead.
 
     An exception in the iterable is raised here, after the items before it. When the consumer stops early (``close``,
@@ -33,6 +35,7 @@ def prefetch(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
     Args:
         items: Read in the background thread only.
         depth: How many items may wait.
+        interrupt: Called when the consumer stops early; ends what the iterable waits for, which may never come.
     """
     ready: queue.Queue[T | _End] = queue.Queue(maxsize=depth)
     stop = threading.Event()
@@ -50,7 +53,10 @@ def prefetch(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
             for item in items:
                 put(item)
                 if stop.is_set():
-                    return
+                    break
+            # Not when it happens to be forgotten, which may be after another stream began.
+            if isinstance(items, Generator):
+                items.close()
         except BaseException as error:
             put(_End(error))
         else:
@@ -65,6 +71,7 @@ def prefetch(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
             raise item.error
     finally:
         stop.set()
+        interrupt()
         thread.join()
 
 
@@ -315,7 +322,7 @@ class BatchStream:
 
     def start(
         self, epoch: int = 0, index: int = 0, stage: StagePlace | None = None
-    ) -> Iterator[tuple[int, int, Batch]]:
+    ) -> Generator[tuple[int, int, Batch], None, None]:
         """Yield (epoch, index in the epoch, batch) from a place on, without end.
 
         After the batch (epoch, index) a run resumes with ``start(epoch, index + 1)``, also where that is the end of
@@ -326,6 +333,18 @@ class BatchStream:
             index: Of the first batch in that epoch.
             stage: Of the corpus, where it has several; all epochs from here on are of it.
         """
+        if isinstance(self._epochs, TrainingEpochs):
+            self._epochs.open()
+        return self._batches(epoch, index, stage)
+
+    def interrupt(self) -> None:
+        """End what a stream waits for, in whatever thread it is read; it ends with an error then."""
+        if isinstance(self._epochs, TrainingEpochs):
+            self._epochs.interrupt()
+
+    def _batches(
+        self, epoch: int, index: int, stage: StagePlace | None
+    ) -> Generator[tuple[int, int, Batch], None, None]:
         try:
             while True:
                 cache = self._epochs(epoch) if stage is None else self._epochs(epoch, stage)

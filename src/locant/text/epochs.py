@@ -136,6 +136,16 @@ class TrainingEpochs:
         self._sampled.begin(epoch + 1, lambda: self.drawn(epoch + 1, stage), stage=stage.number)
         return found
 
+    def open(self) -> None:
+        """Begin to ask for epochs, for the first time or after an interruption."""
+        if self._sampled:
+            self._sampled.open()
+
+    def interrupt(self) -> None:
+        """End what is waited for or done meanwhile: an epoch that is being asked for ends with an error."""
+        if self._sampled:
+            self._sampled.interrupt()
+
     def close(self) -> None:
         """End what is done meanwhile for the epoch that comes next."""
         if self._sampled:

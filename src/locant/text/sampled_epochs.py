@@ -105,7 +105,7 @@ class SampledEpochs:
             stage: Of the corpus, which decides what is drawn.
 
         Raises:
-            TrainingError: Another process of the training has not done its share.
+            TrainingError: Another process of the training has not done its share, or it was interrupted.
         """
         ahead, self._ahead = self._ahead, None
         if ahead:
@@ -114,7 +114,7 @@ class SampledEpochs:
         folder = self._place(epoch, stage)
         if not folder.exists():
             self._make(folder, self._cache if drawn is None else drawn, epoch)
-        _wait_for(folder)
+        _wait_for(folder, self._stopped)
         sampled = TokenCache(folder)
         for old in earlier if self._rank == 0 else ():
             # Another process may open the epoch before this one only now.
@@ -138,13 +138,24 @@ class SampledEpochs:
             with suppress(Exception):
                 self._make(self._place(epoch, stage), draw(), epoch, meanwhile=True)
 
-        self._stopped.clear()
         self._ahead = threading.Thread(target=work, name="locant-next-epoch", daemon=True)
         self._ahead.start()
 
+    def open(self) -> None:
+        """Begin to ask for epochs, for the first time or after an interruption."""
+        self._stopped.clear()
+
+    def interrupt(self) -> None:
+        """End what is waited for or done meanwhile, without waiting for the end.
+
+        When a training ends, another process may have ended before it began its share of an epoch that this one is
+        reading ahead for.
+        """
+        self._stopped.set()
+
     def close(self) -> None:
         """End what is done meanwhile."""
-        self._stopped.set()
+        self.interrupt()
         if self._ahead:
             self._ahead.join()
         self._ahead = None
@@ -162,7 +173,7 @@ class SampledEpochs:
         if not shares[self._rank].exists() and not folder.exists():
             self._write(shares[self._rank], cache, epoch, meanwhile)
         if self._rank == 0:
-            self._join(folder, cache, shares, self._stopped if meanwhile else None)
+            self._join(folder, cache, shares)
 
     def _encoder(self, cache: TokenCache) -> Encoder:
         return Encoder(self._tokenizers, [part.prefixes for part in cache.parts], cache.max_tokens)
@@ -182,18 +193,16 @@ class SampledEpochs:
             closing(in_order(work, islice(_chunks(cache), begin, end), processes, meanwhile=meanwhile)) as results,
         ):
             for encoded in results:
-                if meanwhile and self._stopped.is_set():
+                if self._stopped.is_set():
                     raise TrainingError("The training has ended.")
                 writer.append(encoded)
             writer.finish(may_be_empty=True)
 
-    def _join(
-        self, folder: Path, cache: TokenCache, shares: Sequence[Path], stopped: threading.Event | None = None
-    ) -> None:
+    def _join(self, folder: Path, cache: TokenCache, shares: Sequence[Path]) -> None:
         """Write the shares of all processes into one cache."""
         with CacheWriter(folder, self._encoder(cache)) as writer:
             for share in shares:
-                _wait_for(share, stopped)
+                _wait_for(share, self._stopped)
                 writer.append_cache(TokenCache(share))
             writer.finish()
         for share in shares:
@@ -216,10 +225,10 @@ def _epoch_of(folder: Path) -> int:
     return int(found[1])
 
 
-def _wait_for(folder: Path, stopped: threading.Event | None = None) -> None:
+def _wait_for(folder: Path, stopped: threading.Event) -> None:
     until = time.monotonic() + _PATIENCE
     while not folder.exists():
-        if stopped and stopped.is_set():
+        if stopped.is_set():
             raise TrainingError("The training has ended.")
         if time.monotonic() > until:
             raise TrainingError(

@@ -208,7 +208,7 @@ class Trainer:
         while True:
             place = StagePlace(self.progress.stage, self.progress.stage_epoch) if self.stages else None
             stream = self.batches.start(self.progress.epoch, self.progress.batch, place)
-            with closing(prefetch(stream, _PREFETCH)) as ahead:
+            with closing(prefetch(stream, _PREFETCH, self.batches.interrupt)) as ahead:
                 while (stage := self._stage_due()) == self.progress.stage:
                     self.progress.epoch, index, batch = next(ahead)
                     self.progress.batch = index + 1
