@@ -1,13 +1,8 @@
-// Figures with knobs: every picture of a figure comes with its script, and the knobs choose which one plotly draws.
+// Figures with knobs: every picture of a figure comes with its script, and the knobs choose which one is drawn.
 (function () {
   "use strict";
 
-  // Colours of the pictures on a dark page; those of the lines are light enough to be told apart there.
-  const INK = "#24292f";
-  const DARK = new Map(Object.entries({
-    [INK]: "#e6e9ec", "#ffffff": "#1b1d20", "#d8dee4": "#3a4046", "#6e7781": "#9aa4ad", "#e4e8ec": "#3a4046",
-    "#0072B2": "#56B4E9", "#56B4E9": "#a9d8f5", "#D55E00": "#ff8c42", "#009E73": "#2fcb9f",
-  }));
+  const CONFIG = { displaylogo: false, responsive: true, modeBarButtons: [["resetScale2d", "toImage"]] };
   const arrived = new Map(); // by name: what to do with the pictures of a figure when they are there
 
   function isDark() {
@@ -16,34 +11,25 @@
     return matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
-  function coloured(value) {
-    if (typeof value !== "string") return value;
-    // Letters in a drawing beside a picture.
-    if (value.startsWith("data:image/svg+xml,")) return value.replaceAll(encodeURIComponent(INK), encodeURIComponent(DARK.get(INK)));
-    return DARK.get(value) || value;
-  }
-
-  // Plotly keeps what it is given and changes it, so it is given copies.
-  function copied(value, dark) {
-    if (Array.isArray(value)) return value.map((each) => copied(each, dark));
-    if (value === null || typeof value !== "object") return dark ? coloured(value) : value;
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, copied(each, dark)]));
-  }
-
   function build(place, { knobs, charts }) {
     const controls = document.createElement("div");
     controls.className = "knobs";
     const drawing = document.createElement("div");
+    drawing.className = "picture";
+    drawing.dataset.file = place.dataset.figure;
     const at = knobs.map((knob) => knob.start);
     const titled = place.getAttribute("aria-label");
 
     function draw() {
       const number = at.reduce((sum, value, index) => sum * knobs[index].values.length + value, 0);
-      const { data, layout } = copied(charts[number], isDark());
-      layout.dragmode = false; // a finger that scrolls the page does not draw a frame
-      layout.autosize = true;
       drawing.setAttribute("aria-label", `${titled}: ` + knobs.map((knob, index) => `${knob.label} ${knob.values[at[index]]}`).join(", "));
-      window.Plotly.react(drawing, data, layout, { displayModeBar: false, responsive: true });
+      if (charts[number].matrix) {
+        window.locantMatrix.draw(drawing, charts[number].matrix, isDark());
+        return;
+      }
+      const { data, layout } = window.locantPalette.copied(charts[number], isDark());
+      layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
+      window.Plotly.react(drawing, data, layout, CONFIG);
     }
 
     knobs.forEach((knob, index) => {
@@ -66,8 +52,11 @@
       label.append(name, input, value);
       controls.append(label);
     });
-    drawing.setAttribute("role", "img");
-    place.replaceChildren(controls, drawing);
+    drawing.setAttribute("role", "figure");
+    const plot = document.createElement("div");
+    plot.className = "plot";
+    plot.append(drawing);
+    place.replaceChildren(controls, plot);
     draw();
     new MutationObserver(draw).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

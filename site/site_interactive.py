@@ -1,6 +1,6 @@
 """The page of figures with knobs: the explorer's own pictures, computed for every setting of a few knobs.
 
-Each figure is a script that carries its pictures as plotly draws them, so that the page needs no server and works from
+Each figure is a script that carries its pictures as plain data, so that the page needs no server and works from
 a folder. ``interactive.js`` puts knobs above a figure and draws the picture that they choose.
 """
 
@@ -146,8 +146,10 @@ Drag a knob, or move it with the arrow keys. Every picture was computed by Locan
 values, other schemes and models of your own there is [`locant explore`](docs/explorer.md), whose pictures these are.
 
 ```{raw} html
+<link rel="stylesheet" href="interactive/pictures.css">
 <script defer src="interactive/plotly.min.js"></script>
-<script defer src="interactive/cells.js"></script>
+<script defer src="interactive/palette.js"></script>
+<script defer src="interactive/matrix.js"></script>
 <script defer src="interactive/interactive.js"></script>
 ```
 
@@ -158,7 +160,8 @@ def write_interactive(folder: SiteFolder, scripts: Path) -> None:
     """Write the page, and its scripts to a folder of their own."""
     scripts.mkdir(parents=True, exist_ok=True)
     write_text(scripts / "plotly.min.js", get_plotlyjs())
-    for file in (files(explorer) / "assets" / "cells.js", Path(__file__).with_name("interactive.js")):
+    shared = [files(explorer) / "assets" / name for name in ("pictures.css", "palette.js", "matrix.js")]
+    for file in (*shared, Path(__file__).with_name("interactive.js")):
         write_text(scripts / file.name, file.read_text("utf-8"))
     for figure in INTERACTIVES:
         write_text(scripts / f"{figure.name}.js", script(figure))

@@ -214,14 +214,12 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeypatch):
     from playwright.sync_api import sync_playwright
 
-    monkeypatch.setattr("site_interactive.INTERACTIVES", INTERACTIVES[:1])
+    monkeypatch.setattr("site_interactive.INTERACTIVES", INTERACTIVES[:2])
     folder = SiteFolder(tmp_path / "pages")
     (tmp_path / "html").mkdir()
     write_interactive(folder, tmp_path / "html" / "interactive")
-    page_of = re.search(
-        r"```\{raw\} html\n(<script.*?)```.*?```\{raw\} html\n(.*?)```", folder.texts[Path("interactive.md")], re.S
-    )
-    (tmp_path / "html" / "index.html").write_text(f"<!doctype html><body data-theme='dark'>{page_of[1]}{page_of[2]}")
+    parts = re.findall(r"```\{raw\} html\n(.*?)```", folder.texts[Path("interactive.md")], re.DOTALL)
+    (tmp_path / "html" / "index.html").write_text(f"<!doctype html><body data-theme='dark'>{''.join(parts)}")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
@@ -229,18 +227,19 @@ def test_knobs_choose_the_picture_and_the_page_fetches_nothing(tmp_path, monkeyp
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto((tmp_path / "html" / "index.html").as_uri())
-        width = page.get_by_role("slider", name="width d")
+        width = page.get_by_role("slider", name="width d").first
         page.wait_for_selector(".main-svg")
-        assert "width d 64, base 10,000" in page.get_by_role("img").first.get_attribute("aria-label")
-        columns = "() => document.querySelector('.js-plotly-plot').data[0].cells.width"
+        assert "width d 64, base 10,000" in page.get_by_role("figure").first.get_attribute("aria-label")
+        columns = "() => window.locantMatrix.shown(document.querySelector('.matrix')).matrix.columns"
         assert page.evaluate(columns) == 64
         width.focus()
         width.press("ArrowRight")
         assert page.evaluate(columns) == 128
         ink = "() => document.querySelector('.js-plotly-plot').layout.font.color"
-        dark = page.evaluate(ink)
+        cells = "() => document.querySelector('.matrix svg > g').style.filter"
+        assert (page.evaluate(ink), page.evaluate(cells)) == ("#e6e9ec", "invert(1) hue-rotate(180deg)")
         page.evaluate("document.body.dataset.theme = 'light'")
-        page.wait_for_function(f"({ink})() !== '{dark}'")
+        page.wait_for_function(f"({ink})() === '#24292f' && ({cells})() === ''")
         browser.close()
     assert errors == []
     assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)

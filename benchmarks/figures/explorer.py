@@ -83,7 +83,7 @@ READY = """async () => {
     first().scrollIntoView();
     const wrong = () => [...document.querySelectorAll("[data-picture]:not([hidden]):not([data-late])")]
         .filter((card) => card.getBoundingClientRect().top < innerHeight)
-        .some((card) => !card.querySelector(".js-plotly-plot")?.data?.length);
+        .some((card) => !card.querySelector(".picture svg"));
     while (wrong() && performance.now() < until) {
         await new Promise((done) => setTimeout(done, 50));
     }

@@ -9,8 +9,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -204,7 +202,7 @@ def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
     for name, panel in computed(scheme_pictures(scheme, SMALL)).items():
         assert name in PICTURES
         drawn = json.loads(json.dumps(chart(panel)))
-        assert drawn["data"]
+        assert drawn["matrix"] if isinstance(panel, Matrix) else drawn["data"]
         assert panel.title
         assert panel.caption
         head, numbers = parsed(panel)
@@ -217,34 +215,25 @@ def test_every_picture_can_be_drawn_and_downloaded(scheme: str) -> None:
             assert numbers.shape[1] == len(head)
 
 
-def written(image: dict[str, Any]) -> list[str]:
-    """The texts in an image that is a drawing."""
-    drawing = ElementTree.fromstring(unquote(image["source"].split(",", 1)[1]))
-    return [text.text or "" for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
-
-
 def test_an_image_has_the_colour_of_every_number_and_the_number_itself() -> None:
     values = np.array([[-2.0, -1.0, 0.0], [0.5, 1.0, 2.0]])
-    figure = chart(Matrix("t", "c", values, "a < b", "row", "column"))
-    cells, scale = figure["layout"]["images"]
-    picture = Image.open(io.BytesIO(base64.b64decode(cells["source"].split(",")[1]))).convert("RGB")
-    width, height = picture.size
-    assert width % 3 == height % 2 == 0
-    colours = np.array(picture).reshape(2, height // 2, 3, width // 3, 3)
-    assert (colours == colours[:, :1, :, :1]).all()  # one colour in every cell
-    assert colours[0, 0, 0, 0].tolist() == [0x5E, 0x27, 0x00]
-    assert colours[1, 0, 2, 0].tolist() == [0x00, 0x30, 0x4D]
-    assert min(colours[0, 0, 2, 0]) >= 0xFA  # zero is white
-    assert written(scale) == ["\N{MINUS SIGN}2", "\N{MINUS SIGN}1", "0", "1", "2", "a < b"]
-    (trace,) = figure["data"]
-    numbers = np.frombuffer(base64.b64decode(trace["cells"]["values"]), dtype="<f4")
+    drawn = chart(Matrix("t", "c", values, "a < b", "row", "column"))["matrix"]
+    picture = Image.open(io.BytesIO(base64.b64decode(drawn["image"].split(",")[1]))).convert("RGB")
+    colours = np.array(picture)
+    assert colours.shape == (2, 3, 3)
+    assert colours[0, 0].tolist() == [0x5E, 0x27, 0x00]
+    assert colours[1, 2].tolist() == [0x00, 0x30, 0x4D]
+    assert min(colours[0, 2]) >= 0xFA  # zero is white
+    assert drawn["scale"]["ticks"] == [-2, -1, 0, 1, 2]
+    assert drawn["names"] == ["row", "column", "a < b"]
+    numbers = np.frombuffer(base64.b64decode(drawn["values"]), dtype="<f4")
     np.testing.assert_array_equal(numbers.reshape(2, 3), values)
 
 
 def test_the_picture_of_one_number_everywhere() -> None:
-    cells, scale = chart(Matrix("t", "c", np.zeros((2, 2)), "value", "row", "column"))["layout"]["images"]
-    assert cells["source"].startswith("data:image/png;base64,")
-    assert written(scale) == ["0", "0.2", "0.4", "0.6", "0.8", "1", "value"]
+    drawn = chart(Matrix("t", "c", np.zeros((2, 2)), "value", "row", "column"))["matrix"]
+    assert drawn["image"].startswith("data:image/png;base64,")
+    assert drawn["scale"]["ticks"] == [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 def test_scalings() -> None:
@@ -397,12 +386,16 @@ def ask(
     return json.loads(response.data)["response"]
 
 
+def sent(said: dict[str, Any]) -> Any:
+    return said["encodings-pictures"]["data"]
+
+
 def drawings(said: dict[str, Any]) -> set[str]:
-    return {name for name in PICTURES if "figure" in said.get(f"encodings-{name}", {})}
+    return set(sent(said)["pictures"])
 
 
 def right(said: dict[str, Any]) -> set[str]:
-    return {name for name, shown in said["encodings-drawn"]["data"].items() if shown["right"]}
+    return {name for name, shown in sent(said)["drawn"].items() if shown["right"]}
 
 
 @pytest.fixture(scope="module")
@@ -419,48 +412,46 @@ def test_only_pictures_in_view_are_computed_and_sent(app: Any, monkeypatch: pyte
     said = ask(app, knobs, view=["heatmap", "distance", "nothing"], near=["products"])
     assert said["encodings-message"] == {"children": "", "hidden": True}
     assert drawings(said) == right(said) == {"heatmap", "distance"}
-    assert not any(said[f"encodings-{name}-card"]["hidden"] for name in PICTURES)
+    assert sent(said)["names"] == list(PICTURES)
     assert drawings(ask(app, LARGE, view=[])) == set()
 
 
 def test_pictures_nearly_in_view_are_sent_when_asked_for(app: Any) -> None:
-    drawn = ask(app, LARGE, view=["heatmap"])["encodings-drawn"]["data"]
+    drawn = sent(ask(app, LARGE, view=["heatmap"]))["drawn"]
     said = ask(app, LARGE, view=["heatmap"], near=["waves", "circle"], drawn=drawn, changed="near.data")
     assert drawings(said) == {"waves", "circle"}
     assert right(said) == {"heatmap", "waves", "circle"}
 
 
 def test_only_pictures_that_a_knob_changes_are_sent(app: Any) -> None:
-    drawn = ask(app, LARGE)["encodings-drawn"]["data"]
+    drawn = sent(ask(app, LARGE))["drawn"]
     assert set(drawn) == set(PICTURES)
     assert drawings(ask(app, LARGE, drawn=drawn)) == set()
     position = ask(app, [*LARGE[:4], 6, 2], drawn=drawn)
     assert drawings(position) == {"distance", "waves", "clocks", "odometer", "circle"}
-    assert position["encodings-drawn"]["data"]["heatmap"] == drawn["heatmap"]
+    assert sent(position)["drawn"]["heatmap"] == drawn["heatmap"]
     assert drawings(ask(app, [*LARGE[:5], 3], drawn=drawn)) == {"circle"}
     assert drawings(ask(app, [*LARGE[:3], 500, 5, 2], drawn=drawn)) == set(PICTURES) - {"circle"}
     fewer = ask(app, ["alibi", *LARGE[1:]], drawn=drawn)
-    assert [name for name in PICTURES if not fewer[f"encodings-{name}-card"]["hidden"]] == ["heatmap", "distance"]
+    assert sent(fewer)["names"] == ["heatmap", "distance"]
 
 
 def test_what_is_no_longer_right_is_known(app: Any) -> None:
-    drawn = ask(app, LARGE)["encodings-drawn"]["data"]
+    drawn = sent(ask(app, LARGE))["drawn"]
     said = ask(app, [*LARGE[:4], 6, 2], view=["distance"], drawn=drawn)
     assert right(said) == {"heatmap", "distance", "products"}
-    back = ask(app, LARGE, view=[], drawn=said["encodings-drawn"]["data"])
+    back = ask(app, LARGE, view=[], drawn=sent(said)["drawn"])
     assert right(back) == set(PICTURES) - {"distance"}
-    assert "encodings-drawn" not in ask(app, LARGE, drawn=drawn)
+    assert sent(ask(app, LARGE, drawn=drawn))["drawn"] == drawn
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "rotary", "learned"])
 def test_only_the_mark_moves_along_the_waves(app: Any, scheme: str) -> None:
     first = ask(app, [scheme, 16, 64, 10000, 5, 2])
-    (before,) = first["encodings-waves"]["figure"]["layout"]["shapes"]
-    second = ask(app, [scheme, 16, 64, 10000, 6, 2], drawn=first["encodings-drawn"]["data"])
-    (change,) = second["encodings-waves"]["figure"]["operations"]
-    assert change["location"] == ["layout", "shapes"]
-    assert change["params"]["value"] == [before | {"x0": 6, "x1": 6}]
-    assert "encodings-waves-title" not in second
+    (before,) = sent(first)["pictures"]["waves"]["chart"]["layout"]["shapes"]
+    second = ask(app, [scheme, 16, 64, 10000, 6, 2], drawn=sent(first)["drawn"])
+    shapes = [before | {"x0": 6, "x1": 6}]
+    assert sent(second)["pictures"]["waves"] == {"marked": {"row": 6, "shapes": shapes}}
 
 
 def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -> None:
@@ -472,9 +463,9 @@ def test_the_numbers_of_a_large_matrix_are_handed_out_when_asked_for(app: Any) -
     apart = by_distance[abs(np.subtract.outer(np.arange(512), np.arange(512)))]
     code = np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(512, 512)
     for name, expected in (("heatmap", code), ("products", apart)):
-        (image,) = said[f"encodings-{name}"]["figure"]["data"]
-        assert "values" not in image["cells"]
-        source = image["cells"]["source"]
+        drawn = sent(said)["pictures"][name]["chart"]["matrix"]
+        assert "values" not in drawn
+        source = drawn["source"]
         answer = app.server.test_client().post(source["address"], json=source["body"])
         numbers = np.frombuffer(answer.data, dtype="<f4").reshape(512, 512)
         np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-4)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium was found;
 PAGES = ["/", "/context", "/compare", "/transformer", "/translate"]
 SENTENCE = "two red three four"
 CARDS = "[data-picture]:not([hidden])"
-DRAWN = f"{CARDS} .main-svg"
+DRAWN = f"{CARDS} .picture svg"
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def show(page: Any, path: str) -> None:
         page.get_by_role("textbox", name="Sentence").fill(SENTENCE)
         page.get_by_role("button", name="Translate", exact=True).click()
     page.locator(CARDS).first.scroll_into_view_if_needed()
-    when(page, f"document.querySelector('{CARDS} .js-plotly-plot')?.data?.length > 0")
+    when(page, f"document.querySelector('{DRAWN}')")
 
 
 def show_all(page: Any, path: str) -> None:
@@ -98,28 +98,28 @@ def settled(page: Any) -> None:
     )
 
 
-def meta(page: Any, name: str) -> Any:
-    """What was sent along with the image of a picture."""
-    return page.evaluate("name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.[0]?.cells", name)
+def matrix(name: str) -> str:
+    """The matrix that a picture shows, as an expression for the page."""
+    return f"window.locantMatrix.shown(document.querySelector('#{name} .picture'))?.matrix"
 
 
 def plot(name: str) -> str:
-    """The figure of a picture, as an expression for the page."""
+    """The figure of a picture that plotly draws, as an expression for the page."""
     return f"document.querySelector('#{name} .js-plotly-plot')"
 
 
 def drawn(page: Any, name: str, title: str) -> None:
-    """Wait until a picture with such a title is drawn; the title above it is there a moment earlier."""
-    when(page, f"{plot(name)}?.layout?.shown?.includes('{title}')")
+    """Wait until a picture with such a title is drawn."""
+    when(page, f"({matrix(name)} ?? {plot(name)}?.layout)?.shown?.includes('{title}')")
 
 
 def hover(page: Any, name: str, across: float, down: float) -> str:
     """Move the pointer over a picture, at shares of its width and height, until the value there is shown."""
     place = (
-        "name => { const box = document.querySelector(`#${name} .nsewdrag`).getBoundingClientRect();"
+        "name => { const box = document.querySelector(`#${name} .cells`).getBoundingClientRect();"
         " return [box.left, box.top, box.width, box.height]; }"
     )
-    when(page, f"document.querySelector('#{name} .nsewdrag')")
+    when(page, f"document.querySelector('#{name} .cells')")
     shown = "(e => e && !e.hidden ? e.textContent : '')(document.querySelector('.cell-value'))"
     for _ in range(100):
         left, top, width, height = page.evaluate(place, name)
@@ -178,11 +178,11 @@ def test_a_page_that_does_not_exist(page: Any) -> None:
 
 def test_a_knob_redraws(page: Any) -> None:
     show(page, "/")
-    assert meta(page, "encodings-heatmap")["width"] == 64
+    assert page.evaluate(matrix("encodings-heatmap"))["columns"] == 64
     page.get_by_label("Width d").fill("32")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 32")
+    when(page, f"{matrix('encodings-heatmap')}?.columns === 32")
     page.get_by_label("alibi").check()
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.rows?.length === 8")
+    when(page, f"{matrix('encodings-heatmap')}?.rowNames?.length === 8")
     page.locator("#encodings-waves-card").wait_for(state="hidden")
 
 
@@ -198,9 +198,9 @@ def test_a_large_matrix_tells_its_numbers_when_the_pointer_comes(page: Any) -> N
     show(page, "/")
     page.get_by_label("Width d").fill("512")
     page.get_by_label("Length").fill("512")
-    heatmap = plot("encodings-heatmap")
-    when(page, f"{heatmap}?.data?.[0]?.cells?.width === 512 && {heatmap}.layout.yaxis.range[0] === 511.5")
-    assert "values" not in meta(page, "encodings-heatmap")
+    heatmap = matrix("encodings-heatmap")
+    when(page, f"{heatmap}?.columns === 512 && {heatmap}.rows === 512")
+    assert "values" not in page.evaluate(heatmap)
     said = hover(page, "encodings-heatmap", 1 / 3, 1 / 4)
     position, feature, value = (float(one.strip(",:")) for one in said.split()[1::2])
     assert position == pytest.approx(128, abs=4)
@@ -260,7 +260,7 @@ def test_a_bad_value_is_explained_and_the_pictures_stay(page: Any) -> None:
 def test_the_data_of_a_picture(page: Any, tmp_path: Path) -> None:
     show(page, "/")
     page.get_by_label("Width d").fill("8")
-    when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 8")
+    when(page, f"{matrix('encodings-heatmap')}?.columns === 8")
     with page.expect_download() as waiting:
         page.locator("#encodings-heatmap-csv").click()
     assert waiting.value.suggested_filename == "encodings-heatmap.csv"
@@ -285,7 +285,7 @@ def test_without_a_mouse(page: Any) -> None:
             page.get_by_text("training shapes them").wait_for()
         if seen[-1] == "encodings-width":
             page.keyboard.press("ArrowUp")
-            when(page, "document.querySelector('#encodings-heatmap .js-plotly-plot')?.data?.[0]?.cells?.width === 66")
+            when(page, f"{matrix('encodings-heatmap')}?.columns === 66")
             break
     assert seen[:5] == ["Encodings", "Context", "Compare", "Transformer", "Translate"]
     assert seen[-1] == "encodings-width"
@@ -348,7 +348,7 @@ def test_dragging_a_slider(page: Any) -> None:
     when(page, "document.querySelector('#encodings-width').value < 64")
     when(
         page,
-        f"{plot('encodings-heatmap')}?.data?.[0]?.cells?.width === +document.querySelector('#encodings-width').value",
+        f"{matrix('encodings-heatmap')}?.columns === +document.querySelector('#encodings-width').value",
     )
     page.get_by_label("Width d").fill("1024")
     when(page, "document.querySelector('#encodings-width-slider').value === '1000'")
@@ -385,7 +385,10 @@ def test_a_link_shows_the_same_in_another_browser(
     title = f"document.querySelector('#{picture}-title')?.innerText"
     for _ in range(150):
         page.wait_for_timeout(200)
-        shown = [one.evaluate(f"JSON.stringify([{plot(picture)}?.data, {title}])") for one in (page, other)]
+        shown = [
+            one.evaluate(f"JSON.stringify([{matrix(picture)} ?? {plot(picture)}?.data, {title}])")
+            for one in (page, other)
+        ]
         if shown[0] == shown[1] and not shown[0].startswith("[null"):
             break
     other.context.close()
@@ -397,13 +400,13 @@ def test_a_link_shows_the_same_in_another_browser(
 def test_an_address_that_is_wrong(page: Any) -> None:
     page.goto("/?width=wide&scheme=alibi")
     page.get_by_text("Width d must be a whole number from 2 to 1,024; got 'wide'.").wait_for()
-    when(page, f"{plot('encodings-heatmap')}?.data?.[0]?.cells?.rows?.length === 8")
+    when(page, f"{matrix('encodings-heatmap')}?.rowNames?.length === 8")
 
 
 def test_following_a_token_by_click(page: Any) -> None:
     show_all(page, "/transformer?model=small+example")
     drawn(page, "transformer-attention", "layer 1, head 1")
-    box = page.locator("#transformer-attention .nsewdrag").bounding_box()
+    box = page.locator("#transformer-attention .cells").bounding_box()
     for _ in range(20):
         page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] * 0.9)
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.9)  # the last row
@@ -420,27 +423,72 @@ def test_following_a_token_by_click(page: Any) -> None:
     when(page, "document.querySelector('#transformer-about').innerText.includes('trained weights')")
 
 
-def test_a_knob_exchanges_images_and_draws_no_axis_anew(page: Any) -> None:
+def cells_of(page: Any, name: str) -> Any:
+    """Where the cells of a matrix are, in the window."""
+    page.locator(f"#{name}").scroll_into_view_if_needed()
+    return page.locator(f"#{name} .cells").bounding_box()
+
+
+def names_below(page: Any, name: str) -> Any:
+    return page.evaluate("name => [...document.querySelectorAll(`#${name} .below text`)].map(e => e.textContent)", name)
+
+
+def test_a_frame_in_a_matrix_is_shown_alone_until_the_axes_change(page: Any) -> None:
     show_all(page, "/transformer?model=small+example")
     drawn(page, "transformer-attention", "head 1")
-    image = f"{plot('transformer-attention')}?.querySelector('.imagelayer image')?.getAttribute('href')"
-    when(page, image)
-    settled(page)
-    page.evaluate(
-        """() => {
-            window.changes = 0;
-            new MutationObserver(found => { window.changes += found.length; }).observe(
-                document.querySelector('#transformer-attention .cartesianlayer .xaxislayer-above'),
-                {subtree: true, childList: true, attributes: true, characterData: true});
-        }"""
-    )
-    before = page.evaluate(image)
+    assert names_below(page, "transformer-attention") == ["the", "dog", "bites", "the", "man"]
+    box = cells_of(page, "transformer-attention")
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.3)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.7, steps=4)
+    page.mouse.up()
+    assert names_below(page, "transformer-attention") == ["dog", "bites"]
+    assert page.get_by_role("group", name="Follow").get_by_label("dog").is_checked()  # it was no click
     page.get_by_role("group", name="Head", exact=True).get_by_label("2").check()
-    when(page, f"{image} !== '{before}'")
-    settled(page)
-    assert page.evaluate("window.changes") == 0
+    drawn(page, "transformer-attention", "head 2")
+    assert names_below(page, "transformer-attention") == ["dog", "bites"]
+    page.locator("#transformer-attention").get_by_role("button", name="Whole matrix").click()
+    assert len(names_below(page, "transformer-attention")) == 5
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5, steps=4)
+    page.mouse.up()
+    assert len(names_below(page, "transformer-attention")) == 3
     page.get_by_label("Padding tokens").fill("1")  # a token more along the axes
-    when(page, "window.changes > 0")
+    when(page, f"{matrix('transformer-attention')}.columns === 6")
+    assert len(names_below(page, "transformer-attention")) == 6
+
+
+def test_zoomed_lines_stay_zoomed(page: Any) -> None:
+    show_all(page, "/")
+    lines = plot("encodings-distance")
+    when(page, f"{lines}?.layout?.xaxis?.range")
+    page.evaluate(f"window.Plotly.relayout({lines}, {{'xaxis.range': [10, 20]}})")
+    page.get_by_label("Base").fill("500")
+    when(
+        page, "document.querySelector('#encodings-distance-title').textContent && location.search.includes('base=500')"
+    )
+    settled(page)
+    assert page.evaluate(f"{lines}.layout.xaxis.range") == [10, 20]
+    page.get_by_label("Length").fill("100")
+    when(page, f"{lines}.layout.xaxis.range[0] !== 10")
+
+
+@pytest.mark.parametrize("name", ["encodings-heatmap", "encodings-distance"])
+def test_a_picture_as_a_file(page: Any, name: str, tmp_path: Path) -> None:
+    from PIL import Image
+
+    show_all(page, "/")
+    when(page, f"document.querySelector('#{name} .picture svg')")
+    with page.expect_download() as waiting:
+        if name == "encodings-heatmap":
+            page.locator(f"#{name}").get_by_role("button", name="PNG").click()
+        else:
+            page.locator(f"#{name} .modebar-btn").first.click()
+    waiting.value.save_as(tmp_path / "picture.png")
+    image = np.asarray(Image.open(tmp_path / "picture.png").convert("RGB"))
+    assert image.shape[0] >= 380
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
 
 
 def test_light_and_dark(page: Any) -> None:
@@ -476,9 +524,10 @@ def test_a_translation_with_its_attention(page: Any, translator: Translator) -> 
     drawn(page, "translate-attention", "cross, layer 1, head 2")
     pair = token_pair(translator.tokenizers, SENTENCE, best[0].text)
     expected = introspect(translator.model, pair.source, pair.target).cross_attention[0][1]
-    sent = meta(page, "translate-attention")
-    read = {names: " ".join(sent[names]).replace(" -", "").replace("␣", "").strip() for names in ("rows", "columns")}
-    assert read == {"rows": f"(begin) {best[0].text}".strip(), "columns": f"{SENTENCE} (end)"}
+    sent = page.evaluate(matrix("translate-attention"))
+    axes = ("rowNames", "columnNames")
+    read = {names: " ".join(sent[names]).replace(" -", "").replace("␣", "").strip() for names in axes}
+    assert read == {"rowNames": f"(begin) {best[0].text}".strip(), "columnNames": f"{SENTENCE} (end)"}
     decode = "text => Array.from(new Float32Array(Uint8Array.from(atob(text), sign => sign.charCodeAt(0)).buffer))"
     shown = np.array(page.evaluate(decode, sent["values"])).reshape(expected.shape)
     np.testing.assert_allclose(shown, expected, atol=1e-6)

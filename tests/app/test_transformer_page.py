@@ -1,10 +1,10 @@
 """What the page about the Transformer computes, says and refuses, and what stands in the address; without a browser."""
 
+import base64
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_every_picture_can_be_drawn_and_downloaded(viewer: Viewer, stack: str, p
     assert list(pictures) == [name for name in PICTURES if name != "cross" or stack == "decoder"]
     for picture in pictures.values():
         panel = picture.panel()
-        assert json.loads(json.dumps(chart(panel)))["data"]
+        assert set(json.loads(json.dumps(chart(panel)))) in ({"data", "layout"}, {"matrix"})
         assert panel.title
         assert panel.caption
         head, *lines = as_csv(panel).splitlines()
@@ -148,9 +148,10 @@ def test_the_scores_of_a_token(viewer: Viewer) -> None:
     np.testing.assert_allclose(matrix(viewer, "attention", mask="causal", head=2)[2], steps["softmax"])
     assert list(rows(viewer, "scores", parts=["residuals"])) == ["q · k", "mask", "softmax"]
     assert "+ bias" in rows(viewer, "scores", scheme="alibi")
-    _, numbers = chart(shown(viewer, "scores", mask="causal", token=3)[0])["layout"]["images"]
-    written = re.findall("<text[^>]*>([^<]*)<", unquote(numbers["source"]))
-    assert written[13:15] == ["\N{MINUS SIGN}∞"] * 2
+    drawn = chart(shown(viewer, "scores", mask="causal", token=3)[0])["matrix"]
+    assert len(drawn["sizes"]) == 4
+    numbers = np.frombuffer(base64.b64decode(drawn["values"]), dtype="<f4").reshape(4, 5)
+    assert np.isneginf(numbers[2]).tolist() == [False, False, False, True, True]
 
 
 def test_the_way_of_a_token(viewer: Viewer) -> None:
@@ -277,25 +278,29 @@ def request(app: Any, output: str, inputs: Mapping[str, Any], state: Mapping[str
     return json.loads(response.data)["response"]
 
 
-def draw(app: Any, drawn: Any = None, **knobs: Any) -> Any:
+def draw(app: Any, drawn: Any = None, *, turned: str = "x", **knobs: Any) -> Any:
     inputs = {f"transformer-{name}.value": value for name, value in (FIRST | knobs).items()}
     inputs |= {"transformer-view.data": list(PICTURES), "transformer-near.data": []}
-    return request(app, "transformer-message.children", inputs, {"transformer-drawn.data": drawn or {}}, "x.value")
+    return request(
+        app, "transformer-message.children", inputs, {"transformer-drawn.data": drawn or {}}, f"{turned}.value"
+    )
 
 
 def drawings(said: Any) -> set[str]:
-    return {name for name in PICTURES if "figure" in said.get(f"transformer-{name}", {})}
+    return set(sent(said)["pictures"]) if "transformer-pictures" in said else set()
+
+
+def sent(said: Any) -> Any:
+    return said["transformer-pictures"]["data"]
 
 
 def test_only_what_a_knob_changes_is_sent(app: Any) -> None:
     first = draw(app)
     assert drawings(first) == set(PICTURES) - {"cross"}
-    drawn = first["transformer-drawn"]["data"]
+    drawn = sent(first)["drawn"]
     token = draw(app, drawn, token=3)
     assert drawings(token) == {"attention", "scores", "path", "by-head", "stream", "left"}
-    (change,) = token["transformer-attention"]["figure"]["operations"]  # only the frame moves
-    assert change["location"] == ["layout", "shapes"]
-    assert change["params"]["value"][0]["y0"] == 1.5
+    assert sent(token)["pictures"]["attention"]["marked"]["row"] == 2  # only the frame moves
     assert drawings(draw(app, drawn, layer=2)) == {"swapped", "attention", "scores", "path"}
     assert drawings(draw(app, drawn, head=2)) == {"swapped", "attention", "scores"}
     assert drawings(draw(app, drawn, scheme="alibi")) == set(PICTURES) - {"cross", "schemes"}
@@ -314,20 +319,25 @@ def test_the_numbers_of_a_picture_are_handed_out(app: Any) -> None:
     np.testing.assert_allclose(weights.sum(1), 1, atol=1e-6)
 
 
-def test_choices_follow_the_model_and_the_sentence(app: Any) -> None:
-    inputs = {f"transformer-{name}.value": FIRST[name] for name in ("model", "stack", "sentence", "padding")}
-    inputs |= {"transformer-sentence.value": "one two", "transformer-padding.value": 1}
-    state = {f"transformer-{name}.value": FIRST[name] for name in ("token", "first", "second")}
-    said = request(app, "transformer-token.options", inputs, state, "transformer-sentence.value")
-    assert [one["label"] for one in said["transformer-token"]["options"]] == ["one", "two", "(pad)"]
-    assert [one["label"] for one in said["transformer-second"]["options"]] == ["1 one", "2 two"]
-    assert said["transformer-token"]["value"] == 2
-    assert said["transformer-second"]["value"] == 2
-    inputs = {"transformer-model.value": EXAMPLE, "transformer-stack.value": "decoder"}
-    said = request(app, "transformer-sentence.value", inputs, {"transformer-layer.value": 9}, "transformer-stack.value")
-    assert said["transformer-mask"]["value"] == "causal"
-    assert said["transformer-layer"] == {"options": [1, 2], "value": 2}
-    assert "transformer-sentence" not in said
+def test_choices_follow_the_knob_that_is_turned_in_one_answer(app: Any) -> None:
+    said = sent(draw(app, turned="transformer-sentence", sentence="one two", padding=1, token=5))
+    assert {"swap", "attention"} <= set(said["pictures"])
+    fields = said["fields"]
+    assert [one["label"] for one in fields["transformer-token"]["options"]] == ["one", "two", "(pad)"]
+    assert [one["label"] for one in fields["transformer-second"]["options"]] == ["1 one", "2 two"]
+    assert fields["transformer-token"]["value"] == 3
+    assert fields["transformer-second"]["value"] == 2
+    assert "value" not in fields["transformer-first"]
+    said = sent(draw(app, turned="transformer-stack", stack="decoder", layer=9))
+    assert "cross" in said["pictures"]
+    assert said["fields"]["transformer-mask"] == {"value": "causal"}
+    assert said["fields"]["transformer-layer"] == {"options": [1, 2], "value": 2}
+    assert "transformer-sentence" not in said["fields"]
+    said = sent(draw(app, turned="transformer-heads", heads=1, head=3))
+    assert said["fields"] == {"transformer-head": {"options": [1], "value": 1}}
+    assert not sent(draw(app))["fields"]
+    wrong = draw(app, turned="transformer-sentence", sentence=" ")
+    assert "empty" in wrong["transformer-message"]["children"]
 
 
 PAGES = ["/", "/context", "/compare", "/transformer"]

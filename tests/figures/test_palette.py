@@ -1,16 +1,24 @@
 """Colours of figures and explorer can be told apart by people with any colour vision, or something else tells them."""
 
 import itertools
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
-from colour_vision import SEEN, distance, lab, nearest_distance
+from colour_vision import SEEN, contrast, distance, inverted, lab, nearest_distance
 
+from locant.app import explorer
 from locant.figures.drawing import BLUE, BOTH_SIGNS, FAINT, GREEN, INK, ONE_SIGN, ORANGE, PURPLE, SKY, VERMILION
 
-APART = 8.0
+APART = 10.0
 """CIEDE2000 from which on lines of two colours are told apart without looking twice."""
+
+PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, INK, FAINT)
+DARK_PAGES = ("#1d2329", "#131416")
+"""What is behind the charts of explorer and site."""
 
 
 @pytest.mark.parametrize(
@@ -33,15 +41,27 @@ def test_what_is_seen() -> None:
     assert nearest_distance("#d00000", "#008000") < distance(lab("#d00000"), lab("#008000")) / 2
 
 
-def test_the_palette() -> None:
-    palette = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, INK, FAINT)
-    nearest = min(nearest_distance(one, other) for one, other in itertools.combinations(palette, 2))
-    assert nearest >= APART
+def on_dark() -> dict[str, str]:
+    """The colours of charts on a dark page, by those on a light one."""
+    script = (Path(explorer.__file__).parent / "assets" / "palette.js").read_text("utf-8")
+    found: dict[str, str] = json.loads(re.sub(r",\s*}", "}", re.search(r"DARK = (\{.*?\})", script, re.DOTALL)[1]))
+    return found
 
 
-def test_signs_are_told_apart() -> None:
+@pytest.mark.parametrize("colours", [PALETTE, [on_dark()[one] for one in PALETTE]], ids=["light", "dark"])
+def test_the_palette(colours: Sequence[str]) -> None:
+    assert min(nearest_distance(one, other) for one, other in itertools.combinations(colours, 2)) >= APART
+
+
+@pytest.mark.parametrize("page", DARK_PAGES)
+def test_colours_on_a_dark_page_are_seen(page: str) -> None:
+    assert min(contrast(on_dark()[one], page) for one in PALETTE) >= 4.5  # that of letters in WCAG 2.2
+
+
+@pytest.mark.parametrize("seen", [str, inverted], ids=["light", "dark"])
+def test_signs_are_told_apart(seen: Callable[[str], str]) -> None:
     for negative, positive in zip(BOTH_SIGNS[:3], BOTH_SIGNS[:3:-1], strict=True):
-        assert nearest_distance(negative, positive) >= APART
+        assert nearest_distance(seen(negative), seen(positive)) >= APART
 
 
 @pytest.mark.parametrize("vision", SEEN)

@@ -30,11 +30,18 @@ _TO_XYZ = np.array(
 )
 
 
+def _encoded(colour: str) -> Numbers:
+    return np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+
+
+def _linear(colour: str) -> Numbers:
+    encoded = _encoded(colour)
+    return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+
+
 def lab(colour: str, vision: str = "usual") -> Numbers:
     """Return L*, a* and b* (D65) of a colour ``#rrggbb`` as it is seen."""
-    encoded = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
-    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
-    xyz = _TO_XYZ @ np.clip(SEEN[vision] @ linear, 0, 1) / _TO_XYZ.sum(1)
+    xyz = _TO_XYZ @ np.clip(SEEN[vision] @ _linear(colour), 0, 1) / _TO_XYZ.sum(1)
     x, y, z = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
@@ -68,3 +75,18 @@ def distance(one: Numbers, other: Numbers) -> float:
 def nearest_distance(one: str, other: str) -> float:
     """Return the distance of two colours ``#rrggbb`` to those who tell them apart worst."""
     return min(distance(lab(one, vision), lab(other, vision)) for vision in SEEN)
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the ratio of the luminances of two colours ``#rrggbb`` as WCAG 2.2 has it, from 1 to 21."""
+    darker, lighter = sorted(float(_linear(colour) @ _TO_XYZ[1]) + 0.05 for colour in (one, other))
+    return lighter / darker
+
+
+_GREY = np.array([0.213, 0.715, 0.072])
+
+
+def inverted(colour: str) -> str:
+    """Return what ``invert(1) hue-rotate(180deg)`` of CSS makes of a colour ``#rrggbb`` (Filter Effects, section 9)."""
+    turned = np.clip((2 * np.outer(np.ones(3), _GREY) - np.eye(3)) @ (1 - _encoded(colour)), 0, 1)
+    return "#" + "".join(f"{round(255 * float(one)):02x}" for one in turned)

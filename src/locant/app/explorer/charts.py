@@ -1,4 +1,4 @@
-"""Panels drawn with plotly: which chart draws which, and those of lines."""
+"""Charts of panels: which kind draws which, and those of lines, by plotly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", 
 
 
 def chart(panel: Panel, source: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a panel as a plotly figure, in plain data.
+    """Return a panel as plain data: a plotly figure, or under ``matrix`` what ``assets/matrix.js`` draws.
 
     Args:
         panel: The numbers.
@@ -65,6 +65,7 @@ def _curves(panel: Curves) -> dict[str, Any]:
         "shapes": [*marks(panel.marked), *map(_level, panel.references.values())],
         "annotations": [_level_name(panel, name, value) for name, value in panel.references.items()],
         "shown": panel.title,
+        "uirevision": _axes(panel, panel.measure),
     }
     return {"data": data, "layout": layout}
 
@@ -121,5 +122,12 @@ def _strips(panel: Strips) -> dict[str, Any]:
         },
         "shapes": marks(panel.marked),
         "shown": panel.title,
+        "uirevision": _axes(panel, *panel.strips),
     }
     return {"data": data, "layout": layout}
+
+
+def _axes(panel: Curves | Strips, *names: str) -> str:
+    """Return what is equal as long as the axes are: until it changes, plotly keeps a picture zoomed."""
+    places = panel.places
+    return repr((panel.place_name, len(places), float(places[0]), float(places[-1]), *names))

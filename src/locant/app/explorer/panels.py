@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,13 +208,11 @@ class Picture:
         compute: Returns the panel.
         depends: Its arguments, which are all that the panel depends on but for ``marked``.
         marked: The place that is marked in the panel, where a mark is all that this place changes.
-        mark: Whether that is a place along the text or a row.
     """
 
     compute: Callable[..., Panel]
     depends: tuple[Hashable, ...]
     marked: float | None = None
-    mark: Literal["place", "row"] = "place"
 
     def panel(self) -> Panel:
         """Return the panel; raises what ``compute`` raises."""

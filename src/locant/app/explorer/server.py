@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Collection
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ def build_app(reader: Reader | None = None, *, host: str = "127.0.0.1") -> Dash:
         suppress_callback_exceptions=True,  # the knobs of a page exist while it is shown
     )
     _add_pages(app, reader)
+    _add_plotly(app)
     _refuse_strangers(app, own_names(host))
     return app
 
@@ -119,6 +121,19 @@ def _add_pages(app: Dash, reader: Reader | None) -> None:
         if path not in pages:
             return html.Div([html.H1("No such page"), html.P("Choose one of those above.")]), links
         return pages[path][1](search), links
+
+
+def _add_plotly(app: Dash) -> None:
+    """Hand out plotly's script, which ``assets/pictures.js`` asks for when a picture needs it."""
+    from flask import Response, send_file
+
+    script = files("plotly") / "package_data" / "plotly.min.js"
+
+    def plotly() -> Response:
+        return send_file(str(script), mimetype="text/javascript", max_age=0)  # unchanged, it is not sent again
+
+    server: Any = app.server
+    server.add_url_rule("/plotly.min.js", "plotly", plotly)
 
 
 def _refuse_strangers(app: Dash, names: Collection[str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locant.figures.drawing import FAINT, GREEN, INK
+from locant.figures.drawing import FAINT, INK
 
 GRID = {
     "gridcolor": "#d8dee4",
@@ -44,14 +44,9 @@ def packed(values: NDArray[Any]) -> dict[str, str]:
     }
 
 
-def marks(place: float | None, kind: Literal["place", "row"] = "place") -> list[dict[str, Any]]:
-    """Return the vertical line at a place that is marked, or the frame around a row, as shapes of a layout."""
+def marks(place: float | None) -> list[dict[str, Any]]:
+    """Return the vertical line at a place that is marked, as shapes of a layout."""
     if place is None:
         return []
-    if kind == "row":
-        frame = {"color": GREEN, "width": 3}
-        return [
-            {"type": "rect", "x0": 0, "x1": 1, "xref": "paper", "y0": place - 0.5, "y1": place + 0.5, "line": frame}
-        ]
     stroke = {"color": INK, "width": 1}
     return [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}]

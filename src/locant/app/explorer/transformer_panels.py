@@ -198,7 +198,7 @@ class Viewer:
             "swapped": Picture(self._swapped, (view, *swap, layer, head)),
         }
         followed = {
-            "attention": Picture(self._attention, (view, layer, head), place, "row"),
+            "attention": Picture(self._attention, (view, layer, head), place),
             "scores": Picture(self._scores, (view, layer, head, place)),
             "path": Picture(self._path, (view, layer, place)),
             "by-head": Picture(self._heads, (view, place)),

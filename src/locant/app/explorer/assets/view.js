@@ -7,8 +7,17 @@
   const NEAR = 300; // pixels
   const QUIET = 150; // milliseconds
 
+  // What is hidden will be where the picture before it is.
+  function shownAt(card) {
+    let at = card;
+    while (at && at.hidden) at = at.previousElementSibling;
+    return at;
+  }
+
   function inView(card, margin) {
-    const place = card.getBoundingClientRect();
+    const at = shownAt(card);
+    if (!at) return false;
+    const place = at.getBoundingClientRect();
     return place.bottom > -margin && place.top < window.innerHeight + margin;
   }
 
@@ -19,9 +28,9 @@
   function everyGroup(ask) {
     for (const group of document.querySelectorAll(".cards[data-page]")) {
       const page = group.dataset.page;
-      const cards = [...group.querySelectorAll("[data-picture]:not([hidden])")];
-      const names = (margin) => cards
-        .filter((card) => inView(card, margin) && !(margin === 0 && "late" in card.dataset))
+      const cards = [...group.querySelectorAll("[data-picture]")];
+      const names = (margin, ofAll = true) => cards
+        .filter((card) => inView(card, margin) && !(margin === 0 && "late" in card.dataset) && (ofAll || !card.hidden))
         .map((card) => card.dataset.picture);
       const known = (store) => window.dash_component_api.getLayout(`${page}-${store}`).props.data;
       const set = (store, data) => window.dash_clientside.set_props(`${page}-${store}`, { data });
@@ -41,8 +50,8 @@
   function askNear(page, names, known, set) {
     const drawn = known("drawn");
     const wrong = (name) => !(name in drawn && drawn[name].right);
-    if (asked.get(page) === drawn || known("view").some(wrong)) return;
-    const near = names(NEAR).filter(wrong);
+    if (asked.get(page) === drawn || names(0, false).some(wrong)) return;
+    const near = names(NEAR, false).filter(wrong);
     if (!near.length) return;
     asked.set(page, drawn);
     set("near", near);

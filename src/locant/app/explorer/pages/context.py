@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,6 @@ from locant.app.explorer.context_panels import (
 )
 from locant.app.explorer.knobs import Text, read_address
 from locant.app.explorer.pages.parts import (
-    GRAPH,
     LONGEST_ADDRESSED,
     addressed,
     aria,
@@ -34,7 +34,7 @@ from locant.app.explorer.pages.parts import (
     controls,
     knob,
     message,
-    room,
+    picture,
     send_text,
     table,
 )
@@ -127,7 +127,6 @@ def _meaning(inspection: Inspection) -> list[Component]:
     panels = layer_pictures(inspection)
     parts += [html.P(sentence) for sentence in (() if parsed is None else parsed.layers_without())]
     for layer, config in ({} if parsed is None else parsed.configs).items():
-        figure = chart(panels[layer])
         which = "" if parsed is None else parsed.layers_with(layer)
         share = f"{config.rotary_dim} of {config.head_dim} features of a head are rotated, layout {config.layout}, "
         parts.append(
@@ -136,7 +135,7 @@ def _meaning(inspection: Inspection) -> list[Component]:
                     html.H2(panels[layer].title),
                     *([html.P(f"{which[0].upper()}{which[1:]}.")] if which else []),
                     html.P(f"{share}base {config.base:,.10g}; {config.describe()}."),
-                    html.Div(dcc.Graph(figure=figure, style=room(figure), config=GRAPH), className="plot"),
+                    picture(chart=json.dumps(chart(panels[layer]))),
                     html.Div(html.Pre(str(config.explain())), className="scroll", tabIndex=0),
                 ],
                 className="card",

@@ -8,34 +8,23 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dash import ClientsideFunction, Dash, Input, Output, Patch, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.development.base_component import Component
 from flask import Response, abort, request
 
 from locant.app.explorer.charts import chart
 from locant.app.explorer.knobs import Number
 from locant.app.explorer.panels import Cells, Matrix, Picture, as_csv
-from locant.app.explorer.theme import LAYOUT, marks, raw
+from locant.app.explorer.theme import marks, raw
 from locant.errors import LocantError
 
 Compute = Callable[..., Mapping[str, Picture]]
+Fit = Callable[[Sequence[Any], Collection[str]], tuple[Sequence[Any], Mapping[str, Mapping[str, Any]]]]
 
 _LOG = logging.getLogger(__name__)
 
-GRAPH: Any = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-}
-
-
 SLIDER_PLACES = 1000
 LONGEST_ADDRESSED = 4000  # characters of a text that stands in the address
-
-_EMPTY: dict[str, Any] = {
-    "data": [],
-    "layout": LAYOUT | {"xaxis": {"visible": False}, "yaxis": {"visible": False}},
-}
 
 
 def aria(**names: str) -> Any:
@@ -178,9 +167,10 @@ def send_text(app: Dash, page: str, *, field: str, button: str, store: str, long
     )
 
 
-def room(figure: dict[str, Any]) -> dict[str, str]:
-    """Return the style of an element in which a figure is as high as it wants to be; its width follows the page."""
-    return {"height": f"{figure['layout']['height']}px"}
+def picture(**attributes: str) -> Component:
+    """Return a place in which ``assets/pictures.js`` draws, with attributes ``data-...`` that tell it more."""
+    more: Any = {f"data-{name}": value for name, value in attributes.items()}
+    return html.Div(html.Div(className="picture", **more), className="plot")
 
 
 def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
@@ -195,21 +185,26 @@ def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
         return None, "That could not be computed. The terminal in which the explorer runs says why."
 
 
-def cards(page: str, names: Sequence[str], *, late: Collection[str] = ()) -> Component:
+def cards(
+    page: str, names: Sequence[str], *, late: Collection[str] = (), clicks: Mapping[str, tuple[str, str]] | None = None
+) -> Component:
     """Return a card for each picture, hidden until there is something in it, and what downloads their data.
 
     Args:
         page: Prefix of the ids.
         names: Names of the pictures.
         late: Those that take long, and are drawn when all others in view are right.
+        clicks: By name of a matrix the knob that a click on a cell sets, and whether to its ``row`` or its ``column``.
     """
     attributes: Any = {"data-page": page}
+    found = clicks or {}
     return html.Div(
         [
-            *(_card(page, name, late=name in late) for name in names),
+            *(_card(page, name, late=name in late, click=found.get(name)) for name in names),
             dcc.Download(id=f"{page}-download"),
             dcc.Store(id=f"{page}-view", data=[]),
             dcc.Store(id=f"{page}-near", data=[]),
+            dcc.Store(id=f"{page}-pictures"),
             dcc.Store(id=f"{page}-drawn", data={}),
         ],
         className="cards",
@@ -217,14 +212,15 @@ def cards(page: str, names: Sequence[str], *, late: Collection[str] = ()) -> Com
     )
 
 
-def _card(page: str, name: str, *, late: bool) -> Component:
+def _card(page: str, name: str, *, late: bool, click: tuple[str, str] | None) -> Component:
     own = f"{page}-{name}"
     attributes: Any = {"data-picture": name, **({"data-late": ""} if late else {}), **aria(labelledby=f"{own}-title")}
+    clicked = {"sets": f"{page}-{click[0]}", "by": click[1]} if click else {}
     return html.Section(
         [
             html.H2(id=f"{own}-title"),
             html.P(id=f"{own}-caption"),
-            html.Div(dcc.Graph(id=own, figure=_EMPTY, config=GRAPH, style=room(_EMPTY)), className="plot"),
+            html.Div(picture(file=own, **clicked), id=own),
             html.Button("Data as CSV", id=f"{own}-csv", type="button"),
         ],
         id=f"{own}-card",
@@ -234,12 +230,15 @@ def _card(page: str, name: str, *, late: bool) -> Component:
     )
 
 
-def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input], compute: Compute) -> None:
+def connect(
+    app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input], compute: Compute, fit: Fit | None = None
+) -> None:
     """Draw a page's pictures anew when a knob changes them and they are in view, and hand out their numbers.
 
-    ``assets/view.js`` tells which are in view, and when these are drawn which others are nearly so. The page remembers
-    what each picture shows as long as it is right; where only the mark in it moves, no more than that is sent. What
-    the user can mend is said on the page and leaves the pictures as they were.
+    ``assets/view.js`` tells which are in view, and when these are drawn which others are nearly so. ``pictures.js``
+    draws what is sent; a component of Dash for every picture would take longer than that. The page remembers what each
+    picture shows as long as it is right; where only the mark in it moves, no more than that is sent. What the user can
+    mend is said on the page and leaves the pictures as they were.
 
     Args:
         app: The application.
@@ -247,24 +246,14 @@ def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input],
         names: Names of the pictures.
         inputs: The knobs.
         compute: Takes the values of the knobs and returns pictures by some of the names.
+        fit: Takes the values of the knobs and the ids of those that have been turned. Returns the values as the others
+            follow them, and by id the properties to set: one answer instead of one for every knob that follows.
     """
-    outputs = [
-        output
-        for name in names
-        for output in (
-            Output(f"{page}-{name}", "figure"),
-            Output(f"{page}-{name}", "style"),
-            Output(f"{page}-{name}-title", "children"),
-            Output(f"{page}-{name}-caption", "children"),
-            Output(f"{page}-{name}-card", "hidden"),
-        )
-    ]
 
     @app.callback(
         Output(f"{page}-message", "children"),
         Output(f"{page}-message", "hidden"),
-        Output(f"{page}-drawn", "data"),
-        *outputs,
+        Output(f"{page}-pictures", "data"),
         *inputs,
         Input(f"{page}-view", "data"),
         Input(f"{page}-near", "data"),
@@ -272,17 +261,24 @@ def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input],
     )
     def draw(*sent: Any) -> list[Any]:
         *values, view, near, drawn = sent
+        changed = {prop.removesuffix(".value") for prop in ctx.triggered_prop_ids}
         # A knob that is turned changes what is in view at once; what is nearly so is asked for later.
-        later = near if f"{page}-near.data" in ctx.triggered_prop_ids else []
-        source = {"address": _address(page), "knobs": values}
-        found, said = attempt(lambda: _drawings(compute(*values), [*view, *later], drawn, source))
-        if found is None:
-            return [said, False, *[no_update] * (1 + len(outputs))]
-        drawings, shown = found
-        answer: list[Any] = ["", True, no_update if shown == drawn else shown]
-        for name in names:
-            answer += drawings.get(name, [*[no_update] * 4, True])
-        return answer
+        later = near if f"{page}-near.data" in changed else []
+
+        def answer() -> dict[str, Any]:
+            knobs, fields = fit(values, changed) if fit else (values, {})
+            source = {"address": _address(page), "knobs": knobs}
+            return _drawings(compute(*knobs), [*view, *later], drawn, source) | {"fields": fields}
+
+        found, said = attempt(answer)
+        return [said, False, no_update] if found is None else ["", True, found]
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        f"(sent) => sent ? window.dash_clientside.pictures.show(sent, {json.dumps(page)}) "
+        ": window.dash_clientside.no_update",
+        Output(f"{page}-drawn", "data"),
+        Input(f"{page}-pictures", "data"),
+    )
 
     @app.callback(
         Output(f"{page}-download", "data"),
@@ -304,8 +300,8 @@ def connect(app: Dash, page: str, names: Sequence[str], inputs: Sequence[Input],
 
 def _drawings(
     pictures: Mapping[str, Picture], wanted: Sequence[str], drawn: Mapping[str, Any], source: Mapping[str, Any]
-) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Return what to send of every picture, and what every picture then shows.
+) -> dict[str, Any]:
+    """Return the names of all pictures, what to draw of some, and what every picture then shows.
 
     Args:
         pictures: All that there are.
@@ -317,14 +313,13 @@ def _drawings(
     for name, picture in pictures.items():
         before = _Shown(**drawn[name]) if name in drawn else None
         now = _Shown(picture.content, picture.marked)
-        drawings[name] = [*[no_update] * 4, False]
         if name in wanted and before != now:
             same = before is not None and before.content == now.content
             drawings[name] = _moved_mark(picture) if same else _drawing(name, picture, source)
             before = now
         if before is not None:
             shown[name] = asdict(replace(before, right=before == now))
-    return drawings, shown
+    return {"names": list(pictures), "pictures": drawings, "drawn": shown}
 
 
 @dataclass(frozen=True)
@@ -336,19 +331,15 @@ class _Shown:
     right: bool = field(default=True, compare=False)
 
 
-def _moved_mark(picture: Picture) -> list[Any]:
-    moved = Patch()
-    moved["layout"]["shapes"] = marks(picture.marked, picture.mark)
-    return [moved, *[no_update] * 3, False]
+def _moved_mark(picture: Picture) -> dict[str, Any]:
+    return {"marked": {"row": picture.marked, "shapes": marks(picture.marked)}}
 
 
-def _drawing(name: str, picture: Picture, source: Mapping[str, Any]) -> list[Any]:
-    """Return a picture's figure, style, title and caption, and that it is not hidden."""
+def _drawing(name: str, picture: Picture, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a picture's chart, title and caption."""
     panel = picture.panel()
     asked = {"address": source["address"], "body": {"picture": name, "knobs": source["knobs"]}}
-    figure = chart(panel, asked)
-    figure["layout"].setdefault("datarevision", picture.content)  # equal where no more than the mark has moved
-    return [figure, room(figure), panel.title, panel.caption, False]
+    return {"chart": chart(panel, asked), "title": panel.title, "caption": panel.caption}
 
 
 def _address(page: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from locant.app.explorer.knobs import Choice, Flags, Knob, Number, Text, read_address
@@ -44,6 +45,13 @@ _SENT = (
     "second",
 )
 _MOST = 64  # layers, and heads
+_FOLLOWED = {"model", "stack", "sentence", "padding", "heads"}
+_CLICKS = {  # each follows the token of that row or column
+    "attention": ("token", "row"),
+    "by-head": ("token", "column"),
+    "scores": ("token", "column"),
+    "swap": ("token", "column"),
+}
 _PADDING = Number(
     name="padding", label="Padding tokens", lowest=0, highest=MOST_PADDING, hint=f"0 to {MOST_PADDING}, at the end"
 )
@@ -155,7 +163,7 @@ def layout(viewer: Viewer, search: Any) -> Component:
             ),
             html.P(id=f"{PAGE}-about"),
             message(PAGE),
-            cards(PAGE, PICTURES, late=LATE),
+            cards(PAGE, PICTURES, late=LATE, clicks=_CLICKS),
         ]
     )
 
@@ -163,11 +171,9 @@ def layout(viewer: Viewer, search: Any) -> Component:
 def register(app: Dash, viewer: Viewer) -> None:
     """Connect the knobs."""
     inputs = [Input(f"{PAGE}-{name}", "value") for name in _SENT]
-    connect(app, PAGE, PICTURES, inputs, viewer.pictures)
+    connect(app, PAGE, PICTURES, inputs, viewer.pictures, partial(fitting, viewer))
     connect_knobs(app, PAGE, [_PADDING])
     connect_address(app, PAGE, _SENT)
-    _connect_choices(app, viewer)
-    _connect_clicks(app)
 
     @app.callback(Output(f"{PAGE}-about", "children"), *(inputs[_SENT.index(one)] for one in ("model", "scheme")))
     def say(model: Any, scheme: Any) -> str:
@@ -183,79 +189,45 @@ def _described(viewer: Viewer, model: str) -> str:
     )
 
 
-def _connect_choices(app: Dash, viewer: Viewer) -> None:
-    """Offer the tokens, words, layers and heads that there are, and a model's own settings when it is chosen."""
+def fitting(
+    viewer: Viewer, values: Sequence[Any], changed: Collection[str]
+) -> tuple[list[Any], dict[str, dict[str, Any]]]:
+    """Return the knobs as they follow those that have been turned, and what to set by id.
 
-    def at(name: str, what: str = "value") -> Output:
-        return Output(f"{PAGE}-{name}", what, allow_duplicate=True)
+    A model comes with its sentence, scheme and heads, a stack with its mask and layers, a sentence with its tokens and
+    words; whatever was chosen of them stays where there is such a one.
 
-    @app.callback(
-        *(at(name) for name in ("sentence", "scheme", "mask", "heads", "layer")),
-        at("heads", "options"),
-        at("layer", "options"),
-        Input(f"{PAGE}-model", "value"),
-        Input(f"{PAGE}-stack", "value"),
-        State(f"{PAGE}-layer", "value"),
-        prevent_initial_call=True,
-    )
-    def adopt(model: Any, stack: Any, layer: Any) -> list[Any]:
-        first, _ = attempt(lambda: first_values(viewer, model, STACKS[0]))
-        layers, _ = attempt(lambda: viewer.layers(model, stack))
-        if first is None or layers is None:
-            return [no_update] * 7
-        own = (
-            [first[name] for name in ("sentence", "scheme")] if ctx.triggered_id == f"{PAGE}-model" else [no_update] * 2
-        )
-        heads = first["heads"] if ctx.triggered_id == f"{PAGE}-model" else no_update
-        kept = min(layer, layers) if isinstance(layer, int) else 1
-        return [*own, _mask(stack), heads, kept, _divisors(viewer, model), list(range(1, layers + 1))]
-
-    @app.callback(
-        at("head", "options"),
-        at("head"),
-        Input(f"{PAGE}-heads", "value"),
-        State(f"{PAGE}-head", "value"),
-        prevent_initial_call=True,
-    )
-    def offer_heads(heads: Any, head: Any) -> list[Any]:
-        if not isinstance(heads, int) or not isinstance(head, int) or not 1 <= heads <= _MOST:
-            return [no_update] * 2
-        return [list(range(1, heads + 1)), min(head, heads)]
-
-    @app.callback(
-        at("token", "options"),
-        at("token"),
-        *(output for name in ("first", "second") for output in (at(name, "options"), at(name))),
-        *(Input(f"{PAGE}-{name}", "value") for name in ("model", "stack", "sentence", "padding")),
-        *(State(f"{PAGE}-{name}", "value") for name in ("token", "first", "second")),
-        prevent_initial_call=True,
-    )
-    def offer_words(model: Any, stack: Any, sentence: Any, padding: Any, *chosen: Any) -> list[Any]:
-        tokens, words = _offered(viewer, model, stack, sentence, padding)
-        if not tokens:
-            return [no_update] * 6
-        answer: list[Any] = []
-        for offered, one in zip((tokens, words, words), chosen, strict=True):
-            known = [option["value"] for option in offered]
-            answer += [offered, one if one in known else (known or [no_update])[-1]]
-        return answer
-
-
-def _connect_clicks(app: Dash) -> None:
-    """Follow the token whose row or column is clicked."""
-    clicked = {"attention": "y", "by-head": "x", "scores": "x", "swap": "x"}
-    found = ", ".join(f"'{PAGE}-{name}': '{axis}'" for name, axis in clicked.items())
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        f"""(...clicks) => {{
-            const name = window.dash_clientside.callback_context.triggered_id;
-            const axis = {{{found}}}[name];
-            const point = axis && clicks[Object.keys({{{found}}}).indexOf(name)]?.points[0];
-            return point ? Math.round(point[axis]) + 1 : window.dash_clientside.no_update;
-        }}""",
-        Output(f"{PAGE}-token", "value", allow_duplicate=True),
-        *(Input(f"{PAGE}-{name}", "clickData") for name in clicked),
-        prevent_initial_call=True,
-    )
+    Args:
+        viewer: What can be shown.
+        values: What a page sent, in the order of :func:`knobs`.
+        changed: Ids of the knobs that have been turned.
+    """
+    now = dict(zip(_SENT, values, strict=True))
+    turned = {name for name in _SENT if f"{PAGE}-{name}" in changed}
+    first, _ = attempt(lambda: first_values(viewer, now["model"], now["stack"]))
+    if first is None or not turned & _FOLLOWED:
+        return list(values), {}
+    offered: dict[str, list[Any]] = {}
+    if "model" in turned:
+        now |= {name: first[name] for name in ("sentence", "scheme", "heads")}
+        offered["heads"] = _divisors(viewer, now["model"])
+    if turned & {"model", "stack"}:
+        now["mask"] = first["mask"]
+        offered["layer"] = list(range(1, viewer.layers(now["model"], now["stack"]) + 1))
+    if turned & {"model", "heads"} and isinstance(now["heads"], int) and 1 <= now["heads"] <= _MOST:
+        offered["head"] = list(range(1, now["heads"] + 1))
+    tokens, words = _offered(viewer, now["model"], now["stack"], now["sentence"], now["padding"])
+    if tokens and turned & {"model", "stack", "sentence", "padding"}:
+        offered |= {"token": tokens, "first": words, "second": words}
+    for name, some in offered.items():
+        known = [one["value"] if isinstance(one, dict) else one for one in some]
+        if now[name] not in known and known:
+            now[name] = known[-1]
+    fields: dict[str, dict[str, Any]] = {f"{PAGE}-{name}": {"options": some} for name, some in offered.items()}
+    for name, before in zip(_SENT, values, strict=True):
+        if now[name] != before:
+            fields.setdefault(f"{PAGE}-{name}", {})["value"] = now[name]
+    return list(now.values()), fields
 
 
 def _offered(viewer: Viewer, model: Any, stack: Any, sentence: Any, padding: Any) -> tuple[list[Any], list[Any]]:
