@@ -20,6 +20,7 @@ _ADDRESS = r"(?:(?:https?|ftps?)://|www\.)[^\s<>\"“”«»„‚‘`|\\]+"  # 
 _MAIL = r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 _NUMBER = r"\d+(?:[.,:/'’\u00a0\u202f]\d+)*"  # noqa: RUF001
 _KEPT = re.compile(f"(?P<address>{_ADDRESS})|(?P<mail>{_MAIL})|(?P<number>{_NUMBER})", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _ENDINGS = ".,;:!?'\"’)]}*_~。，、！？）"  # noqa: RUF001
 
 
@@ -29,7 +30,10 @@ def find_kept(text: str) -> list[tuple[int, int, str]]:
     Punctuation behind an address is not part of it. Digits that are part of a word, as in ``3rd`` or ``B2B``, are no
     number.
     """
-    found = []
+    found: list[tuple[int, int, str]] = []
+    # Most sentences have none, which is seen in a tenth of the time.
+    if not ("@" in text or "://" in text or _DIGIT.search(text) or "www." in text.lower()):
+        return found
     for match in _KEPT.finditer(text):
         kind, (start, end) = str(match.lastgroup), match.span()
         if kind == "address":
@@ -70,6 +74,8 @@ def place_kept(
     Returns:
         Offsets in the translation, in their order; ``None`` where something has no place, or is there twice.
     """
+    if not kept:
+        return []
     places: dict[int, Span] = {}
     missing: list[int] = []
     by_text: dict[str, list[int]] = {}

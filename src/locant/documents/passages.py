@@ -217,11 +217,13 @@ def cut_passage(passage: Passage, split: Splitter) -> list[Item | Sentence]:
 
 
 def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
-    text = "".join(item.text for item in items)
-    if not any(character.isalpha() for character in text):
+    text = "".join([item.text for item in items])
+    if not any(map(str.isalpha, text)):
         return list(items)
+    if all(isinstance(item, Text) and item.raw is None and not item.wrap for item in items):
+        return _cut_plain(text, split)
     seen = _without_kept(items)
-    spans = _spans(items, text, seen, split)
+    spans = _spans(_cannot_be_cut(items, seen), text, split)
     # What stands within each span, and the marks at each edge between two of them.
     inner: list[list[Item]] = [[] for _ in spans]
     edges: list[list[Mark]] = [[] for _ in range(len(spans) + 1)]
@@ -254,14 +256,31 @@ def _cut_chunk(items: Sequence[Item], split: Splitter) -> list[Item | Sentence]:
     return found + edges[-1]
 
 
-def _spans(items: Sequence[Item], text: str, seen: str, split: Splitter) -> list[tuple[int, int, bool]]:
-    """Return where pieces of a text begin and end, and whether each is a sentence; no item that is one thing is cut."""
+def _cut_plain(text: str, split: Splitter) -> list[Item | Sentence]:
+    """Return the sentences of characters without marks, and what is between them."""
+    kept = [(start, end) for start, end, _ in find_kept(text)]
+    pieces = [(text[start:end], translated) for start, end, translated in _spans(kept, text, split)]
+    return [
+        Sentence((Text(piece),))
+        if translated and (_has_words(piece) if kept else any(map(str.isalpha, piece)))
+        else Text(piece)
+        for piece, translated in pieces
+    ]
+
+
+def _cannot_be_cut(items: Sequence[Item], seen: str) -> list[tuple[int, int]]:
+    """Return where that stands in items which is one thing: kept parts, and what is written otherwise than read."""
     whole = [(start, end) for start, end, _ in find_kept(seen)]
     place = 0
     for item in items:
         if width(item) > 1 and (isinstance(item, Mark) or item.raw is not None):
             whole.append((place, place + width(item)))
         place += width(item)
+    return whole
+
+
+def _spans(whole: Sequence[tuple[int, int]], text: str, split: Splitter) -> list[tuple[int, int, bool]]:
+    """Return where pieces of a text begin and end, and whether each is a sentence; nothing that is whole is cut."""
     barred = {place for start, end in whole for place in range(start + 1, end)}
     spans: list[tuple[int, int, bool]] = []
     place = 0

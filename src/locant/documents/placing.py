@@ -153,6 +153,8 @@ def write_whole(
     kept = place_kept(sentence.kept(), sentence.text, translation, replaced)
     if kept is None:
         return None
+    if not kept and all(isinstance(item, Text) and not item.wrap for item in sentence.items):
+        return [translation]
     wraps = place_wraps(sentence, translation, [(start, end) for start, end, _ in kept])
     if wraps is None:
         return None

@@ -40,15 +40,16 @@ def plain_text(text: str, start: bytes = b"", *, wrapped: bool = False) -> TextD
 
 def _lines(text: str, *, wrapped: bool) -> Iterator[Item]:
     """Yield text with the signs of lists apart, and line breaks within wrapped paragraphs as spaces for them."""
-    lines = [(*_parts(match[1]), match[2]) for match in _LINE.finditer(text)]
-    if lines:
+    lines = [(*_parts(match[1]), match[2]) for match in _LINE.finditer(text) if match[0]]
+    if lines and lines[0][0]:
         yield Text(lines[0][0])
     begins = True  # a paragraph
     for (indent, words, trailing, end), (next_indent, next_words, *_) in pairwise([*lines, ("", "", "", "")]):
         listed = _LISTED.match(words) if begins else None
         if listed:
             yield Mark("break", listed[0])
-        yield Text(words[listed.end() :] if listed else words)
+        if own_words := words[listed.end() :] if listed else words:
+            yield Text(own_words)
         between = trailing + end + next_indent
         # The first line of a paragraph, or of an item of a list, may have an indent of its own.
         alike = next_indent == indent or (begins and bool(listed) == (len(next_indent) > len(indent)))
@@ -56,7 +57,8 @@ def _lines(text: str, *, wrapped: bool) -> Iterator[Item]:
             yield Text(" ", between, "loose")
             begins = False
         else:
-            yield Text(between)
+            if between:
+                yield Text(between)
             begins = True
 
 

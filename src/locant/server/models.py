@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -45,9 +45,9 @@ class ModelPlace:
         return cls(found["folder"], found["source"], None if target == "*" else target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Route:
-    """A translator, and what tells it between which languages to translate.
+    """A translator, and what tells it between which languages to translate; each is equal to itself alone.
 
     Attributes:
         number: Of the model among those of the server.
@@ -61,10 +61,15 @@ class Route:
     direction: Direction
     glossary: Glossary | None = None
 
-    @property
+    @cached_property
     def prefixes(self) -> Prefixes:
         """The ids that stand before a source and its translation."""
         return self.translator.tokenizers.prefixes(*self.direction)
+
+    @cached_property
+    def aligns(self) -> bool:
+        """Whether words are aligned: weights that the engine alone has are not read again for it, by every worker."""
+        return not self.translator.model.output.weight.is_meta
 
 
 Way = tuple[Route, ...]

@@ -64,14 +64,48 @@ class _Stream:
         return [part for part in self.parts if isinstance(part, Work)]
 
 
-class _Answers:
-    """What comes of the sentences of a request, and where it is asked for."""
+class _Delivery:
+    """Carries what the threads of models find to the event loop, which wakes once for all that waits by then.
 
-    def __init__(self, schedulers: Sequence[Scheduler], client: str) -> None:
-        self._schedulers, self._client = schedulers, client
-        self._loop = asyncio.get_running_loop()
-        self._arrived: asyncio.Queue[tuple[Batch, Sequence[tuple[int, Outcome]]]] = asyncio.Queue()
+    Args:
+        loop: The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._told = False
+
+    def put(self, arrive: Callable[[], None]) -> None:
+        """Have something called in the loop; from any thread."""
+        self._waiting.append(arrive)
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._arrive)
+
+    def _arrive(self) -> None:
+        self._told = False  # before the first is taken: what comes after the last tells the loop again
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class _Answers:
+    """What comes of the sentences of a request, and where it is asked for.
+
+    Args:
+        schedulers: Of the models.
+        client: Who asks.
+        works: What the answers are for.
+        delivery: Brings them.
+    """
+
+    def __init__(self, schedulers: Sequence[Scheduler], client: str, works: Works, delivery: _Delivery) -> None:
+        self._schedulers, self._client, self._works, self._delivery = schedulers, client, works, delivery
         self._tickets: list[tuple[Scheduler, Ticket]] = []
+        # What has come while nobody waited for it: another thread may be at the works then.
+        self._arrived: list[tuple[Batch, Sequence[tuple[int, Outcome]]]] = []
+        self._waiting: asyncio.Future[None] | None = None
         self.left = 0
 
     def ask(self, batch: Batch, *, resumed: bool) -> None:
@@ -79,20 +113,38 @@ class _Answers:
         scheduler = self._schedulers[batch.route.number]
 
         def deliver(results: Sequence[tuple[int, Outcome]]) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._arrived.put_nowait, (batch, results))
+            self._delivery.put(partial(self._arrive, batch, results))
 
         self._tickets.append((scheduler, scheduler.submit(self._client, batch.sentences, deliver, resumed=resumed)))
         self.left += len(batch.sentences)
 
-    async def note(self, works: Works) -> None:
-        """Wait for some answers and note them; raises what went wrong with one."""
-        batch, results = await self._arrived.get()
-        self.left -= len(results)
-        for number, result in results:
-            if isinstance(result, LocantError):
-                raise result
-            works.note(batch, number, result)
+    async def ready(self) -> None:
+        """Wait until the works can go on; raises what went wrong with a sentence."""
+        self._note()
+        if not self._works.can_go_on:
+            self._waiting = self._delivery.loop.create_future()
+            await self._waiting
+
+    def _arrive(self, batch: Batch, results: Sequence[tuple[int, Outcome]]) -> None:
+        self._arrived.append((batch, results))
+        if not self._waiting or self._waiting.done():
+            return
+        try:
+            self._note()
+        except LocantError as error:
+            self._waiting.set_exception(error)
+        else:
+            if self._works.can_go_on:
+                self._waiting.set_result(None)
+
+    def _note(self) -> None:
+        for batch, results in self._arrived:
+            self.left -= len(results)
+            for number, result in results:
+                if isinstance(result, LocantError):
+                    raise result
+                self._works.note(batch, number, result)
+        self._arrived.clear()
 
     def close(self) -> None:
         """Drop what has not come."""
@@ -115,6 +167,7 @@ class TranslationService:
         limits = settings.limits
         self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
         self._fits: dict[Route, Callable[[str], bool]] = {}
+        self._delivered: _Delivery | None = None
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
         self._schedulers = [
             Scheduler(
@@ -272,11 +325,10 @@ class TranslationService:
         """Translate works to their ends and yield those that are finished, as they are."""
         run = self._run(short)
         progress = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
-        answers = _Answers(self._schedulers, client)
+        answers = _Answers(self._schedulers, client, progress, self._delivery())
         try:
             while progress.can_go_on or answers.left:
-                while not progress.can_go_on:
-                    await answers.note(progress)
+                await answers.ready()
                 finished, batches = await run(progress.go_on)
                 for batch in batches:
                     answers.ask(batch, resumed=resumed)
@@ -288,6 +340,13 @@ class TranslationService:
         finally:
             answers.close()
 
+    def _delivery(self) -> _Delivery:
+        """Return what brings answers to the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._delivered is None or self._delivered.loop is not loop:
+            self._delivered = _Delivery(loop)
+        return self._delivered
+
     def _run(self, short: bool) -> Callable[..., Awaitable[Any]]:
         """Return what runs work: in another thread, unless that would cost more than the work does."""
         return _at_once if short else self.aside
@@ -298,7 +357,7 @@ class TranslationService:
         for document, route in documents:
             split = self._splitter(route)
             for rank in range(alternatives + 1):
-                works.append(Work(translation_steps(document.passages, split, aligned=_aligns(route)), route, rank))
+                works.append(Work(translation_steps(document.passages, split, aligned=route.aligns), route, rank))
                 works[-1].advance(None)
         return works
 
@@ -309,7 +368,7 @@ class TranslationService:
         parts: list[str | Work] = []
         for piece in cut_passage(passage, self._splitter(route)):
             if isinstance(piece, Sentence):
-                parts.append(work := Work(sentence_steps([piece], aligned=_aligns(route)), route))
+                parts.append(work := Work(sentence_steps([piece], aligned=route.aligns), route))
                 work.advance(None)
             else:
                 parts.append(write([piece]))
@@ -354,11 +413,6 @@ class TranslationService:
             longest = route.translator.longest_source(prefixes=route.prefixes)
             known = self._searches[route, alternatives] = settings, min(longest, self._settings.limits.sentence_tokens)
         return known
-
-
-def _aligns(route: Route) -> bool:
-    """Whether words are aligned: weights that the engine alone has are not read again for it, by every worker."""
-    return not route.translator.model.output.weight.is_meta
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ _LOG = logging.getLogger("locant.server")
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
 _TICK = 0.1  # seconds between two looks at what is still going on
 _GRACE = 5.0  # seconds beyond the longest request
+_COLLECTED = 10_000  # objects that are made before it is looked for those that nobody needs
 _TURN = 0.0005  # seconds for which one Python thread may keep another waiting
 
 
@@ -70,6 +72,7 @@ class Worker(uvicorn.Server):
         # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
         # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
         sys.setswitchinterval(_TURN)
+        gc.set_threshold(_COLLECTED)  # a request makes hundreds of objects, and hardly one that only this finds
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._terminate)

@@ -86,7 +86,7 @@ class Translator:
         origin: Path | None = None,
     ) -> None:
         check_vocabularies(model.config, tokenizers)
-        self.model = model
+        self.model, self._positions = model, model.max_positions
         self.tokenizers = tokenizers
         self.settings = settings or DecodingSettings()
         self.source_language = source_language
@@ -347,7 +347,7 @@ class Translator:
         """
         settings, prefixes = self.settings_with(**overrides), prefixes or self.prefixes
         limit, reason = self._longest_source(settings, prefixes)
-        longest, known = settings.max_target_length(limit), self.model.max_positions
+        longest, known = settings.max_target_length(limit), self._positions
         return align(
             self._model_with_weights,
             self.tokenizers,
@@ -407,7 +407,7 @@ class Translator:
 
     def _longest_source(self, settings: DecodingSettings, prefixes: Prefixes) -> tuple[int, str]:
         """Return the most tokens of a source sentence, and what sets the limit."""
-        known = self.model.max_positions
+        known = self._positions
         own = len(prefixes.source) + 1
         if known and known - own < settings.max_source_length:
             return known - own, "the positions that the model knows"
@@ -427,7 +427,7 @@ class Translator:
             The ids that the encoder reads, EOS included, and the most target tokens, EOS included.
         """
         before, prefix = prefixes or self.prefixes
-        most, known = settings.max_target_length(len(tokens)), self.model.max_positions
+        most, known = settings.max_target_length(len(tokens)), self._positions
         # As in training, EOS belongs to the source.
         return [*before, *tokens, *self.tokenizers.source_end], min(most, known - len(prefix) + 1) if known else most
 
