@@ -28,6 +28,9 @@ _SHARE = 0.75  # of the queue that one client may fill
 _KEPT = 0.99  # of what is known of the speed, at each step
 _TURN = 16  # sentences, after which another client comes, and another request of this one
 _LEAST_KNOWN = 32.0  # sentences that must have been translated lately for their speed to say something
+_FLOOD = 2.0  # times as many requests refused as taken, which more waiting will not help
+_LEAST_PATIENCE = 1.0  # seconds
+_WINDOW = 0.5  # seconds for which refusals are counted
 _LOOK = 0.1  # seconds between two looks at who has waited for too long
 
 Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
@@ -91,6 +94,39 @@ class Observer(Protocol):
         """So many wait now."""
 
 
+class Patience:
+    """How long requests may wait: half as long after each half second in which many more were refused than taken.
+
+    A queue that stays full lets nobody be translated sooner, and the way back from an overload is as long as the queue.
+    After each half second without a flood it is twice as long again.
+
+    Args:
+        most: Seconds; also at first.
+        now: Seconds of a clock.
+
+    Attributes:
+        seconds: For how long a request may wait now.
+    """
+
+    def __init__(self, most: float, now: float) -> None:
+        self.seconds = self._most = most
+        self._begun = now
+        self._taken = self._refused = 0
+
+    def note(self, now: float, *, taken: bool) -> None:
+        """A request was taken, or refused because of what waits."""
+        if windows := int((now - self._begun) / _WINDOW):
+            if self._refused > _FLOOD * self._taken:
+                self.seconds = max(min(_LEAST_PATIENCE, self._most), self.seconds / 2)
+                windows -= 1
+            self.seconds = min(self._most, self.seconds * 2.0 ** min(windows, 16))
+            self._begun, self._taken, self._refused = now, 0, 0
+        if taken:
+            self._taken += 1
+        else:
+            self._refused += 1
+
+
 class Ticket:
     """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`."""
 
@@ -120,7 +156,8 @@ class Scheduler:
         waiting_requests: Most requests with sentences that wait; three quarters of them may be one client's.
         waiting_sentences: Most sentences that wait, likewise.
         waiting_seconds: Longest time until the first sentence of a request joins the search. One that would have to
-            wait longer by the present speed is refused, and so is one that has waited for so long.
+            wait longer by the present speed is refused, and so is one that has waited for so long. In a flood of
+            requests it is as short as a second for clients that have some there (:class:`Patience`).
         name: Of the thread.
     """
 
@@ -137,6 +174,7 @@ class Scheduler:
         self._make_search, self._observer = make_search, observer
         self._most_requests, self._most_sentences = waiting_requests, waiting_sentences
         self._most_seconds = waiting_seconds
+        self._patience = Patience(waiting_seconds, time.monotonic())
         self._changed = threading.Condition()
         # Those whose turn comes next stand first; of each client its requests, likewise.
         self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
@@ -171,6 +209,7 @@ class Scheduler:
         with self._changed:
             if self._closed or not resumed:
                 self._require_room(client, len(sentences))
+                self._patience.note(time.monotonic(), taken=True)
             ticket = Ticket(client, sentences, deliver, resumed=resumed)
             queue = self._clients.setdefault(client, deque())
             if resumed:
@@ -197,9 +236,14 @@ class Scheduler:
             (self._sentences, own_sentences, sentences, self._most_sentences),
         ):
             if there + more > most or (of_client and of_client + more > _SHARE * most):
-                raise QueueFullError(self._seconds_to_drain())
-        if self._seconds_to_begin(client) > self._most_seconds:
-            raise QueueFullError(self._seconds_to_drain())
+                raise self._refusal()
+        # Whoever has nothing there has no part in a flood.
+        if self._seconds_to_begin(client) > (self._patience.seconds if own else self._most_seconds):
+            raise self._refusal()
+
+    def _refusal(self) -> QueueFullError:
+        self._patience.note(time.monotonic(), taken=False)
+        return QueueFullError(self._seconds_to_drain())
 
     def check_size(self, sentences: int) -> None:
         """Raise TooManySentencesError where so many sentences would never be taken."""
@@ -246,7 +290,7 @@ class Scheduler:
         Before it come a turn of each of the client's others, and as many sentences and a turn more of other clients.
         """
         seconds = self._busy / self._done if self._done >= _LEAST_KNOWN else 0.0
-        if self._sentences * seconds <= self._most_seconds:
+        if self._sentences * seconds <= self._patience.seconds:
             return self._sentences * seconds
         own = sum(min(_TURN, ticket.left) for ticket in self._clients.get(client, ()))
         others = (

@@ -36,7 +36,8 @@ class LimitSettings(Settings):
         waiting_requests: Most requests that wait for a model, three quarters of them of one client.
         waiting_sentences: Most sentences that wait for a model, likewise.
         waiting_seconds: Longest time that a request waits until its translation begins: one that would have to wait
-            longer is refused.
+            longer is refused. While many more are refused than taken, it is down to a second for clients that have
+            requests waiting.
         request_seconds: Longest time from a request to its translation.
         begin_seconds: Longest time until a new worker answers; on a GPU it loads the models in that time.
         sentence_tokens: Longest sentence that is translated whole; longer ones are cut.
