@@ -39,6 +39,9 @@ _ASKED = (
 )
 
 
+_HEADS = {"hidden_size": 512, "num_attention_heads": 8}
+
+
 def _meaning(read: Callable[[Mapping[str, Any]], ParsedConfig], content: Mapping[str, Any]) -> str:
     try:
         parsed = read(content)
@@ -133,10 +136,68 @@ def test_which_layers_look_back_over_the_whole_text(architecture: str, layers: l
     assert all(parsed.of_layer(index) is not None for index in range(7))
 
 
+def test_layers_of_a_hybrid_of_flash_linear_attention() -> None:
+    """fla/layers/attn.py: the group attn has sizes, base and window of its own."""
+    parsed = read_huggingface(_FILES["Samba-1B"]["config"])
+    attending = next(kind for kind in parsed.layers if kind.attends)
+    assert (attending.layers, attending.window) == (tuple(range(1, 18, 2)), 2048)
+    linear = {"model_type": "gla", "hidden_size": 512, "num_hidden_layers": 4, "num_heads": 2, "rope_theta": 1.0}
+    group = {"layers": [3], "num_heads": 8, "rope_theta": 500000.0}
+    hybrid = read_huggingface(linear | {"attn": group})
+    assert (hybrid.config.head_dim, hybrid.config.base, hybrid.config.layout) == (64, 500000.0, "half")
+    assert [kind.layers for kind in hybrid.layers if kind.attends] == [(3,)]
+    for group in ({}, {"layers": []}, {"layers": "all"}):
+        with pytest.raises(ConfigError, match="in a group attn: none rotates"):
+            read_huggingface(linear | {"attn": group})
+
+
+def test_text_parts_by_any_name_where_the_file_has_code_of_its_own() -> None:
+    content = _FILES["GLM-ASR-Nano"]["config"]
+    parsed = read_huggingface(content)
+    assert sum(len(kind.layers) for kind in parsed.layers) == content["lm_config"]["num_hidden_layers"] == 28
+    assert ask_class(content) is None  # the class of transformers looks for text_config
+    # Without such code it is the class that passes over the group, and takes its own sizes.
+    assert len(read_huggingface({**content, "auto_map": None}).layers[0].layers) == 32
+    unknown = {"model_type": "mine", "lm": {"model_type": "llama", **_HEADS}, "ear": {"model_type": "whisper"}}
+    assert read_huggingface(unknown).config.head_dim == 64
+    with pytest.raises(ConfigError, match="stacks of layers"):
+        read_huggingface(unknown | {"ear": {"model_type": "qwen2", **_HEADS}})
+
+
+@pytest.mark.parametrize("group", ["rope_scaling", "rope_parameters"])
+def test_unknown_switches_of_a_group_are_a_warning(group: str) -> None:
+    llama = {"model_type": "llama", **_HEADS}
+    said = read_huggingface(llama | {group: {"rope_type": "default", "interleaved": True}}).findings
+    assert [each.severity for each in said if f"'interleaved' in {group}" in each.message] == ["warning"]
+    with pytest.raises(ConfigError, match="'interleaved' in"):
+        read_huggingface(llama | {group: {"rope_type": "default", "interleaved": 1}})
+
+
+def test_entries_that_repeat_the_rotated_features() -> None:
+    llama = {"model_type": "llama", **_HEADS}
+    assert read_huggingface(llama | {"rope_dim": 64}).config.rotary_dim == 64
+    with pytest.raises(ConfigError, match="'rope_dim' in"):
+        read_huggingface(llama | {"rope_dim": 32})
+    assert read_huggingface({"model_type": "mine", **_HEADS, "rotary_percent": 0.5}).config.rotary_dim == 32
+    chatglm = {"model_type": "chatglm", "kv_channels": 128}
+    assert read_huggingface(chatglm | {"rotary_percent": 0.5}).config.rotary_dim == 64
+    with pytest.raises(ConfigError, match="'rotary_percent' in"):
+        read_huggingface(chatglm | {"rotary_percent": 1.0})
+
+
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="without transformers")
 @pytest.mark.parametrize("model", _ASKED)
 def test_the_class_does_the_same(model: str) -> None:
     content, _ = CONFIGS[model]
+    asked = ask_class(content)
+    assert asked is not None
+    assert not disagreements(asked, read_huggingface(content))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="without transformers")
+def test_the_class_of_a_head_size_without_an_entry() -> None:
+    """modeling_qwen3_omni_moe.py: getattr(config, "head_dim", ...), where the text part has 128 for heads of 64."""
+    content = _FILES["Qwen3-Omni, small"]["config"]
     asked = ask_class(content)
     assert asked is not None
     assert not disagreements(asked, read_huggingface(content))

@@ -116,7 +116,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
         model("deepseek_v3", 2048, 16, qk_rope_head_dim=64, qk_nope_head_dim=128, rope_theta=50000.0),
         "64/64 interleaved 50000",
     ),
-    "Ling-lite": (model("bailing_moe", 2048, 16, head_dim=128, rope_theta=600000), "? 128/128 half 600000"),
+    "Ling-lite": (model("bailing_moe", 2048, 16, head_dim=128, rope_theta=600000), "128/128 half 600000"),
     "Ling 2.0": (
         model("bailing_moe_v2", 2048, 16, head_dim=128, partial_rotary_factor=0.5, rope_theta=600000),
         "? 64/128 half 600000",

@@ -202,8 +202,9 @@ def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int |
 
 
 def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str) -> float | None:
+    percent = "rotary_percent" if kind is None and part.values.get("rotary_pct") is None else "rotary_pct"  # Megatron's
     beside = agreed(
-        part.number("partial_rotary_factor"), part.number("rotary_pct"), "partial_rotary_factor and rotary_pct differ."
+        part.number("partial_rotary_factor"), part.number(percent), f"partial_rotary_factor and {percent} differ."
     )
     inside = rope.number("partial_rotary_factor")
     message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."

@@ -130,7 +130,9 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         )
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     layers = _layer_types(part, kind, names, configs)
-    part.refuse_rest(ROPE_KEYS, [key for key, value in part.values.items() if _is_about_rotation(key, value, kind)])
+    rotated = {each.rotary_dim for each in configs.values()}
+    said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and {value} == rotated)}
+    part.refuse_rest(ROPE_KEYS, [key for key, value in said.items() if _is_about_rotation(key, value, kind)])
     part.refuse_misspelt(_LENGTHS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
@@ -173,7 +175,7 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(part, Mapping):
             continue
         for key in (*ROPE_KEYS, *_LENGTHS):
-            if config.get(key) is not None and config[key] != part.get(key):
+            if key != "use_mrope" and config.get(key) is not None and config[key] != part.get(key):
                 raise ConfigError(
                     f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
                     f"the one in '{name}'; remove the other one."
@@ -208,8 +210,24 @@ def text_type(config: Mapping[str, Any]) -> str | None:
 
 
 def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
-    known = families.model_type(config.get("model_type") if isinstance(config.get("model_type"), str) else None)
-    return known.text_part[:1] if known is not None and known.text_part else _TEXT_PARTS
+    name = config.get("model_type")
+    known = families.model_type(name if isinstance(name, str) else None)
+    if known is not None and (not known.text_part or known.text_part[0] in config):
+        return known.text_part[:1] or _TEXT_PARTS
+    if known is not None and not config.get("auto_map"):
+        return known.text_part[:1]
+    # Code of its own may call the text part by any name.
+    return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
+
+
+def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone."""
+    if any(config.get(entry) is not None for entry in ("hidden_size", "num_hidden_layers")):
+        return ()
+    groups = {name: part.get("model_type") for name, part in config.items() if isinstance(part, Mapping)}
+    known = {name: families.model_type(kind) for name, kind in groups.items() if isinstance(kind, str)}
+    found = tuple(name for name, kind in known.items() if kind is not None and kind.rotates)
+    return found if len(found) == 1 else ()
 
 
 def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout | None:
@@ -237,8 +255,10 @@ def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None)
         found.append(
             Finding(
                 "warning",
-                f"config.json does not say how features are paired, and the model type '{name}' is not known "
-                "here: halves are assumed, as most models have it."
+                "config.json does not say how features are paired, and "
+                + ("without model_type its class" if name is None else f"the model type '{name}'")
+                + " is not known here"
+                + ": halves are assumed, as most models have it."
                 + ("" if speaks_of_rotation(part) else " Nor does it say that the model rotates at all."),
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )

@@ -27,6 +27,8 @@ def _chatglm(given: dict[str, Any], findings: Findings) -> None:
     _rename(given, "kv_channels", "head_dim")
     _rename(given, "seq_length", "max_position_embeddings")
     _rename(given, "num_layers", "num_hidden_layers")
+    if given.get("rotary_percent") == 0.5:  # CodeGeeX2 says what the code does in any case
+        given.pop("rotary_percent")
     given.setdefault("partial_rotary_factor", 0.5)
     ratio = _number(given.pop("rope_ratio", None), "rope_ratio") or 1.0
     given["rope_theta"] = (_number(given.get("rope_theta"), "rope_theta") or 10_000.0) * ratio
@@ -332,6 +334,24 @@ def _neobert(given: dict[str, Any], findings: Findings) -> None:
     _rename(given, "max_length", "max_position_embeddings")
 
 
+def _linear_attention(given: dict[str, Any], findings: Findings) -> None:
+    """Models of flash-linear-attention (fla/models, fla/layers/attn.py): a group ``attn`` of layers with attention."""
+    del findings
+    group, count = given.pop("attn", None), given.get("num_hidden_layers")
+    listed = group.get("layers") if isinstance(group, Mapping) else None
+    if not isinstance(group, Mapping) or not isinstance(listed, list) or not listed:
+        raise ConfigError("config.json names no layers with attention, in a group attn: none rotates.")
+    if not isinstance(count, int) or not 0 < count <= 10_000:
+        raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {count!r:.40}.")
+    for name in ("head_dim", "num_heads", "rope_theta"):
+        given.pop(name, None)  # of the layers without attention
+    window = group.get("window_size")
+    attention = "full_attention" if window is None else "sliding_attention"
+    given["layer_types"] = [attention if index in listed else "linear_attention" for index in range(count)]
+    given |= {"num_attention_heads": group.get("num_heads"), "sliding_window": window}
+    given["rope_theta"] = _first_of(group.get("rope_theta"), 10_000.0)
+
+
 def _number(value: Any, name: str) -> float | None:
     if value is not None and not is_number(value):
         raise ConfigError(f"'{name}' in config.json must be a number; got {value!r}.")
@@ -343,6 +363,13 @@ def _rename(given: dict[str, Any], theirs: str, ours: str) -> None:
     if value is not None:
         given[ours] = value
 
+
+_LINEAR = """
+comba delta_net gated_deltanet gated_deltaproduct gla gsa hgrn hgrn2 kda lightnet linear_attn mesa_net mom
+precond_gated_deltanet precond_kda samba
+"""
+_LINEAR_ATTENTION = tuple(_LINEAR.split())
+"""Model types of flash-linear-attention whose layers rotate nothing, but for those of the group ``attn``."""
 
 _Translation = Callable[[dict[str, Any], Findings], None]
 _TRANSLATIONS: dict[str, _Translation] = {
@@ -371,6 +398,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan,
     "hunyuan_vl_text": _hunyuan,
+    **dict.fromkeys(_LINEAR_ATTENTION, _linear_attention),
 }
 
 
@@ -423,6 +451,10 @@ OWN_CODE: dict[str, ModelType] = {
         "minimax_text_01": _half(rope_theta=10_000_000.0),
         "minimax_m1": _half(rope_theta=10_000_000.0),
         "neobert": {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        "bailing_moe": _half(rope_theta=10000.0),  # Ling-lite, Ling-plus (modeling_bailing_moe.py)
+        "sundial": _half(rope_theta=10000.0),  # (modeling_sundial.py)
+        "time_moe": _half(rope_theta=10000.0),  # (modeling_time_moe.py)
+        **{name: _half(rope_theta=10000.0) for name in _LINEAR_ATTENTION},
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
         # without rotary positions
         "gpt_refact": {"rotates": False},

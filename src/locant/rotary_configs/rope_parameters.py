@@ -81,6 +81,12 @@ def read_scaling(rope: Fields, context: RopeContext, *, takes_yarn_for_longrope:
                 f"'{name}' in {rope.where} means nothing to the scaling '{scaling.rope_types[0]}'; it belongs to "
                 f"{' and '.join(owners)}. Remove it, or name that scaling in rope_type."
             )
+        if isinstance(rope.values[name], bool):
+            rope.flag(name)
+            context.warn(
+                f"'{name}' in {rope.where} is {str(rope.values[name]).lower()}, and nothing known here reads it.",
+                "Remove it; if the model's own code reads it, compare with that code.",
+            )
     rope.refuse_rest({*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)})
     return scaling
 

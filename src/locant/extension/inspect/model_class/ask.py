@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.huggingface import text_part
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -67,14 +69,19 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     from locant.extension.inspect.model_class.observe import observe
     from locant.extension.inspect.model_class.small_model import HEADS, build, entries_of, quiet, reduced_entries
 
-    if name not in transformers.CONFIG_MAPPING:
+    known = families.model_type(name)
+    is_of_another_class = known is not None and known.text_part and known.text_part[0] not in content
+    if name not in transformers.CONFIG_MAPPING or (is_of_another_class and text_part(content) is not content):
         return None
     positions = tuple(each for each in _POSITIONS if longest is None or each < longest)
     for heads in HEADS[:-1]:
         # Classes raise whatever they like for a file, or for widths, of which they make no model.
         with contextlib.suppress(Exception), quiet():
             config = _text_config(transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content))))
-            small = type(config)(**copy.deepcopy(reduced_entries(entries_of(config), _MOST_LAYERS, heads)))
+            entries = entries_of(config)
+            if isinstance(getattr(config, "head_dim", None), int) and "head_dim" in text_part(content):
+                entries["head_dim"] = config.head_dim  # some classes read it without an entry for it
+            small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
             model = build(small)
             layers = tuple(observe(model, positions))
             kind = facts_of_class(small, layers)
