@@ -218,6 +218,13 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     assert names(tmp_path) == []
 
 
+def test_errors_name_files_as_they_would_have_been_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", disk_full)
+    said = f"disk is full: {tmp_path / 'step' / 'a.txt'} could not be written"
+    with pytest.raises(CheckpointError, match=said), replacing_folder(tmp_path / "step") as temporary:
+        write_text(temporary / "a.txt", "x")
+
+
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a.txt", "old")
     monkeypatch.setattr(os, "fsync", disk_full)

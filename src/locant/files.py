@@ -357,6 +357,7 @@ def readable_errors(path: Path) -> Iterator[None]:
 
 
 def _readable(error: OSError, path: Path) -> CheckpointError:
+    path = Path(*(part for part in path.parts if not is_workplace(Path(part))))  # as it would have been called
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CheckpointError(f"The disk is full: {path} could not be written. What was saved before is still there.")
     return CheckpointError(f"{path} could not be written: {error.strerror or error}.")

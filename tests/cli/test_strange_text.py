@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,25 @@ def test_too_little_memory_of_a_gpu_when_translating(monkeypatch: pytest.MonkeyP
 def test_names_of_files_may_hold_signs_of_yaml(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--tsv", str(tmp_path / name), "--output", str(tmp_path / "run")]) == 1
     assert f"{name} does not exist" in capsys.readouterr().err
+
+
+def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x" * 1000
+    for arguments in (
+        ["translate", name, "text"],
+        ["export", name, "--to", "onnx", "--output", "x"],
+        ["inspect", name],
+    ):
+        assert main(arguments) == 1
+        assert re.fullmatch(r"locant: error: .*x+ cannot be used: \S.*\.\n", capsys.readouterr().err)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell of Unix")
+def test_closed_streams_are_no_place_for_other_files() -> None:
+    def locant(*, arguments: str) -> tuple[int, str, str]:
+        run = subprocess.run(f"{sys.executable} -m locant {arguments}", shell=True, capture_output=True, text=True)
+        return run.returncode, run.stdout, run.stderr
+
+    assert locant(arguments="nothing 2>&-") == (2, "", ""), "an error must not stand in the output"
+    assert locant(arguments="recipes >&-") == (0, "", "")
+    assert locant(arguments="recipes <&-")[0] == 0

@@ -143,10 +143,42 @@ def test_no_compiler_or_one_that_fails(
 
 
 def test_a_cache_folder_that_cannot_be_written(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users of containers have homes that are not theirs, or that are not there."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(ConfigError, match=r"cannot be kept in .*file/locant or loaded from it"):
-        fresh().require()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert built_path().parent == tmp_path / f"locant-{os.geteuid()}"
+
+    def no_place() -> Path:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr("locant.kernels.building._private_folder", no_place)
+        with pytest.raises(ConfigError, match=r"cannot be kept in a folder of this user or loaded from it: No usable"):
+            fresh().require()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
+    assert built_path().parent == cache
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert built_path().parent != cache
+
+
+@pytest.mark.parametrize("whose", ["everybody's", "another's"])
+def test_a_cache_folder_that_others_can_change(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """They could put another file in the place of a build after its owner has been looked at."""
+    cache.mkdir(parents=True, exist_ok=True)
+    assert built_path().parent == cache
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if whose == "everybody's":
+        cache.chmod(0o777)
+    else:
+        ours = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: ours + 7)
+        monkeypatch.setattr("locant.kernels.building._private_folder", lambda: tmp_path)
+        if ours == 0:
+            os.chown(cache, 1, 1)
+    assert built_path().parent != cache
 
 
 @pytest.fixture

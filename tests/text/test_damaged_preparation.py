@@ -66,7 +66,7 @@ def test_any_damage_of_a_record(name: str, data: st.DataObject, prepared: Path) 
         ),
         ("prepared.json", '"parts": [', '"parts": [], "x": [', "it tells of 0 parts of the corpus, which has 1"),
         ("train/cache.json", '"uint16"', '"object"', "cache.json is damaged, or was not written by Locant: the key"),
-        ("train/cache.json", '"prefixes": {', '"prefixes": {"target": null, "x": {', "cache.json is damaged"),
+        ("train/cache.json", '"target": [', '"target": 1.5, "x": [', "cache.json is damaged"),
         ("train/cache.json", '"max_tokens": 40', '"max_tokens": -1', "-1 is no number of things"),
         (HELD_OUT, '"rows": [', '"rows": ["x", ', "held-out-20.json is damaged"),
         (HELD_OUT, '"rows": [', '"rows": [1000000, ', "its rows are not some of"),

@@ -4,7 +4,9 @@ import errno
 import gzip
 import json
 import os
+import pickle
 import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -332,6 +334,13 @@ def test_a_line_without_end_is_refused(tmp_path, monkeypatch, large):
     settings = write(tmp_path / "text", [("one", "eins")] * 30 + [("two " * 300, "zwei")])
     with pytest.raises(DataError, match=r"a, line 31: the line has more than 1,000 bytes, so this is no text"):
         opened(tmp_path / "text", settings, TextStore(tmp_path / "kept", 1, large), valid_size=0)
+
+
+def test_a_process_whose_caller_was_killed_says_nothing():
+    half = pickle.dumps(np.square)[:-5]
+    served = "from locant.text.workers import serve; serve(0)"
+    run = subprocess.run([sys.executable, "-c", served], input=half, capture_output=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
 
 
 def test_processes_give_results_in_order_and_end_with_the_caller(tmp_path):

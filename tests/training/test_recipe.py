@@ -39,6 +39,8 @@ def test_overrides_reach_nested_keys_and_leave_the_original_alone(recipe_data):
         ("model.source_vocab_size=3", "tokenizer.vocab_size"),
         ("training.steps=-1", "greater than or equal to 1"),
         ("training.steps=many", "integer"),
+        (f"seed={2**63}", "'seed': Input should be less than"),
+        ("tokenizer.vocab_size=2147483648", "'tokenizer.vocab_size': Input should be less than or equal"),
         ("training.clip_norm=2", "unknown key 'training.clip_norm'. It is called 'max_grad_norm' now."),
         ("training.accumulate=2", "It is called 'gradient_accumulation_steps' now."),
         ("decoding.n_best=9", "n_best"),

@@ -45,6 +45,7 @@ _LESS_MEMORY = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 failed, 2 wrong usage."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    _open_closed_streams()
     _write_anything()
     try:
         _require_text(arguments)
@@ -82,6 +83,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`locant translate ... | head`); nothing more to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        # What may not be looked at or cannot be a name: every path that a user gives may be one of these.
+        named = f"{error.filename} cannot be used: " if error.filename else ""
+        print(printable(f"locant: error: {named}{error.strerror or error}."), file=sys.stderr)
+        return 1
+
+
+def _open_closed_streams() -> None:
+    """Open nothing in place of standard streams that are closed: no file opened later may have their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - for the rest of the program
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _write_anything() -> None:

@@ -49,13 +49,18 @@ def built_path() -> Path:
 
     It depends on the processor, on what the compiler makes of that, and on the versions of compiler and C library;
     where there is no compiler any more, it is the newest build of any. It lies in the cache folder, or in a private
-    one for temporary files where the user has no home folder, or where others could have written what the cache has.
+    one for temporary files where the user has no home folder or cannot write there, or where others could have written
+    what the cache has.
+
+    Raises:
+        OSError: The private folder cannot be made.
     """
-    try:
-        path = _path_in(cache_folder())
-    except ConfigError:  # no home folder
-        return _path_in(_private_folder())
-    return path if not path.exists() or _own(path) else _path_in(_private_folder())
+    with suppress(ConfigError):  # no home folder
+        folder = cache_folder()
+        path = _path_in(folder)
+        if _keeps(folder) and (_own(path) if path.exists() else _can_be_written(folder)):
+            return path
+    return _path_in(_private_folder())
 
 
 def build(library: Path) -> None:
@@ -168,6 +173,22 @@ def _own(path: Path) -> bool:
     except OSError:
         return False
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _keeps(folder: Path) -> bool:
+    """Return whether what this user puts into a folder, which may be missing, stays there until it is loaded."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return True
+    kept = not found.st_mode & stat.S_IWOTH or bool(found.st_mode & stat.S_ISVTX)
+    return not hasattr(os, "geteuid") or (found.st_uid in (os.geteuid(), 0) and kept)
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Return whether a folder can be written, or can be made."""
+    there = next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))  # noqa: PTH110
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _private_folder() -> Path:

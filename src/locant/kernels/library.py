@@ -147,11 +147,13 @@ def _load() -> ctypes.CDLL:
     except OSError as error:  # what came with the package is for a system with other libraries
         if VARIANT in os.environ:
             raise ConfigError(f"The variant of kernels that {VARIANT} asks for cannot be loaded: {error}") from error
-    path = built_path()
+    path = None
     try:
+        path = built_path()
         library = _load_or_build(path)
     except OSError as error:
-        raise ConfigError(f"The C++ kernels cannot be kept in {path.parent} or loaded from it: {error}") from error
+        place = path.parent if path else "a folder of this user"
+        raise ConfigError(f"The C++ kernels cannot be kept in {place} or loaded from it: {error}") from error
     mark_as_used(path)
     return library
 

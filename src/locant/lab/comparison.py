@@ -32,7 +32,7 @@ class Comparison(Settings):
 
     tasks: tuple[str, ...] = Field(min_length=1)
     variants: tuple[str, ...] = ()
-    seeds: int = Field(3, ge=1)
+    seeds: int = Field(3, ge=1, le=10_000)
     budget: Budget
     options: dict[str, Any] = Field(default_factory=dict)
 

@@ -48,7 +48,7 @@ class TokenizerSettings(Settings):
     """
 
     algorithm: Literal["unigram", "bpe"] = "unigram"
-    vocab_size: int = Field(default=8000, ge=8)
+    vocab_size: int = Field(default=8000, ge=8, le=10_000_000)
     joint: bool = True
     lowercase: bool = False
     sampling: float = Field(default=0.0, ge=0.0, le=1.0)

@@ -171,7 +171,8 @@ def serve(niceness: int) -> None:
     gc.disable()  # work on text leaves no cycles, and many small objects
     tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not stand between results
-    with suppress(EOFError, BrokenPipeError):
+    # Whoever was killed while it sent a task has cut it short.
+    with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
         work = pickle.load(tasks)
         while True:
             task = pickle.load(tasks)

@@ -64,7 +64,7 @@ class Recipe(Settings):
     """
 
     description: str = ""
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**63)
     corpus: CorpusSettings
     cleaning: CleaningSettings = CleaningSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
