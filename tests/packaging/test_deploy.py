@@ -44,6 +44,11 @@ def test_the_unit_lets_the_service_do_little():
     checked(program("systemd-analyze"), "security", "--offline=true", "--threshold=20", "--no-pager", UNIT)
 
 
+def test_the_unit_lets_torch_see_the_processor():
+    """Without /proc/cpuinfo it takes the processor for one without vector instructions."""
+    assert "ProcSubset" not in UNIT.read_text()
+
+
 def test_the_dockerfile_passes_hadolint():
     checked(program("hadolint"), DOCKERFILE)
 

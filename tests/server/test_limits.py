@@ -317,7 +317,7 @@ class Connection:
     def __init__(self, busy=False):
         self.cycle = SimpleNamespace(response_complete=False) if busy else None
         self.transport = self
-        self.open = True
+        self.open, self.full_since = True, None
 
     def abort(self):
         self.open = False

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
+from locant.server import LimitSettings
 from locant.server.protocol import bounded_protocol
+from locant.server.worker import close_silent
 
 MOST = 4_000
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -26,15 +30,18 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         body += message.get("body", b"")
         more = message.get("more_body", False)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
-    await send({"type": "http.response.body", "body": body})
+    for start in range(0, len(body), 65_536):
+        await send({"type": "http.response.body", "body": body[start : start + 65_536], "more_body": True})
+    await send({"type": "http.response.body"})
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
+@contextmanager
+def running(kind: type[uvicorn.Server]) -> Iterator[tuple[str, int]]:
+    """Run a server in a thread and yield its address."""
     listening = socket.create_server(("127.0.0.1", 0))
     protocol = bounded_protocol(MOST)
     config = uvicorn.Config(echo, http=protocol, ws="none", lifespan="off", log_config=None, server_header=False)
-    server = uvicorn.Server(config)
+    server = kind(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     while not server.started:
@@ -43,6 +50,12 @@ def address() -> Iterator[tuple[str, int]]:
     yield listening.getsockname()
     server.should_exit = True
     thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    with running(uvicorn.Server) as found:
+        yield found
 
 
 def answers(address: tuple[str, int], *parts: bytes) -> bytes:
@@ -57,6 +70,26 @@ def answers(address: tuple[str, int], *parts: bytes) -> bytes:
         while data := connection.recv(65_536):
             found += data
     return found
+
+
+def test_whoever_does_not_read_the_answer_loses_the_connection():
+    class Closing(uvicorn.Server):
+        async def startup(self, sockets=None):
+            self.closing = asyncio.create_task(close_silent(self, LimitSettings(head_seconds=0.2)))
+            await super().startup(sockets)
+
+    with running(Closing) as (host, port), socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.settimeout(30)
+        connection.connect((host, port))
+        size = 16_000_000  # more than the system takes in between
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+        time.sleep(1)
+        found = 0
+        with suppress(ConnectionResetError):
+            while data := connection.recv(1 << 20):
+                found += len(data)
+        assert found < size  # what the system had taken
 
 
 def test_one_request_after_another_is_answered(address):

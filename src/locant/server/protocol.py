@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
@@ -14,7 +16,20 @@ class BoundedProtocol(HttpToolsProtocol):
     most_bytes = 32_768
     """That may come without a body, or more of one, being reached; :func:`bounded_protocol` chooses."""
 
+    full_since: float | None = None
+    """When what is sent began to wait because nobody reads, by the monotonic clock; ``None`` where it does not wait."""
+
     _since = 0
+
+    def pause_writing(self) -> None:
+        """Note that more is to be sent than is read."""
+        self.full_since = time.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that it is read."""
+        self.full_since = None
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Read what has come."""

@@ -28,7 +28,8 @@ class LimitSettings(Settings):
         file_minutes: How long they are kept.
         body_bytes: Largest body of a request.
         body_seconds: Longest time in which a body may arrive.
-        head_seconds: Longest time in which the head of a request may arrive, and longest silence of a connection.
+        head_seconds: Longest time in which the head of a request may arrive, and longest silence of a connection,
+            also of one that does not read its answer.
         head_bytes: Largest head of a request.
         connections: Most connections of a process at a time.
         requests_per_minute: Most requests of a key or address in a minute; ``None`` for any number.

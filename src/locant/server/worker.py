@@ -113,7 +113,7 @@ class Worker(uvicorn.Server):
 
 
 async def close_silent(server: uvicorn.Server, limits: LimitSettings) -> None:
-    """Close connections on which the head of a request is late, so that nobody can hold all of them by silence.
+    """Close connections on which the head of a request is late, or nobody reads the answer: none is held by silence.
 
     Where there are more connections than allowed, those that have been silent for longest are closed at once.
     """
@@ -129,6 +129,9 @@ async def close_silent(server: uvicorn.Server, limits: LimitSettings) -> None:
         for each in waiting:
             last, since = before.get(each, (each.cycle, now))
             silent[each] = each.cycle, since if last is each.cycle else now
+        for each in connections:
+            if each.full_since is not None and now - each.full_since >= limits.head_seconds:
+                each.transport.abort()
         excess = len(connections) - limits.connections
         for place, (connection, (_, since)) in enumerate(sorted(silent.items(), key=lambda each: each[1][1])):
             if (now - since >= limits.head_seconds or place < excess) and connection.transport is not None:
