@@ -169,7 +169,7 @@ quality-changes: $(BIN)/locant
 .venv-align/bin/locant: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-align
 	.venv-align/bin/pip install --quiet --constraint constraints.txt torch
-	.venv-align/bin/pip install --quiet --constraint constraints.txt --editable '.[corpora]' eflomal
+	.venv-align/bin/pip install --quiet --constraint constraints.txt --editable '.[alignment,corpora]'
 	@touch $@
 
 RUN ?= demo/bible-german-english

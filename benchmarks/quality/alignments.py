@@ -20,11 +20,11 @@ from typing import get_args
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from locant.analysis import AlignmentScores, score_alignments
 from locant.models.encoder_decoder import AlignmentStep
+from locant.text.links import Links, grow_diag_final_and
 from locant.training import load_run_recipe
 from locant.translation import Translator
 from measure import machine
 
-Links = set[tuple[int, int]]
 Pairs = list[tuple[str, str]]
 
 
@@ -60,30 +60,6 @@ def _plain(word: str) -> str:
     while inner and not inner[-1].isalnum():
         inner = inner[:-1]
     return inner or word
-
-
-def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
-    """Return the links of both directions made symmetric (Koehn et al. 2005, section 2.2)."""
-    both, either = forward & reverse, forward | reverse
-    found = set(both)
-    while True:
-        sources, targets = {s for s, _ in found}, {t for _, t in found}
-        new = {
-            (s, t)
-            for s, t in either - found
-            if (s not in sources or t not in targets)
-            and any((s + i, t + j) in found for i in (-1, 0, 1) for j in (-1, 0, 1))
-        }
-        if not new:
-            break
-        for s, t in sorted(new):
-            if s not in {one for one, _ in found} or t not in {one for _, one in found}:
-                found.add((s, t))
-    for direction in (forward, reverse):
-        for s, t in sorted(direction):
-            if s not in {one for one, _ in found} and t not in {one for _, one in found}:
-                found.add((s, t))
-    return found
 
 
 def show(name: str, scores: AlignmentScores) -> None:

@@ -188,3 +188,12 @@ class CrossAttention(nn.Module):
         if mask.keys is not None:
             scores = scores.masked_fill(~mask.keys, -torch.inf)
         return scores.softmax(-1, dtype=torch.float32)
+
+    def first_head(self, x: Tensor, keys: Tensor, mask: Mask) -> Tensor:
+        """Return the logarithms of the weights of the first head, ``[B, Q, K]``; those of padding are very small."""
+        size = keys.shape[-1]
+        q = nn.functional.linear(x, self.query.weight[:size], self.query.bias[:size])
+        scores = (q @ keys[:, 0].transpose(-1, -2)).float() * size**-0.5
+        if mask.keys is not None:
+            scores = scores.masked_fill(~mask.keys.flatten(1).unsqueeze(1), torch.finfo(torch.float32).min)
+        return scores.log_softmax(-1)

@@ -109,12 +109,21 @@ class DecoderLayer(nn.Module):
         memory: tuple[Tensor, Tensor],
         memory_mask: Mask,
         cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """Map ``[B, L, E]`` to ``[B, L, E]``; ``memory`` holds this layer's keys and values of the encoder's output."""
+        *,
+        aligned: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Map ``[B, L, E]`` to ``[B, L, E]``; ``memory`` holds this layer's keys and values of the encoder's output.
+
+        With ``aligned`` the logarithms of the weights ``[B, L, S]`` with which the first head attends to the encoder's
+        output are returned as well.
+        """
         causal = Mask(causal=True)
         x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, causal, cache))
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask))
-        return self.residuals[2](x, self.feed_forward)
+        residual: Residual = self.residuals[1]  # type: ignore[assignment]
+        weights = self.cross_attention.first_head(residual.given(x), memory[0], memory_mask) if aligned else None
+        x = residual(x, lambda y: self.cross_attention(y, memory, memory_mask))
+        x = self.residuals[2](x, self.feed_forward)
+        return x if weights is None else (x, weights)
 
     def cross_attention_weights(
         self, x: Tensor, positions: Tensor, scheme: PositionScheme, keys: Tensor, memory_mask: Mask
@@ -196,26 +205,36 @@ class Decoder(Stack):
         cross = [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
         return DecoderCache(cross, source_lengths)
 
-    def forward(self, x: Tensor, cache: DecoderCache, *, use_cache: bool) -> Tensor:
+    def forward(
+        self, x: Tensor, cache: DecoderCache, *, use_cache: bool, aligned: int | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Decode embeddings ``[B, T, E]`` of the tokens that follow those in the cache.
 
         Args:
             x: Token embeddings ``[B, T, E]``.
             cache: From :meth:`start`; says how many tokens came before.
             use_cache: Whether to append these tokens to the cache; without it the cache must be empty.
+            aligned: A layer whose attention to the source is wanted as well.
 
         Returns:
-            ``[B, T, E]``.
+            ``[B, T, E]``; with ``aligned`` also the logarithms of the weights of that layer's first head
+            ``[B, T, S]``.
         """
         positions = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         mask = Mask.from_lengths(cache.source_lengths, cache.cross[0][0].shape[2])
         x = self.embed(x, positions)
+        weights = None
         for index, layer in enumerate(self.layers):
             own = cache.layers[index] if use_cache else None
-            x = layer(x, positions, self.scheme(index), cache.cross[index], mask, own)
+            given = (x, positions, self.scheme(index), cache.cross[index], mask, own)
+            if index == aligned:
+                x, weights = layer(*given, aligned=True)
+            else:
+                x = layer(*given)
         if use_cache:
             cache.length += positions.shape[-1]
-        return self.norm(x)
+        x = self.norm(x)
+        return x if weights is None else (x, weights)
 
     def cross_attention_weights(self, x: Tensor, cache: DecoderCache, number: int) -> Tensor:
         """Return how much each token attends to those of the source in a layer, ``[B, H, T, S]``.

@@ -72,6 +72,9 @@ class TransformerConfig(EncoderDecoderConfig):
     position_options: dict[str, Any] = Field(default_factory=dict)
     share_embeddings: bool = Field(True, description="One embedding matrix for source and target (joint vocabulary)")
     tie_output: bool = Field(True, description="The output projection is the target embedding matrix")
+    alignment_head: bool = Field(
+        False, description="The first head of the last decoder layer but one has learned which words belong together"
+    )
     start_is_padding: bool = Field(
         False, description="The token that starts the decoder is padding's twin, as in Marian, and is never predicted"
     )

@@ -82,6 +82,21 @@ class Transformer(EncoderDecoder[DecoderCache]):
         cache = self.start(self.encode(source, source_lengths), source_lengths)
         return self.decoder(self._embed_target(target), cache, use_cache=False)
 
+    def hidden_and_alignment(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the decoder's output, and what the head that learns to align attends to.
+
+        Args:
+            source: Integer ids ``[B, S]``, padded on the right.
+            source_lengths: Number of real tokens of each row, ``[B]``.
+            target: Integer ids ``[B, T]``, beginning with BOS.
+
+        Returns:
+            The output ``[B, T, E]`` before the projection to the vocabulary, and the logarithms of the weights
+            ``[B, T, S]``, float32.
+        """
+        cache = self.start(self.encode(source, source_lengths), source_lengths)
+        return self.decoder(self._embed_target(target), cache, use_cache=False, aligned=self._guided_layer)
+
     def alignment_weights(
         self,
         source: Tensor,
@@ -95,7 +110,8 @@ class Transformer(EncoderDecoder[DecoderCache]):
         cache = self.start(self.encode(source, source_lengths), source_lengths)
         usual_layer, usual_step = self.alignment_attention
         chosen = usual_layer if layer is None else layer
-        weights = self.decoder.cross_attention_weights(self._embed_target(target), cache, chosen).mean(1)
+        heads = self.decoder.cross_attention_weights(self._embed_target(target), cache, chosen)
+        weights = heads[:, 0] if self.config.alignment_head and chosen == self._guided_layer else heads.mean(1)
         if (step or usual_step) == "reads":
             return weights
         return torch.cat((torch.zeros_like(weights[:, :1]), weights[:, :-1]), dim=1)
@@ -104,12 +120,20 @@ class Transformer(EncoderDecoder[DecoderCache]):
     def alignment_attention(self) -> tuple[int, AlignmentStep]:
         """The decoder layer, from 0, and the step whose attention to the source says best which word comes from which.
 
-        Of deep decoders it is the third layer at the step that reads the word (Chen et al. 2020, "Accurate Word
-        Alignment Induction from Neural Machine Translation", Shift-Att). Shallow ones, whose every layer
-        has to predict, say it at the step that predicts the word, in the middle layer (docs/results/alignments.md).
+        Where a head has learned it, it is that of the step that reads the word. Else, of deep decoders it is the third
+        layer at the step that reads the word (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine
+        Translation", Shift-Att). Shallow ones, whose every layer has to predict, say it at the step that predicts the
+        word, in the middle layer (docs/results/alignments.md).
         """
         layers = self.config.decoder_layers
+        if self.config.alignment_head:
+            return self._guided_layer, "reads"
         return (2, "reads") if layers >= _DEEP else (layers // 2, "predicts")
+
+    @property
+    def _guided_layer(self) -> int:
+        # As in Garg et al. 2019, section 3.3.
+        return max(0, self.config.decoder_layers - 2)
 
     @property
     def max_positions(self) -> int | None:

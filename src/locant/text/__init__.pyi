@@ -36,6 +36,11 @@ from locant.text.epochs import RowSampler as RowSampler
 from locant.text.epochs import StagePlace as StagePlace
 from locant.text.epochs import TrainingEpochs as TrainingEpochs
 from locant.text.epochs import sampling_shares as sampling_shares
+from locant.text.links import TokenLinks as TokenLinks
+from locant.text.links import aligner_command as aligner_command
+from locant.text.links import grow_diag_final_and as grow_diag_final_and
+from locant.text.links import prepared_links as prepared_links
+from locant.text.links import write_links as write_links
 from locant.text.monolingual import MonolingualText as MonolingualText
 from locant.text.monolingual import read_monolingual as read_monolingual
 from locant.text.noise import NoiseSettings as NoiseSettings

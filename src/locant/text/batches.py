@@ -18,6 +18,7 @@ from locant.errors import CheckpointError, ConfigError
 from locant.settings import Settings
 from locant.text.cache import Column, TokenCache
 from locant.text.epochs import StagePlace, TrainingEpochs
+from locant.text.links import TokenLinks
 from locant.text.tokenizer import EOS, PAD
 
 T = TypeVar("T")
@@ -114,6 +115,8 @@ class Batch:
         target_lengths: Without padding, of input and output alike; [B] int64.
         source_tokens: The sum of ``source_lengths``.
         target_tokens: The sum of ``target_lengths``.
+        links: Where the text has been aligned, the tokens that belong together, [N, 3] int64: row, column of the target
+            token in ``target_input`` and column of the source token in ``source``.
     """
 
     source: torch.Tensor
@@ -123,6 +126,7 @@ class Batch:
     target_lengths: torch.Tensor
     source_tokens: int
     target_tokens: int
+    links: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return self.source.shape[0]
@@ -136,6 +140,7 @@ class Batch:
             target_input=self.target_input.to(device),
             target_output=self.target_output.to(device),
             target_lengths=self.target_lengths.to(device),
+            links=None if self.links is None else self.links.to(device),
         )
 
 
@@ -273,8 +278,14 @@ def decoder_input(target_output: Indices, start: int) -> Indices:
     return target_input
 
 
-def collate(cache: TokenCache, indices: Indices) -> Batch:
-    """Build the batch of some pairs; no pairs give tensors without rows."""
+def collate(cache: TokenCache, indices: Indices, links: TokenLinks | None = None) -> Batch:
+    """Build the batch of some pairs; no pairs give tensors without rows.
+
+    Args:
+        cache: The text, or a selection of its pairs.
+        indices: Of pairs of the selection.
+        links: Of the whole text.
+    """
     source, source_lengths = _padded(cache.source, indices)
     target, target_lengths = _padded(cache.target, indices)
     return Batch(
@@ -285,6 +296,8 @@ def collate(cache: TokenCache, indices: Indices) -> Batch:
         target_lengths=torch.from_numpy(target_lengths),
         source_tokens=int(source_lengths.sum()),
         target_tokens=int(target_lengths.sum()),
+        # The decoder reads something before the first token.
+        links=None if links is None else torch.from_numpy(links.of(cache.whole_rows(indices)) + np.array([0, 1, 0])),
     )
 
 
@@ -303,6 +316,7 @@ class BatchStream:
         seed: Any non-negative integer.
         rank: The number of this process, from 0.
         world_size: The number of processes.
+        links: Of the text, where the batches shall have them; its tokens are the same in every epoch then.
     """
 
     def __init__(
@@ -313,7 +327,9 @@ class BatchStream:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        links: TokenLinks | None = None,
     ) -> None:
+        self._links = links
         self._epochs = epochs
         self._settings = settings
         self._seed = seed
@@ -352,7 +368,7 @@ class BatchStream:
                     cache.source.lengths, cache.target.lengths, self._settings, seed=self._seed, epoch=epoch
                 )
                 for number, rows in enumerate(islice(plan, index, None), start=index):
-                    yield epoch, number, collate(cache, rows[self._rank :: self._world_size])
+                    yield epoch, number, collate(cache, rows[self._rank :: self._world_size], self._links)
                 epoch, index = epoch + 1, 0
                 del cache, plan  # before those of the next epoch are made
         finally:

@@ -199,6 +199,10 @@ class TokenCache:
         """Return which rows of the whole cache some of these are."""
         return np.arange(start, end) if self._rows is None else self._rows[start:end].astype(np.int64)
 
+    def whole_rows(self, indices: Rows) -> Rows:
+        """Return which rows of the whole cache those of some indices are."""
+        return indices if self._rows is None else self._rows[indices].astype(np.int64)
+
     def pairs(self) -> Iterator[Pair]:
         """Yield the text of the pairs; only of a cache written with ``keep_text``."""
         for start, end in chunk_bounds(len(self)):

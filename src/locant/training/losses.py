@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.language_model import LanguageModel
+from locant.models.transformer import Transformer
 from locant.text import BOS, PAD, Batch
 from locant.training.objective import projected_cross_entropy
 from locant.training.r_drop import projected_r_drop
@@ -23,36 +24,72 @@ class TranslatorLoss(nn.Module):
         label_smoothing: Probability mass spread evenly over the vocabulary, from 0 to below 1.
         precision: Of the products.
         r_drop: Weight of the divergence between two passes with different dropout; with 0 there is one pass.
+        guided_alignment: Weight of the loss of a head that shall attend to what batches link with each target token
+            (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", equations 4 and 5);
+            for a :class:`~locant.models.Transformer`, in training alone.
     """
 
     def __init__(
-        self, model: EncoderDecoder[Any], label_smoothing: float, precision: torch.dtype, *, r_drop: float = 0.0
+        self,
+        model: EncoderDecoder[Any],
+        label_smoothing: float,
+        precision: torch.dtype,
+        *,
+        r_drop: float = 0.0,
+        guided_alignment: float = 0.0,
     ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
         self.precision = precision
         self.r_drop = r_drop
+        self.guided_alignment = guided_alignment
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed smoothed loss and the summed negative log-likelihood, float32 scalars in nats."""
+        links = batch.links if self.guided_alignment and self.training else None
         twice = self.r_drop and self.training
         source, lengths, target = (
             torch.cat((rows, rows)) if twice else rows
             for rows in (batch.source, batch.source_lengths, batch.target_input)
         )
         with torch.autocast(batch.source.device.type, self.precision, enabled=self.precision != torch.float32):
-            hidden = self.model.hidden(source, lengths, target)
+            if links is None:
+                hidden, aligned = self.model.hidden(source, lengths, target), None
+            else:
+                assert isinstance(self.model, Transformer)
+                hidden, aligned = self.model.hidden_and_alignment(source, lengths, target)
         # A norm may have ended in float32, which would make the largest product of all the slowest.
         hidden, weight, labels = hidden.to(self.precision), self.model.output.weight, batch.target_output
         if getattr(self.model.config, "start_is_padding", False):  # else the softmax would count padding twice
             weight, labels = torch.cat((weight[:BOS], weight[BOS + 1 :])), labels - (labels > BOS).long()
         if twice:
             one, other = hidden.chunk(2)
-            return projected_r_drop(
+            loss, likelihood = projected_r_drop(
                 one, other, weight, labels, smoothing=self.label_smoothing, alpha=self.r_drop, ignore=PAD
             )
-        return projected_cross_entropy(hidden, weight, labels, smoothing=self.label_smoothing, ignore=PAD)
+        else:
+            loss, likelihood = projected_cross_entropy(
+                hidden, weight, labels, smoothing=self.label_smoothing, ignore=PAD
+            )
+        if links is not None and aligned is not None:
+            passes = aligned.chunk(2) if twice else (aligned,)
+            losses = [alignment_loss(one, links) for one in passes]
+            loss = loss + self.guided_alignment * torch.stack(losses).mean()
+        return loss, likelihood
+
+
+def alignment_loss(log_weights: Tensor, links: Tensor) -> Tensor:
+    """Return the cross-entropy of attention with links, summed over the target tokens that have some.
+
+    Args:
+        log_weights: Logarithms of the weights with which target tokens attend to source tokens, ``[B, T, S]``.
+        links: Row, target token and source token of each, ``[N, 3]``; those of a target token count alike.
+    """
+    row, target, source = links.unbind(1)
+    which = row * log_weights.shape[1] + target
+    counts = torch.bincount(which, minlength=log_weights.shape[0] * log_weights.shape[1])
+    return -(log_weights[row, target, source] / counts[which]).sum()
 
 
 @dataclass(frozen=True)

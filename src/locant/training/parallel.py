@@ -164,7 +164,7 @@ def tensors_from_first_process(tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         yield name, one
 
 
-def on_some_processes(mine: bool, compute: Callable[[], None], group: dist.ProcessGroup | None = None) -> None:
+def on_some_processes(mine: bool, compute: Callable[[], object], group: dist.ProcessGroup | None = None) -> None:
     """Run ``compute`` where ``mine`` is true, wait until all have done so, and raise the first error everywhere."""
     failed: Exception | None = None
     if mine:

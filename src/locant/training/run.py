@@ -39,11 +39,15 @@ from locant.text import (
     PreparedData,
     TextStore,
     TokenizerPair,
+    TokenLinks,
+    aligner_command,
     prepare,
+    prepared_links,
     sampling_shares,
     summarize_plan,
 )
 from locant.text.vocabulary import Pairs
+from locant.text.workers import usable_processes
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
 from locant.training.callback import PartReport, PreparedReport, TrainingCallback
@@ -66,6 +70,9 @@ from locant.training.trainer import Trainer
 from locant.version import __version__
 
 _logger = logging.getLogger("locant")
+
+_ALIGNED_ALONE = 100_000
+"""Most pairs whose links one process makes symmetric."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +230,8 @@ def _train(
         recipe, resume, seen = parallel.from_first_process(lambda: _start(held, wanted, folder, begins, goes_on))
         apart = not (folder / seen).exists()  # on a machine that does not share the folder
         prepares = apart and parallel.node_place().rank == 0
+        if recipe.training.guided_alignment and not resume:
+            parallel.on_some_processes(prepares or parallel.rank() == 0, aligner_command)  # before long work
         device = parallel.use_device(choose_device(recipe.training.device))
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
         corpus = _open(recipe, folder, callback, prepares=prepares)
@@ -249,6 +258,10 @@ def _train(
         config = recipe.sized_model(*sizes)
         if not choices and parallel.world_size() == 1:
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
+        links = None
+        if recipe.training.guided_alignment:
+            links = _links(data, folder, callback, prepares=prepares)
+            config = config.model_copy(update={"alignment_head": True})
         model = new_model(config, recipe.training.parallel)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
         torch.manual_seed(recipe.seed + 1 + parallel.rank())  # dropout differs between processes, weights do not
@@ -258,6 +271,7 @@ def _train(
             seed=recipe.seed,
             rank=parallel.rank(),
             world_size=parallel.world_size(),
+            links=links,
         )
         trainer = Trainer(
             folder,
@@ -403,6 +417,19 @@ def _prepare(
     vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
     parallel.require_same({"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)})
     return data
+
+
+def _links(data: PreparedData, folder: Path, callback: TrainingCallback, *, prepares: bool) -> TokenLinks:
+    """Align the training text on the first process of each folder; the others read what it wrote."""
+    place, text = folder / "cache" / "links", data.train
+    processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
+
+    def align() -> None:
+        callback.on_preparing("aligning", 0.0)
+        prepared_links(text, place, made_from=data.fingerprint, processes=processes)
+
+    parallel.on_some_processes(prepares or parallel.rank() == 0, align)
+    return TokenLinks(place, len(text), data.fingerprint)
 
 
 def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:

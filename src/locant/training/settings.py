@@ -82,6 +82,9 @@ class TrainingSettings(Settings):
         0.0, ge=0, le=1, description="Share of the budget in which the batches of an update rise from one"
     )
     r_drop: float = Field(0.0, ge=0, description="Weight of R-Drop's divergence; each batch is then computed twice")
+    guided_alignment: float = Field(
+        0.0, ge=0, description="Weight of a loss that teaches a head which words belong together; 0.05 is usual"
+    )
     ema_decay: float | None = Field(
         None, gt=0, lt=1, description="Decay of a moving average of the weights, which is then the model"
     )

@@ -87,7 +87,11 @@ class Trainer:
         self.progress = Progress()
         self.model = model
         loss = TranslatorLoss(
-            self.model, settings.label_smoothing, training_precision(settings, device), r_drop=settings.r_drop
+            self.model,
+            settings.label_smoothing,
+            training_precision(settings, device),
+            r_drop=settings.r_drop,
+            guided_alignment=settings.guided_alignment,
         )
         self.distributed = parallel.DistributedModel(loss, self.model, settings.parallel, device)
         if settings.compile and isinstance(self.model, Transformer):

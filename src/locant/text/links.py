@@ -1,0 +1,193 @@
+"""Links between the tokens of a tokenised parallel text, by the statistical aligner eflomal.
+
+eflomal (Östling and Tiedemann 2016, "Efficient Word Alignment with Markov Chain Monte Carlo") is a program of its own,
+which is given tokens as numbers and gives links of both directions; they are made symmetric here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from locant.errors import CheckpointError, DataError, MissingExtraError
+from locant.files import explaining_damage, read_json, replacing_folder, workplace, write_json
+from locant.text.cache import Column, TokenCache
+from locant.text.workers import in_order
+
+Links = set[tuple[int, int]]
+"""Numbers of a source token and of a target token that belong together, from 0."""
+
+_COMMAND = "eflomal-align"
+_PAIRS = 4096  # pairs that a process makes symmetric at a time
+
+
+class TokenLinks:
+    """The links of the pairs of a tokenised text, mapped from disk.
+
+    Args:
+        folder: What :func:`write_links` wrote.
+        pairs: How many pairs the text has.
+        made_from: What says which text it is.
+
+    Raises:
+        CheckpointError: The folder is missing or damaged, or of another text.
+    """
+
+    def __init__(self, folder: Path, pairs: int, made_from: str = "") -> None:
+        about = read_json(folder / "links.json")
+        with explaining_damage(folder / "links.json"):
+            known = about["pairs"] if about["made_from"] == made_from else None
+            self._ends: npt.NDArray[np.int64] = np.load(folder / "ends.npy", mmap_mode="r")
+            self._links: npt.NDArray[np.uint16] = np.load(folder / "links.npy", mmap_mode="r")
+            if known != pairs or len(self._ends) != pairs + 1 or self._ends[-1] != len(self._links):
+                raise ValueError("its links are of another text")
+
+    def of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the links of some pairs.
+
+        Args:
+            rows: Numbers of pairs of the whole text; [B].
+
+        Returns:
+            [N, 3]: place in ``rows``, number of the target token and number of the source token, both as they stand in
+            the token cache.
+        """
+        begins, ends = self._ends[rows], self._ends[rows + 1]
+        found = [self._links[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        places = np.repeat(np.arange(len(rows)), ends - begins)
+        links = np.concatenate(found) if found else np.empty((0, 2), np.uint16)
+        return np.column_stack((places, links[:, 1], links[:, 0])).astype(np.int64)
+
+
+def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", processes: int = 1) -> TokenLinks:
+    """Align the tokens of a text into a new folder; one that is already there is replaced.
+
+    Args:
+        cache: The text, all of it.
+        folder: Where the links go; it appears only when it is complete.
+        made_from: What says of which text they are.
+        processes: How many make links symmetric at once; eflomal itself uses what cores it finds.
+
+    Raises:
+        MissingExtraError: eflomal is not installed.
+        DataError: eflomal failed.
+        CheckpointError: The disk is full or not writable.
+    """
+    command = aligner_command()
+    ends, links = [0], []
+    with workplace(folder.parent) as work:
+        texts = [work / "source", work / "target"]
+        for path, column, skipped in zip(texts, (cache.source, cache.target), _skipped(cache), strict=True):
+            with path.open("w", encoding="ascii") as file:
+                file.writelines(_lines(column, skipped))
+        directions = [work / "forward", work / "reverse"]
+        arguments = ["-s", texts[0], "-t", texts[1], "-f", directions[0], "-r", directions[1]]
+        run = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True, check=False)
+        if run.returncode or not all(path.exists() for path in directions):
+            said = (run.stderr or run.stdout).strip().splitlines() or [f"it ended with {run.returncode}"]
+            raise DataError(f"eflomal could not align the training text: {said[-1]}")
+        with directions[0].open(encoding="ascii") as forward, directions[1].open(encoding="ascii") as reverse:
+            skips = zip(*_skipped(cache), strict=True)
+            for block in in_order(_symmetric, _blocks(forward, reverse, skips), processes):
+                for one in block:
+                    links.append(one)
+                    ends.append(ends[-1] + len(one))
+    if len(ends) != len(cache) + 1:
+        raise DataError(f"eflomal aligned {len(ends) - 1} pairs of the training text, which has {len(cache)}.")
+    with replacing_folder(folder, "replace") as temporary:
+        np.save(temporary / "ends.npy", np.array(ends, np.int64))
+        np.save(temporary / "links.npy", np.concatenate([*links, np.empty((0, 2), np.uint16)]))
+        write_json(temporary / "links.json", {"made_from": made_from, "pairs": len(cache), "aligner": "eflomal"})
+    return TokenLinks(folder, len(cache), made_from)
+
+
+def prepared_links(cache: TokenCache, folder: Path, *, made_from: str = "", processes: int = 1) -> TokenLinks:
+    """Return the links of a text, as they were written before or else anew; see :func:`write_links`."""
+    try:
+        return TokenLinks(folder, len(cache), made_from)
+    except CheckpointError:
+        return write_links(cache, folder, made_from=made_from, processes=processes)
+
+
+def aligner_command() -> str:
+    """Return the path of eflomal's program.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    # An environment that is not activated is not in the search path.
+    found = shutil.which(_COMMAND) or shutil.which(_COMMAND, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise MissingExtraError("Guided alignment", "eflomal", "alignment")
+    return found
+
+
+def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
+    """Return the links of both directions made symmetric (Koehn et al. 2005, section 2.2)."""
+    both, either = forward & reverse, forward | reverse
+    found = set(both)
+    sources, targets = {s for s, _ in found}, {t for _, t in found}
+    while True:
+        new = sorted(
+            (s, t)
+            for s, t in either - found
+            if (s not in sources or t not in targets)
+            and any((s + i, t + j) in found for i in (-1, 0, 1) for j in (-1, 0, 1))
+        )
+        if not new:
+            break
+        for s, t in new:
+            if s not in sources or t not in targets:
+                found.add((s, t))
+                sources.add(s)
+                targets.add(t)
+    for direction in (forward, reverse):
+        for s, t in sorted(direction):
+            if s not in sources and t not in targets:
+                found.add((s, t))
+                sources.add(s)
+                targets.add(t)
+    return found
+
+
+def _skipped(cache: TokenCache) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many tokens stand before the text of each pair on each side: those that say languages."""
+    counts = [part.pairs for part in cache.parts]
+    # The first of the target's is what the decoder reads first, which rows do not hold.
+    source = np.repeat([len(part.prefixes.source) for part in cache.parts], counts)
+    return source, np.repeat([len(part.prefixes.target) - 1 for part in cache.parts], counts)
+
+
+def _lines(column: Column, skipped: npt.NDArray[np.int64]) -> Iterator[str]:
+    for number, before in enumerate(skipped.tolist()):
+        # eflomal wants a word in every line; links of one that is not there fall away.
+        yield (" ".join(map(str, column[number][before:].tolist())) or "-") + "\n"
+
+
+_Block = list[tuple[str, str, tuple[int, int]]]
+
+
+def _blocks(forward: TextIO, reverse: TextIO, skips: Iterable[tuple[int, int]]) -> Iterator[_Block]:
+    rows = zip(forward, reverse, skips, strict=False)  # too few are counted in the end
+    while block := list(islice(rows, _PAIRS)):
+        yield block
+
+
+def _symmetric(block: _Block) -> list[npt.NDArray[np.uint16]]:
+    found = []
+    for forward, reverse, before in block:
+        links = sorted(grow_diag_final_and(_parsed(forward), _parsed(reverse)))
+        found.append((np.array(links, np.int64).reshape(-1, 2) + before).astype(np.uint16))
+    return found
+
+
+def _parsed(line: str) -> Links:
+    return {(int(source), int(target)) for source, _, target in (link.partition("-") for link in line.split())}
