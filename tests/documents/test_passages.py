@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import pytest
+import sentencex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from translated import FUNCTIONS, functions
@@ -203,3 +204,20 @@ def test_sentences_too_long_are_cut_at_clauses():
     question = next(steps)
     assert isinstance(question, Sentences)
     assert question.texts == ["This is a long sentence,", "which has clauses,", "and more of them.", "Short."]
+
+
+def test_long_lines_are_cut_window_by_window(monkeypatch):
+    """The package takes time with the square of a line's length, in which nothing else of the process goes on."""
+    longest, whole = [], sentencex.segment
+
+    def segment(language, line):
+        longest.append(len(line))
+        return whole(language, line)
+
+    monkeypatch.setattr(sentencex, "segment", segment)
+    split = sentence_splitter.__wrapped__("en")
+    prose = " ".join(f"Dr. {'word ' * (number % 40)}ends here at 3.5 km." for number in range(200))
+    assert split(prose) == whole("en", prose)
+    for line in ("`" * 30_000, "a" * 9_001, "“A. " * 3_000, "word " * 2_500 + "end. Next one."):
+        assert "".join("".join(split(line)).split()) == "".join(line.split())
+    assert max(longest) <= 4_000

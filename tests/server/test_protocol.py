@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import Request
 
 from locant.server import LimitSettings
+from locant.server.envelope import json_error
 from locant.server.protocol import bounded_protocol
+from locant.server.reading import RequestError, read_body
 from locant.server.worker import close_silent
 
 MOST = 4_000
@@ -35,12 +38,21 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
+async def limited(scope: Any, receive: Any, send: Any) -> None:
+    """Refuses bodies of more than a thousand bytes."""
+    request = Request(scope, receive)
+    try:
+        await read_body(request, 1_000, 30)
+    except RequestError as error:
+        await json_error(error.status, str(error), {"connection": "close"})(scope, receive, send)
+
+
 @contextmanager
-def running(kind: type[uvicorn.Server]) -> Iterator[tuple[str, int]]:
+def running(kind: type[uvicorn.Server], app: Any = echo) -> Iterator[tuple[str, int]]:
     """Run a server in a thread and yield its address."""
     listening = socket.create_server(("127.0.0.1", 0))
     protocol = bounded_protocol(MOST)
-    config = uvicorn.Config(echo, http=protocol, ws="none", lifespan="off", log_config=None, server_header=False)
+    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, server_header=False)
     server = kind(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
@@ -90,6 +102,16 @@ def test_whoever_does_not_read_the_answer_loses_the_connection():
             while data := connection.recv(1 << 20):
                 found += len(data)
         assert found < size  # what the system had taken
+
+
+def test_whoever_sends_too_much_reads_why_it_is_refused():
+    size = HEAD + b"Content-Length: 8000000\r\n"
+    with running(uvicorn.Server, limited) as address:
+        # The second waits to be asked for the body.
+        for sent in (size + b"\r\n" + bytes(8_000_000), size + b"Expect: 100-continue\r\n\r\n"):
+            found = answers(address, sent)
+            assert found.startswith(b"HTTP/1.1 413 ")
+            assert b"at most 1,000 bytes" in found
 
 
 def test_one_request_after_another_is_answered(address):

@@ -11,6 +11,8 @@ from locant.errors import MissingExtraError
 from locant.text.subword_spans import Span
 from locant.translation.lines import WholeSpans, split_to_fit
 
+_WINDOW = 4_000  # characters; a sentence that is longer is cut
+
 
 @lru_cache(maxsize=256)
 def sentence_splitter(language: str) -> Splitter:
@@ -30,8 +32,18 @@ def sentence_splitter(language: str) -> Splitter:
 
 
 def _split(segment: Any, language: str, line: str) -> Sequence[str]:
-    found: Sequence[str] = segment(language, line)
-    return found
+    """Cut a line, a long one window by window: the package takes time with the square of the length of some lines."""
+    found: list[str] = []
+    while len(line) > _WINDOW:
+        end = line.rfind(" ", _WINDOW // 2, _WINDOW) + 1 or _WINDOW
+        *whole, last = segment(language, line[:end])
+        # The last sentence goes on in the next window.
+        at = line.rfind(last, 0, end)
+        if whole and at > 0 and not line[at + len(last) : end].strip():
+            found, line = [*found, *whole], line[at:]
+        else:
+            found, line = [*found, line[:end]], line[end:]
+    return [*found, *segment(language, line)]
 
 
 def fitting_splitter(split: Splitter, fits: Callable[[str], bool], whole: WholeSpans | None = None) -> Splitter:

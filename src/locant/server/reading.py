@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -20,6 +21,8 @@ from starlette.requests import ClientDisconnect, Request
 from locant.errors import LocantError
 
 _MOST_FIELDS = 1_000  # of a form
+_LET_PASS = 32_000_000  # bytes of the largest body that is read although it is too large
+_PASSING = 3.0  # seconds for which it is
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -107,6 +110,8 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
     )
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > most_bytes:
+        if int(announced[:20]) <= _LET_PASS and "expect" not in request.headers:
+            await _let_pass(request.stream())
         raise too_large
     parts, size = [], 0
     try:
@@ -124,6 +129,14 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
         raise RequestError(400, "The connection was closed before the request was complete.", reason="gone") from None
     request.state.body_read = True  # the connection can have another request
     return b"".join(parts)
+
+
+async def _let_pass(stream: AsyncIterator[bytes]) -> None:
+    """Read a body that is of no use: most clients send all of it before they read the answer."""
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(_PASSING):
+            async for _ in stream:
+                pass
 
 
 async def read_fields(request: Request, body: bytes) -> Mapping[str, Any]:
