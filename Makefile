@@ -217,13 +217,14 @@ bench-explorer: $(BIN)/locant
 lock: $(BIN)/locant
 	$(BIN)/python tests/support/locked.py > locked.txt
 
-# Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network.
+# Known faults of these, by pip-audit in an environment of its own; asks PyPI over the network, and fails where it does not
+# answer for each of them.
 .venv-audit/bin/pip-audit:
 	$(PYTHON) -m venv .venv-audit
 	.venv-audit/bin/pip install --quiet 'pip-audit>=2.10'
 
 audit: .venv-audit/bin/pip-audit
-	.venv-audit/bin/pip-audit --requirement locked.txt --no-deps --disable-pip
+	.venv-audit/bin/python tests/support/audit.py .venv-audit/bin/pip-audit locked.txt
 
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
 # environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in

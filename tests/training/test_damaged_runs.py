@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from mutations import mutated_bytes, mutated_data
 
 from locant.app.run_report import run_report
-from locant.errors import ConfigError, LocantError
+from locant.errors import CheckpointError, ConfigError, LocantError
 from locant.models.model_card import model_card
 from locant.training import Recipe, evaluate, load_recipe, load_run_evaluation, load_run_recipe, train
+from locant.training.before_after import compare_after
 from locant.training.loop import TrainingLoop
 
 UNHURRIED = settings(
@@ -114,3 +115,13 @@ def test_too_little_memory_of_a_gpu_says_what_to_lower(
     monkeypatch.setattr(TrainingLoop, "update", full)
     with pytest.raises(LocantError, match=r"memory of the GPU does not suffice\. Lower batches\.tokens and raise"):
         train(Recipe.parse(recipe_data), tmp_path / "run")
+
+
+@pytest.mark.parametrize("change", [{"pairs": [["one"]]}, {"before": []}, {"more": 1}, {"pairs": None}])
+def test_damaged_measurements_before_fine_tuning(change: dict, tmp_path: Path) -> None:
+    test = {"name": "t", "of": "new", "pairs": [["one", "eins"]], "source_language": None, "target_language": None}
+    (tmp_path / "cache").mkdir()
+    kept = {"parent": "p", "notes": [], "tests": [{**test, "before": ["zwei"], **change}]}
+    (tmp_path / "cache" / "before.json").write_text(json.dumps(kept))
+    with pytest.raises(CheckpointError, match=r"before\.json is damaged"):
+        compare_after(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -147,15 +147,17 @@ def compare_after(folder: Path) -> BeforeAfter | None:
     Returns:
         The comparison, or ``None`` where the run measured nothing before.
     """
-    if not (folder / _BEFORE).is_file():
+    path = folder / _BEFORE
+    if not path.is_file():
         return None
-    before = read_json(folder / _BEFORE)
+    before = read_json(path)
+    with explaining_damage(path):
+        parent, notes = str(before["parent"]), tuple(map(str, before["notes"]))
+        known = [_test_with_translations(one) for one in before["tests"]]
     translator = Translator.from_pretrained(folder, engine="auto")
     cased = translator.tokenizers.target.cased
     tests = []
-    for one in before["tests"]:
-        said: Sequence[str] = one.pop("before")
-        test = TestSet(**{**one, "pairs": [(source, target) for source, target in one["pairs"]]})
+    for test, said in known:
         scores = paired_bootstrap(
             said,
             _translate(translator, test),
@@ -163,9 +165,18 @@ def compare_after(folder: Path) -> BeforeAfter | None:
             tokenize=bleu_tokenizer(test.target_language or translator.target_language),
         )
         tests.append(TestComparison(test.name, test.of, scores))
-    result = BeforeAfter(before["parent"], tuple(tests), tuple(before["notes"]))
+    result = BeforeAfter(parent, tuple(tests), notes)
     write_json(folder / _COMPARISON, asdict(result))
     return result
+
+
+def _test_with_translations(kept: dict[str, Any]) -> tuple[TestSet, list[str]]:
+    pairs = [(str(source), str(target)) for source, target in kept["pairs"]]
+    said = list(map(str, kept["before"]))
+    if len(said) != len(pairs):
+        raise ValueError("it has not as many translations as sentences")
+    rest = {key: value for key, value in kept.items() if key != "before"}
+    return TestSet(**{**rest, "pairs": pairs}), said
 
 
 def load_before_after(folder: Path) -> BeforeAfter | None:
