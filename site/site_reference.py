@@ -39,6 +39,7 @@ def write_reference(folder: SiteFolder) -> None:
         "",
         ".. toctree::",
         "   :caption: Rooms",
+        "   :maxdepth: 1",
         "",
         *[f"   {name}" for name in names],
         "",

@@ -447,6 +447,9 @@ def test_a_frame_in_a_matrix_is_shown_alone_until_the_axes_change(page: Any) -> 
     page.get_by_role("group", name="Head", exact=True).get_by_label("2").check()
     drawn(page, "transformer-attention", "head 2")
     assert names_below(page, "transformer-attention") == ["dog", "bites"]
+    assert page.locator("#transformer-attention .mark").count() == 1
+    page.get_by_role("group", name="Follow").get_by_label("man").check()  # a row beyond the frame
+    when(page, "!document.querySelector('#transformer-attention .mark')")
     page.locator("#transformer-attention").get_by_role("button", name="Whole matrix").click()
     assert len(names_below(page, "transformer-attention")) == 5
     page.mouse.move(box["x"] + 5, box["y"] + 5)

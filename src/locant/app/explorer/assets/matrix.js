@@ -47,7 +47,7 @@
     const [rows, columns] = [view.rows[1] - view.rows[0], view.columns[1] - view.columns[0]];
     const right = matrix.scale ? SCALE : 12;
     const top = 12;
-    const left = 38 + Math.ceil(widest(ticksOf(matrix.rowNames, view.rows, matrix.height - 60, matrix.rowNames ? 14 : 40)));
+    const left = 38 + Math.ceil(widest(ticksOf(matrix.rowNames, view.rows, matrix.height - 60, matrix.rowNames ? 12 : 40)));
     const least = left + right + (matrix.sizes ? Math.max(LEAST, columns * NUMBERED) : LEAST);
     const width = Math.max(wanted, least);
     const across = width - left - right;
@@ -58,7 +58,7 @@
     const height = matrix.height - top - bottom;
     return {
       width, left, top, across, height, bottom, turned, below,
-      beside: ticksOf(matrix.rowNames, view.rows, height, matrix.rowNames ? 14 : 40),
+      beside: ticksOf(matrix.rowNames, view.rows, height, matrix.rowNames ? 12 : 40),
       x: (column) => left + across * (column - view.columns[0]) / columns,
       y: (row) => top + height * (row - view.rows[0]) / rows,
     };
@@ -152,7 +152,8 @@
     shown.svg.setAttribute("height", matrix.height);
     shown.svg.setAttribute("viewBox", `0 0 ${at.width} ${matrix.height}`);
     const inside = `x="${at.left}" y="${at.top}" width="${rounded(at.across)}" height="${rounded(at.height)}"`;
-    const mark = matrix.marked === null ? "" :
+    const [first, end] = view.rows;
+    const mark = matrix.marked === null || matrix.marked < first || matrix.marked >= end ? "" :
       `<rect class="mark" fill="none" stroke="${MARK}" stroke-width="3" x="${at.left}" y="${rounded(at.y(matrix.marked))}" ` +
       `width="${rounded(at.across)}" height="${rounded(at.y(1) - at.y(0))}"/>`;
     shown.svg.innerHTML =
