@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from site_folder import SiteFolder
 from locant.app import explorer
 from locant.app.explorer import context_panels, rotation_panels
 from locant.app.explorer.charts import chart
+from locant.app.explorer.pages import transformer
 from locant.app.explorer.panels import Panel
 from locant.app.explorer.scheme_panels import Knobs, pictures
+from locant.app.explorer.shown_models import EXAMPLE, shown_models
+from locant.app.explorer.transformer_panels import Viewer
 from locant.figures import FIGURES
 from locant.files import write_text
 
@@ -64,6 +68,8 @@ class Interactive:
 
 _BASES = (2, 10, 100, 1000, 10_000, 500_000)
 _LENGTH = 64
+_STACKS = {"encoder": "none", "decoder": "causal"}
+_WORDS = {"none": "none", "sinusoidal": "sinusoidal", "learned": "learned", "rotary": "rotary", "ALiBi": "alibi"}
 _BIASES = {"ALiBi": "alibi", "T5": "t5", "KERPLE": "kerple", "FIRE": "fire", "Sandwich": "sandwich"}
 _TRAINED = 4096
 
@@ -71,6 +77,18 @@ _TRAINED = 4096
 def _scheme(scheme: str, picture: str, **knobs: Any) -> Panel:
     values = {"width": 64, "length": _LENGTH, "base": 10_000.0, "position": 0, "offset": 1} | knobs
     return pictures(scheme, Knobs(**values))[picture].panel()
+
+
+@cache
+def _viewer() -> Viewer:
+    return Viewer(shown_models(None))
+
+
+def _transformer(picture: str, **knobs: Any) -> Panel:
+    """Return a picture of the explorer's small example: 2 layers, 6 features, 3 heads, "the dog bites the man"."""
+    viewer = _viewer()
+    values = transformer.first_values(viewer, EXAMPLE, knobs.get("stack", "encoder")) | knobs
+    return viewer.pictures(**values)[picture].panel()
 
 
 INTERACTIVES = (
@@ -112,6 +130,27 @@ INTERACTIVES = (
         (Knob("position p", range(9), 1), Knob("offset k", range(1, 13), 2)),
         lambda position, offset: rotation_panels.circle("PE", position, offset),
         ("circle", "shift-derivation", "sine-alone"),
+    ),
+    Interactive(
+        "attention",
+        "The scores of one token",
+        "“the dog bites the man” in a model of 6 features and 3 heads. Choose a token: its query meets the key of "
+        "every token, the products are divided by the square root of the 2 features of a head, the decoder's mask hides "
+        "what comes later, and the softmax makes weights of the rest. The first token that the decoder reads can look "
+        "at itself alone.",
+        (Knob("token", range(1, 6), 3), Knob("head", range(1, 4), 1), Knob("stack", tuple(_STACKS), "decoder")),
+        lambda token, head, stack: _transformer("scores", token=token, head=head, stack=stack, mask=_STACKS[stack]),
+        ("attention-steps", "masks", "dot-product-scaling"),
+    ),
+    Interactive(
+        "swap",
+        "Two words change places",
+        "How far the vector of every word moves when “dog” and “man” are swapped, wherever the word stands afterwards. "
+        "Without positions nothing moves in the encoder: to it the sentence is a bag of words. With any scheme words "
+        "move, and not those two alone; in the causal decoder, which sees more words the later it stands, even without.",
+        (Knob("scheme", tuple(_WORDS), "none"), Knob("stack", tuple(_STACKS), "encoder")),
+        lambda scheme, stack: _transformer("swap", scheme=_WORDS[scheme], stack=stack, mask=_STACKS[stack]),
+        ("masks", "criteria"),
     ),
     Interactive(
         "context",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -148,6 +149,8 @@ def test_the_names_of_the_registry_are_those_that_the_figures_give_themselves() 
         assert figure.name == name
         assert figure.caption.title
         assert figure.caption.formula
+        # Of a caption the formula alone is HTML.
+        assert not re.search(r"</?[a-z]+>|&[a-z]+;", " ".join((figure.caption.text, *figure.caption.points))), name
         assert set(figure.limits) <= set(figure.options)
 
 

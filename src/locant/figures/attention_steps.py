@@ -304,7 +304,7 @@ register_figure(
         "Attention, step by step",
         "Every number between the embeddings and the output of one layer's self-attention, with the shapes. Each head "
         "projects the whole input to a few features of its own, compares its queries with its keys, hides what the "
-        "mask hides, and mixes its values; the results stand beside each other again, and W<sub>O</sub> mixes them.",
+        "mask hides, and mixes its values; the results stand beside each other again, and W_O mixes them.",
         "head<sub>h</sub>&nbsp;= softmax( Q<sub>h</sub>&thinsp;K<sub>h</sub><sup>T</sup>&thinsp;/&thinsp;"
         "√d<sub>k</sub> + mask )&thinsp;V<sub>h</sub>, &nbsp; Q<sub>h</sub>&nbsp;= X&thinsp;W<sub>h</sub><sup>Q</sup>, "
         "… &nbsp; output&nbsp;= [head<sub>1</sub> … head<sub>H</sub>]&thinsp;W<sub>O</sub>",

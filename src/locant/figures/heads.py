@@ -130,7 +130,7 @@ register_figure(
     caption=Caption(
         "Why several heads: each looks elsewhere",
         "Mean attention weight by the offset of the key, over held-out sentences; a row is a head. A dark column at "
-        "&minus;1 is a head that reads the token before, and an even row one that goes by content or gathers from "
+        "-1 is a head that reads the token before, and an even row one that goes by content or gathers from "
         "everywhere. One head could give each query only one such pattern at a time.",
         "profile<sub>h</sub>(k)&nbsp;= mean over i of A<sub>h</sub>[i, i + k], &nbsp; "
         "keys<sub>h</sub>&nbsp;= exp( mean over i of &minus;Σ<sub>j</sub> A<sub>h</sub>[i, j] "

@@ -46,7 +46,8 @@
   function show(sent, page) {
     for (const card of document.querySelectorAll(`.cards[data-page="${page}"] [data-picture]`)) {
       const picture = sent.pictures[card.dataset.picture];
-      card.hidden = !sent.names.includes(card.dataset.picture);
+      const hidden = !sent.names.includes(card.dataset.picture);
+      if (card.hidden !== hidden) card.hidden = hidden; // or the page would be laid out anew
       if (!picture) continue;
       const place = card.querySelector(".picture");
       if (picture.marked) mark(place, picture.marked);
