@@ -135,9 +135,9 @@ INTERACTIVES = (
         "attention",
         "The scores of one token",
         "“the dog bites the man” in a model of 6 features and 3 heads. Choose a token: its query meets the key of "
-        "every token, the products are divided by the square root of the 2 features of a head, the decoder's mask hides "
-        "what comes later, and the softmax makes weights of the rest. The first token that the decoder reads can look "
-        "at itself alone.",
+        "every token, the products are divided by the square root of the 2 features of a head, the decoder's mask "
+        "hides what comes later, and the softmax makes weights of the rest. The first token that the decoder reads can "
+        "look at itself alone.",
         (Knob("token", range(1, 6), 3), Knob("head", range(1, 4), 1), Knob("stack", tuple(_STACKS), "decoder")),
         lambda token, head, stack: _transformer("scores", token=token, head=head, stack=stack, mask=_STACKS[stack]),
         ("attention-steps", "masks", "dot-product-scaling"),
@@ -147,7 +147,7 @@ INTERACTIVES = (
         "Two words change places",
         "How far the vector of every word moves when “dog” and “man” are swapped, wherever the word stands afterwards. "
         "Without positions nothing moves in the encoder: to it the sentence is a bag of words. With any scheme words "
-        "move, and not those two alone; in the causal decoder, which sees more words the later it stands, even without.",
+        "move, and not those two alone; in the causal decoder, where later words see more, even without.",
         (Knob("scheme", tuple(_WORDS), "none"), Knob("stack", tuple(_STACKS), "encoder")),
         lambda scheme, stack: _transformer("swap", scheme=_WORDS[scheme], stack=stack, mask=_STACKS[stack]),
         ("masks", "criteria"),

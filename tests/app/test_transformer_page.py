@@ -17,7 +17,7 @@ from locant.app.explorer import build_app
 from locant.app.explorer.charts import chart
 from locant.app.explorer.knobs import Choice, Flags, Number, Text, read_address
 from locant.app.explorer.model_panels import Reader
-from locant.app.explorer.panels import Cells, Curves, Matrix, Panel, as_csv
+from locant.app.explorer.panels import Cells, Matrix, Panel, as_csv
 from locant.app.explorer.shown_models import EXAMPLE, TRAINED, ExampleModel, StackInput, shown_models
 from locant.app.explorer.swap_panels import swapped_places
 from locant.app.explorer.transformer_panels import PICTURES, Viewer
@@ -176,13 +176,12 @@ def test_padding_is_hidden_or_not(viewer: Viewer) -> None:
 
 
 def test_what_residual_connections_carry(viewer: Viewer) -> None:
-    left = {}
-    for parts in (["scaling", "residuals"], ["scaling"]):
-        (panel,) = shown(viewer, "left", parts=parts)
-        assert isinstance(panel, Curves)
-        left[len(parts)] = panel.lines["mean of all tokens"]
-    assert left[2][0] == pytest.approx(1)
-    assert left[2][-1] > left[1][-1] + 0.1
+    with_them, without = matrix(viewer, "left"), matrix(viewer, "left", parts=["scaling"])
+    np.testing.assert_allclose(with_them[:, 0], 1, rtol=1e-6)
+    assert with_them[:, -1].mean() > without[:, -1].mean() + 0.1
+    stream = matrix(viewer, "stream", token=3)
+    expected = stream @ stream[0] / np.linalg.norm(stream, axis=1) / np.linalg.norm(stream[0])
+    np.testing.assert_allclose(with_them[2], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("word", ["dog", "Ω", "\ud800"])
@@ -300,7 +299,8 @@ def test_only_what_a_knob_changes_is_sent(app: Any) -> None:
     drawn = sent(first)["drawn"]
     token = draw(app, drawn, token=3)
     assert drawings(token) == {"attention", "scores", "path", "by-head", "stream", "left"}
-    assert sent(token)["pictures"]["attention"]["marked"]["row"] == 2  # only the frame moves
+    for name in ("attention", "left"):
+        assert sent(token)["pictures"][name]["marked"]["row"] == 2  # only the frame moves
     assert drawings(draw(app, drawn, layer=2)) == {"swapped", "attention", "scores", "path"}
     assert drawings(draw(app, drawn, head=2)) == {"swapped", "attention", "scores"}
     assert drawings(draw(app, drawn, scheme="alibi")) == set(PICTURES) - {"cross", "schemes"}

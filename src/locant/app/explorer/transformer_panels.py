@@ -14,7 +14,7 @@ from torch import Tensor
 
 from locant.analysis.stack_trace import LayerTrace, StackChanges, StackTrace, trace_stack, trace_states
 from locant.app.explorer.limits import choice, flags, whole
-from locant.app.explorer.panels import Cells, Curves, Matrix, Picture
+from locant.app.explorer.panels import Cells, Matrix, Picture
 from locant.app.explorer.shown_models import STACKS, ShownModel, StackInput, stack_of
 from locant.app.explorer.swap_panels import change_by_scheme, change_by_word, change_of_weights, swapped_places
 from locant.errors import LocantError, UsageError
@@ -204,7 +204,7 @@ class Viewer:
             "by-head": Picture(self._heads, (view, place)),
             "cross": Picture(self._cross, (view, place)),
             "stream": Picture(self._stream, (view, place)),
-            "left": Picture(self._left, (view, place)),
+            "left": Picture(self._left, (view,), place),
         }
         if given.memory is None:
             del followed["cross"]
@@ -324,19 +324,19 @@ class Viewer:
             columns=range(1, states[0].shape[1] + 1),
         )
 
-    def _left(self, view: View, place: int) -> Curves:
+    def _left(self, view: View) -> Matrix:
         names, states = _stream(self.trace(view))
-        own = states[0]
-        cosines = np.stack([_numbers(torch.cosine_similarity(state, own, dim=1)) for state in states])
-        return Curves(
-            "How much of the word is left",
-            f"Cosine between the residual stream and the word's own embedding. Steps: {', '.join(names)}.",
-            np.arange(len(states)),
-            "step",
-            {f"“{self.tokens(view)[place]}”": cosines[:, place], "mean of all tokens": cosines.mean(1)},
+        cosines = [_numbers(torch.cosine_similarity(state, states[0], dim=1)) for state in states]
+        return Matrix(
+            "How much of each word is left",
+            "Cosine between the residual stream of a token and its word's own embedding: 1 is the word itself, 0 has "
+            "nothing in common with it. Click a row to follow its token.",
+            np.stack(cosines, axis=1),
             "cosine",
-            references={"nothing in common": 0.0},
-            points=True,
+            "token",
+            "after",
+            rows=self.tokens(view),
+            columns=names,
         )
 
 

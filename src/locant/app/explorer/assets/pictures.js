@@ -57,7 +57,10 @@
         draw(place, picture.chart);
       }
     }
-    for (const [field, values] of Object.entries(sent.fields)) window.dash_clientside.set_props(field, values);
+    const follow = () => {
+      for (const [field, values] of Object.entries(sent.fields)) window.dash_clientside.set_props(field, values);
+    };
+    requestAnimationFrame(() => setTimeout(follow)); // when the pictures are shown
     return sent.drawn;
   }
 

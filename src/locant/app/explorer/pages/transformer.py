@@ -49,6 +49,7 @@ _FOLLOWED = {"model", "stack", "sentence", "padding", "heads"}
 _CLICKS = {  # each follows the token of that row or column
     "attention": ("token", "row"),
     "by-head": ("token", "column"),
+    "left": ("token", "row"),
     "scores": ("token", "column"),
     "swap": ("token", "column"),
 }
