@@ -150,7 +150,7 @@ INTERACTIVES = (
         "move, and not those two alone; in the causal decoder, where later words see more, even without.",
         (Knob("scheme", tuple(_WORDS), "none"), Knob("stack", tuple(_STACKS), "encoder")),
         lambda scheme, stack: _transformer("swap", scheme=_WORDS[scheme], stack=stack, mask=_STACKS[stack]),
-        ("masks", "criteria"),
+        ("masks",),
     ),
     Interactive(
         "context",

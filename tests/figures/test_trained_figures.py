@@ -282,7 +282,7 @@ def test_biases_that_were_learned(make_run: RunMaker) -> None:
 
 
 def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name, figure in FIGURES.items() if not figure.needs_run and name != "circle"]:
+    for name in [name for name, figure in FIGURES.items() if not figure.shows_run and name != "circle"]:
         monkeypatch.delitem(FIGURES, name)
     # In this process: those that a command starts, each of which imports everything anew, are tested with the command.
     monkeypatch.setattr("locant.runtime.usable_cores", lambda: 1)
@@ -295,7 +295,7 @@ def test_all_of_a_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name, figure in FIGURES.items() if not figure.needs_run]:
+    for name in [name for name, figure in FIGURES.items() if not figure.shows_run]:
         monkeypatch.delitem(FIGURES, name)
     folder = make_run(position="rotary", evaluated=False, metrics=False)
     reasons: dict[str, LocantError] = {}
@@ -313,6 +313,26 @@ def test_what_a_run_lacks_is_left_out(make_run: RunMaker, tmp_path: Path, monkey
     assert "'rotary', which adds nothing to its word vectors" in str(reasons["word-plus-position"])
     assert "locant evaluate" in str(reasons["probe"])
     assert {path.name for path in tmp_path.iterdir()} == {"index.html", "errata.html"}
+
+
+def test_figures_of_the_record() -> None:
+    assert {name for name, figure in FIGURES.items() if figure.recorded} == {"embedding-sum", "word-energy", "heads"}
+    drawn = draw_figure("embedding-sum", token=13).data
+    angles = np.arange(14)[:, None] * 10000.0 ** (-np.arange(0, 192, 2) / 192)
+    np.testing.assert_allclose(drawn["codes"][:, ::2], np.sin(angles), atol=1e-6)
+    np.testing.assert_allclose(drawn["sums"], drawn["words"] + drawn["codes"])
+    energy = draw_figure("word-energy", length=50).data
+    turned = 49 * 10000.0 ** (-np.arange(0, 192, 2) / 192)
+    fast = energy["words"][turned > 1].sum() / energy["words"].sum()
+    assert energy["groups"][0].tolist()[:2] == pytest.approx([(turned > 1).mean(), fast])
+    heads = draw_figure("heads").data
+    assert heads["weights encoder"].shape == (3, 6, 17)
+    assert heads["weights decoder"].shape == (3, 6, 9)
+    assert (heads["keys decoder"] >= 1).all()
+    with pytest.raises(UsageError, match="--text of the figure 'embedding-sum' belongs to a trained model"):
+        draw_figure("embedding-sum", text="ein Satz")
+    with pytest.raises(DataError, match="--token 14 is not among the 14 tokens"):
+        draw_figure("embedding-sum", token=14)
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.needs_run])

@@ -79,7 +79,7 @@ def write_gallery(
     for name, figure in FIGURES.items():
         if figure.needs_run and run is None:
             continue
-        options: dict[str, Any] = {"run": run} if figure.needs_run else {}
+        options: dict[str, Any] = {"run": run} if figure.shows_run and run is not None else {}
         if text is not None and name in _OF_A_SENTENCE:
             options["text"] = text
         orders.append(_Order(name, options, folder / f"{name}.{image_format}"))
@@ -119,7 +119,7 @@ def _draw(order: _Order) -> bytes | LocantError:
         drawn = figure(**order.options)
     except (ConfigError, DataError, CheckpointError) as reason:
         # What a run lacks for one figure (an evaluation, say) takes nothing from the others.
-        if not figure.needs_run:
+        if not figure.shows_run:
             raise
         return reason
     save_figure(drawn, order.path)
@@ -156,5 +156,5 @@ def _page(images: Mapping[str, bytes], run: Path | None, errata: str | None) -> 
 
 
 def _command(name: str, run: Path | None) -> str:
-    of_a_run = ["--run", str(run)] if FIGURES[name].needs_run else []
+    of_a_run = ["--run", str(run)] if FIGURES[name].shows_run and run is not None else []
     return shlex.join(["locant", "figures", name, *of_a_run, "-o", "figures"])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from locant.analysis.introspection import introspect, token_pair
-from locant.errors import ConfigError, DataError
+from locant.errors import ConfigError, DataError, UsageError
 from locant.figures.drawing import (
     BLUE,
     INK,
@@ -24,26 +24,52 @@ from locant.figures.drawing import (
     settle,
     signed,
 )
+from locant.figures.record import read_record
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained, readable, short_sentence
+from locant.figures.trained import RECORDED, load_trained, readable, short_sentence
+from locant.positions import Sinusoidal
 
 _MOST_TOKENS, _WRITTEN = 20, 6
 _TITLES = ("Word vectors  √E · E[w]", "Codes  PE(p)", "Their sum: what layer 1 receives")
 
 
-def embedding_sum_numbers(*, run: Path, text: str | None = None, token: int = 1) -> dict[str, Any]:
+def embedding_sum_numbers(*, run: Path | None = None, text: str | None = None, token: int = 1) -> dict[str, Any]:
     """Return word vectors, codes and sums of a sentence in the encoder.
 
     Args:
-        run: The run folder.
+        run: The run folder; ``None`` for the record that comes with Locant.
         text: A sentence; without one a short held-out sentence of the run's evaluation is taken.
         token: Position whose numbers are written out.
 
     Raises:
+        UsageError: There is a text for the record, which has its own.
         CheckpointError: The folder holds no trained model, or without ``text``: the run has not been evaluated.
         ConfigError: The model is no Transformer, or its positions are not added to the embeddings.
         DataError: The sentence is empty, too long, or has no such token.
     """
+    if run is None:
+        if text is not None:
+            raise UsageError(
+                "--text of the figure 'embedding-sum' belongs to a trained model; say which: --run FOLDER."
+            )
+        found = _of_record()
+    else:
+        found = _of_run(run, text)
+    length = len(found["tokens"])
+    if token >= length:
+        raise DataError(f"--token {token} is not among the {length} tokens of the sentence.")
+    return found | {"token": token}
+
+
+def _of_record() -> dict[str, Any]:
+    record = read_record("trained")["embedding_sum"]
+    words = np.array(record["words"])
+    with torch.no_grad():
+        codes = Sinusoidal(words.shape[1]).code(torch.arange(len(words))).double().numpy()
+    return {"words": words, "codes": codes, "sums": words + codes, "tokens": record["tokens"]}
+
+
+def _of_run(run: Path, text: str | None) -> dict[str, Any]:
     translator, model = load_trained(run, "The figure 'embedding-sum'")
     scheme = model.encoder.scheme(0)
     if scheme.code(torch.arange(1)) is None:
@@ -59,8 +85,6 @@ def embedding_sum_numbers(*, run: Path, text: str | None = None, token: int = 1)
     length = len(pair.source)
     if length > _MOST_TOKENS:
         raise DataError(f"The sentence has {length} tokens, of which at most {_MOST_TOKENS} can be drawn.")
-    if token >= length:
-        raise DataError(f"--token {token} is not among the {length} tokens of the sentence.")
     states = introspect(model, pair.source, pair.target).encoder
     with torch.no_grad():
         code = scheme.code(torch.arange(length))
@@ -70,7 +94,6 @@ def embedding_sum_numbers(*, run: Path, text: str | None = None, token: int = 1)
         "codes": code.double().numpy(),
         "sums": states.layers[0].double().numpy(),
         "tokens": readable(pair.source_tokens),
-        "token": token,
     }
 
 
@@ -146,6 +169,8 @@ register_figure(
         "A sentence as the first layer receives it: the vector of every word times √E, plus the code of its place, "
         "feature by feature. The codes are the same under every sentence; the framed numbers are written out below.",
         "x<sub>p</sub>&nbsp;= √E&thinsp;E[w<sub>p</sub>] + PE(p)  &nbsp; (Vaswani et al. 2017, sections 3.4 and 3.5)",
+        (RECORDED,),
     ),
     limits={"token": (0, 19)},
+    recorded=True,
 )

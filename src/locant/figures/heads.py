@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from locant.analysis.head_profiles import HeadProfiles, head_profiles
 from locant.analysis.introspection import token_pair
@@ -26,8 +27,9 @@ from locant.figures.drawing import (
     new_figure,
     settle,
 )
+from locant.figures.record import read_record
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained
+from locant.figures.trained import RECORDED, load_trained
 from locant.training import load_run_evaluation
 
 if TYPE_CHECKING:
@@ -41,14 +43,20 @@ _KINDS = {
 }
 
 
-def heads_numbers(*, run: Path) -> dict[str, Any]:
+def heads_numbers(*, run: Path | None = None) -> dict[str, Any]:
     """Return what the heads of a model look at in held-out sentences of its run and their reference translations.
+
+    Args:
+        run: The run folder; ``None`` for the record that comes with Locant.
 
     Raises:
         CheckpointError: The folder holds no trained model, or the run has not been evaluated.
         DataError: No sentence is short enough.
         ConfigError: The model is no Transformer.
     """
+    if run is None:
+        record = read_record("trained")["heads"]
+        return {"kinds": {kind: HeadProfiles(**_tensors(profile)) for kind, profile in record.items()}}
     translator, model = load_trained(run, "The figure 'heads'")
     evaluation = load_run_evaluation(run)
     longest = min(_MOST_TOKENS, model.max_positions or _MOST_TOKENS)
@@ -61,6 +69,10 @@ def heads_numbers(*, run: Path) -> dict[str, Any]:
         raise DataError(f"No held-out sentence of {run} has at most {longest} tokens.")
     pairs = usable[:: max(1, len(usable) // _SENTENCES)][:_SENTENCES]
     return {"kinds": head_profiles(model, pairs)}
+
+
+def _tensors(profile: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: torch.tensor(value) if isinstance(value, list) else value for name, value in profile.items()}
 
 
 def heads(kinds: Mapping[str, HeadProfiles]) -> FigureData:
@@ -135,5 +147,7 @@ register_figure(
         "profile<sub>h</sub>(k)&nbsp;= mean over i of A<sub>h</sub>[i, i + k], &nbsp; "
         "keys<sub>h</sub>&nbsp;= exp( mean over i of &minus;Σ<sub>j</sub> A<sub>h</sub>[i, j] "
         "log A<sub>h</sub>[i, j] )",
+        (RECORDED,),
     ),
+    recorded=True,
 )

@@ -82,6 +82,7 @@ class RegisteredFigure:
         draw: Draws the numbers.
         caption: The words around it.
         limits: Smallest and largest value of options, beyond which the figure cannot be read.
+        recorded: Whether it shows the trained model of a record where no ``run`` is given.
     """
 
     name: str
@@ -89,6 +90,7 @@ class RegisteredFigure:
     draw: Callable[..., FigureData]
     caption: Caption
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    recorded: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -100,6 +102,11 @@ class RegisteredFigure:
         """Whether it shows a trained model, so that the option ``run`` must be given."""
         run = inspect.signature(self.numbers).parameters.get("run")
         return run is not None and run.default is run.empty
+
+    @property
+    def shows_run(self) -> bool:
+        """Whether it is about a trained model, so that it shows that of a run where one is given."""
+        return self.needs_run or self.recorded
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise UsageError unless the figure takes such options; computes nothing."""
@@ -167,6 +174,7 @@ def register_figure(
     draw: Callable[..., FigureData],
     caption: Caption,
     limits: Mapping[str, tuple[int, int]] | None = None,
+    recorded: bool = False,
 ) -> RegisteredFigure:
     """Register a figure; the arguments are the attributes of :class:`RegisteredFigure`.
 
@@ -185,7 +193,7 @@ def register_figure(
         (4, 4)
         >>> del FIGURES["causal-mask"]
     """
-    figure = RegisteredFigure(name, numbers, draw, caption, limits or {})
+    figure = RegisteredFigure(name, numbers, draw, caption, limits or {}, recorded)
     home = f"locant.figures.{_MODULES[name]}" if name in _MODULES else None
     if name in FIGURES and numbers.__module__ != home:
         raise ValueError(f"There is a figure '{name}' already.")

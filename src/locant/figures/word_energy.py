@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.figures.drawing import (
@@ -24,8 +25,10 @@ from locant.figures.drawing import (
     new_figure,
     settle,
 )
+from locant.figures.record import read_record
 from locant.figures.registry import Caption, register_figure
-from locant.figures.trained import load_trained
+from locant.figures.trained import RECORDED, load_trained
+from locant.positions import PositionScheme, Sinusoidal
 from locant.text.tokenizer import EOS
 
 _FREQUENT = 500  # tokens; tokenizers have the frequent ones first
@@ -48,31 +51,25 @@ class PairGroup:
     frequent: float
 
 
-def word_energy_numbers(*, run: Path, length: int = 50) -> dict[str, Any]:
+def word_energy_numbers(*, run: Path | None = None, length: int = 50) -> dict[str, Any]:
     """Return the energy of a model's word vectors and of its position code by pair of features.
 
     Args:
-        run: The run folder.
+        run: The run folder; ``None`` for the record that comes with Locant.
         length: Tokens of a text.
 
     Raises:
         CheckpointError: The folder holds no trained model.
         ConfigError: The model is no Transformer, or its positions are not sinusoids added to the embeddings.
     """
-    _, model = load_trained(run, "The figure 'word-energy'")
-    scheme = model.encoder.scheme(0)
-    code = scheme.code(torch.arange(length)) if scheme.wave_pairs else None
-    if code is None:
-        raise ConfigError(
-            f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
-            "vectors, so that there are no pairs of features to compare."
-        )
-    pairs = sorted(scheme.wave_pairs)  # the fastest first
-    with torch.no_grad():
-        words = model.source_embedding.weight[EOS + 1 :].double() * math.sqrt(model.config.d_model)
-    by_feature = [values.double().var(0, correction=0).numpy() for values in (words, words[:_FREQUENT], code)]
-    energies = np.array([[one[[sine, cosine]].sum() for _, sine, cosine in pairs] for one in by_feature])
-    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in pairs])
+    if run is None:
+        record = read_record("trained")["word_energy"]
+        energies = [np.array(record[which]) for which in ("words", "frequent")]
+        scheme: PositionScheme = Sinusoidal(2 * len(energies[0]))
+        energies.append(_energy(scheme, scheme.code(torch.arange(length))))
+    else:
+        scheme, energies = _of_run(run, length)
+    turned = np.array([2 * np.pi / wavelength * (length - 1) for wavelength, *_ in sorted(scheme.wave_pairs)])
     of_all, of_frequent = (energy / energy.sum() for energy in energies[:2])
     groups = [
         PairGroup(label, float(inside.mean()), float(of_all[inside].sum()), float(of_frequent[inside].sum()))
@@ -89,6 +86,28 @@ def word_energy_numbers(*, run: Path, length: int = 50) -> dict[str, Any]:
         "groups": groups,
         "length": length,
     }
+
+
+def _energy(scheme: PositionScheme, vectors: Tensor | None) -> Numbers:
+    """Return the variance of vectors ``[N, E]`` by pair of features, ``[P]``, the fastest pair first."""
+    assert vectors is not None
+    by_feature = vectors.double().var(0, correction=0).numpy()
+    return np.array([by_feature[[sine, cosine]].sum() for _, sine, cosine in sorted(scheme.wave_pairs)])
+
+
+def _of_run(run: Path, length: int) -> tuple[PositionScheme, list[Numbers]]:
+    """Return the scheme of a run, and the energies of its words, of its frequent words and of its code."""
+    _, model = load_trained(run, "The figure 'word-energy'")
+    scheme = model.encoder.scheme(0)
+    code = scheme.code(torch.arange(length)) if scheme.wave_pairs else None
+    if code is None:
+        raise ConfigError(
+            f"The model of {run} tells positions by '{model.config.position}', which adds no sinusoids to its word "
+            "vectors, so that there are no pairs of features to compare."
+        )
+    with torch.no_grad():
+        words = model.source_embedding.weight[EOS + 1 :].double() * math.sqrt(model.config.d_model)
+    return scheme, [_energy(scheme, vectors) for vectors in (words, words[:_FREQUENT], code)]
 
 
 def word_energy(
@@ -151,6 +170,8 @@ register_figure(
         "that words avoid has less of their energy than its share of the pairs. Compare the bars: to lean away from "
         "the pairs that turn is one thing, to leave them to the position another.",
         "energy of pair i&nbsp;= E&thinsp;(var<sub>w</sub> E[w]<sub>2i</sub> + var<sub>w</sub> E[w]<sub>2i+1</sub>)",
+        (RECORDED,),
     ),
     limits={"length": (2, 4096)},
+    recorded=True,
 )

@@ -1,0 +1,53 @@
+"""The record of the figures of a trained model: word vectors of a sentence, their energy, and what the heads look at.
+
+Usage: python benchmarks/figures/trained_model.py RUN
+
+RUN is the folder of an evaluated run; that of the record is made by these (an hour on two cores):
+
+    locant train bible-german-english training.minutes=null training.steps=3000 training.validate_every=500 --output RUN
+    locant evaluate RUN
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from locant.figures.embedding_sum import embedding_sum_numbers
+from locant.figures.heads import heads_numbers
+from locant.figures.word_energy import word_energy_numbers
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "src" / "locant" / "figures" / "records" / "trained.json"
+
+
+def main(run: Path) -> None:
+    """Write the record."""
+    ran = json.loads((run / "environment.json").read_text("utf-8"))
+    total, energy = embedding_sum_numbers(run=run), word_energy_numbers(run=run)
+    record = {
+        "command": f"locant {' '.join(ran['command'][:-2])}; python benchmarks/figures/trained_model.py RUN",
+        "machine": f"{ran['processor']}, {ran['cores']} cores, torch {ran['packages']['torch']}",
+        "embedding_sum": {"tokens": total["tokens"], "words": _rounded(total["words"])},
+        "word_energy": {name: _rounded(energy[name]) for name in ("words", "frequent")},
+        "heads": {
+            kind: {
+                "offsets": profile.offsets.tolist(),
+                "weights": _rounded(profile.weights.numpy()),
+                "entropy": _rounded(profile.entropy.numpy()),
+                "even": round(profile.even, 4),
+            }
+            for kind, profile in heads_numbers(run=run)["kinds"].items()
+        },
+    }
+    RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _rounded(values: Any) -> Any:
+    return values.round(4).tolist()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
