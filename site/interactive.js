@@ -27,7 +27,7 @@
         window.locantMatrix.draw(drawing, charts[number].matrix, isDark());
         return;
       }
-      const { data, layout } = window.locantPalette.copied(charts[number], isDark());
+      const { data, layout } = window.locantPalette.coloured(charts[number], isDark(), drawing);
       layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
       window.Plotly.react(drawing, data, layout, CONFIG);
     }

@@ -489,9 +489,10 @@ def test_a_picture_as_a_file(page: Any, name: str, tmp_path: Path) -> None:
         else:
             page.locator(f"#{name} .modebar-btn").first.click()
     waiting.value.save_as(tmp_path / "picture.png")
-    image = np.asarray(Image.open(tmp_path / "picture.png").convert("RGB"))
+    image = np.asarray(Image.open(tmp_path / "picture.png").convert("RGBA"))
     assert image.shape[0] >= 380
-    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+    assert (image[..., 3] == 255).all()  # letters for a dark page would be lost without the page
+    assert len(np.unique(image.reshape(-1, 4), axis=0)) > 50
 
 
 def test_light_and_dark(page: Any) -> None:

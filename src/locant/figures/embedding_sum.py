@@ -65,7 +65,9 @@ def _of_record() -> dict[str, Any]:
     record = read_record("trained")["embedding_sum"]
     words = np.array(record["words"])
     with torch.no_grad():
-        codes = Sinusoidal(words.shape[1]).code(torch.arange(len(words))).double().numpy()
+        code = Sinusoidal(words.shape[1]).code(torch.arange(len(words)))
+    assert code is not None
+    codes = code.double().numpy()
     return {"words": words, "codes": codes, "sums": words + codes, "tokens": record["tokens"]}
 
 

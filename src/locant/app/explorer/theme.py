@@ -20,7 +20,6 @@ GRID = {
 }
 LAYOUT: dict[str, Any] = {
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-    "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "margin": {"l": 60, "r": 12, "t": 12, "b": 48},
     "height": 380,

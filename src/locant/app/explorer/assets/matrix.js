@@ -227,7 +227,7 @@
       const canvas = document.createElement("canvas");
       Object.assign(canvas, { width: 2 * at.width, height: 2 * matrix.height });
       const pen = canvas.getContext("2d");
-      pen.fillStyle = background(place);
+      pen.fillStyle = window.locantPalette.background(place);
       pen.fillRect(0, 0, canvas.width, canvas.height);
       pen.drawImage(image, 0, 0, canvas.width, canvas.height);
       const link = document.createElement("a");
@@ -235,12 +235,6 @@
       link.click();
     };
     image.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
-  }
-
-  function background(element) {
-    const colour = getComputedStyle(element).backgroundColor;
-    const clear = colour === "transparent" || colour === "rgba(0, 0, 0, 0)";
-    return clear && element.parentElement ? background(element.parentElement) : colour;
   }
 
   const label = document.createElement("div");

@@ -25,5 +25,17 @@
     return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, copied(each, dark)]));
   }
 
-  window.locantPalette = { copied };
+  // What is behind an element; a picture that is saved brings it along.
+  function background(element) {
+    const colour = getComputedStyle(element).backgroundColor;
+    const clear = colour === "transparent" || colour === "rgba(0, 0, 0, 0)";
+    return clear && element.parentElement ? background(element.parentElement) : colour;
+  }
+
+  // A figure of plotly in the colours of its place.
+  function coloured({ data, layout }, dark, place) {
+    return copied({ data, layout: { ...layout, paper_bgcolor: background(place) } }, dark);
+  }
+
+  window.locantPalette = { background, coloured };
 })();

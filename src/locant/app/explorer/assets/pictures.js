@@ -27,7 +27,7 @@
     place.style.height = `${chart.layout.height}px`;
     const { Plotly } = window.Plotly ? window : { Plotly: await load() };
     if (charts.get(place) !== chart || !place.isConnected) return; // another has come meanwhile
-    const { data, layout } = window.locantPalette.copied(chart, isDark());
+    const { data, layout } = window.locantPalette.coloured(chart, isDark(), place);
     await Plotly.react(place, data, layout, CONFIG);
   }
 
