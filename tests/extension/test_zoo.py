@@ -15,6 +15,7 @@ from zoo.architectures import architecture
 from zoo.facts import compact, facts_of
 from zoo.page import as_json, page
 from zoo.survey import verdicts
+from zoo.windows import window_verdicts
 
 from locant.rotary_configs import families
 
@@ -71,6 +72,16 @@ def test_the_page_says_what_its_record_holds() -> None:
     assert as_json(record) == text
     assert page(record) == (_RESULTS / "zoo.md").read_text(encoding="utf-8")
     assert not [each for each in record["verdicts"] if each["outcome"] == "wrong"]
+
+
+@pytest.mark.parametrize("model_type", ["mistral", "modernbert", "qwen2_moe", "qwen3_moe", "embedding_gemma2_text"])
+def test_windows_of_any_size_are_those_of_the_masks(model_type: str) -> None:
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("not in this release")
+    found = list(window_verdicts(architecture(model_type)))
+    assert {each.outcome for each in found} <= {"right", "warned", "not built"}, [each.reason for each in found]
+    assert any(each.form.endswith(" 3") and each.outcome == "right" for each in found)
+    assert all(each.form.endswith((" 0", " -1")) for each in found if each.outcome == "warned")
 
 
 @pytest.mark.parametrize("model_type", ["mistral", "phi", "cohere", "modernbert"])

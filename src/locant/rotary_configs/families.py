@@ -36,11 +36,17 @@ mistral_large4_text youtu
 HEAD_IS_ROTATED_PART = frozenset(_OWN_PART.split())
 """Model types whose classes set ``head_dim`` to ``qk_rope_head_dim``, whatever the file says."""
 
-LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "neomme", "openai_privacy_filter", "ultrabert"])
+LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "modernbert", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 
 WINDOW_OF_FULL_ATTENTION = frozenset(["minimax", "minimax_text_01", "minimax_m1"])
 """Model types whose layers of full attention have the ``sliding_window`` of the file."""
+
+WINDOW_OF_ALL_LAYERS = frozenset(["qwen3_moe"])
+"""Model types with ``use_sliding_window`` whose layers all have the window, whatever ``max_window_layers`` says."""
+
+WINDOW_OF_FIRST_LAYERS = frozenset(["qwen2_moe"])
+"""Model types with ``use_sliding_window`` of which every other layer before ``max_window_layers`` has the window."""
 
 HALVES_ITS_WINDOW = frozenset(["t5gemma2_text"])
 """Model types whose encoders look back over half of their window, rounded up, and ahead over the rest."""

@@ -33,6 +33,7 @@ from locant.rotary_configs.layers import (
     layers_with_positions,
     layers_without_positions,
     window_of,
+    windows_of_nothing,
     windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
@@ -138,6 +139,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
     findings += layers_without_positions(layers, "queries and keys are not rotated there")
     findings += windows_passed_over(part, kind)
+    findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     findings += doubts_about(part.values, kind.defaults if kind else ())
     parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)

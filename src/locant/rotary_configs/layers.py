@@ -13,10 +13,13 @@ from locant.rotary_configs.families import (
     HALVES_ITS_WINDOW,
     HAS_NO_WINDOW,
     LOOKS_BOTH_WAYS,
+    WINDOW_OF_ALL_LAYERS,
+    WINDOW_OF_FIRST_LAYERS,
     WINDOW_OF_FULL_ATTENTION,
     WINDOW_WITHOUT_POSITIONS,
     Behaviour,
     ModelType,
+    is_in_transformers,
 )
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
@@ -171,6 +174,12 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
         names = tuple(GLOBAL if (index + 1) % pattern == 0 else LOCAL for index in range(count))
         return (*names[:-1], kind.last_type) if kind is not None and kind.last_type else names
     first, is_windowed = part.get("max_window_layers"), part.get("use_sliding_window") is True
+    if first is None and kind is not None:
+        first = kind.defaults.get("max_window_layers")
+    if is_windowed and kind is not None and kind.name in WINDOW_OF_ALL_LAYERS:
+        return ()
+    if is_windowed and kind is not None and kind.name in WINDOW_OF_FIRST_LAYERS and isinstance(first, int):
+        return tuple(LOCAL if index % 2 == 0 and index < first else GLOBAL for index in range(count))
     if is_windowed and kind is not None and kind.name in WINDOW_WITHOUT_POSITIONS:
         listed = _listed(part, kind, count) if part.get("sliding_window") is not None else None
         return tuple(GLOBAL if rotates else LOCAL for rotates in listed or ())
@@ -245,22 +254,60 @@ def _has_window_entry(part: Fields, kind: ModelType) -> bool:
 
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
+    stated = _stated_window(part, kind, name)
+    tokens = None if stated is None else _tokens_of(*stated, part, kind)
+    return tokens if tokens is not None and tokens > 0 else None
+
+
+def _stated_window(part: Fields, kind: ModelType | None, name: str) -> tuple[str, int] | None:
+    """Return the entry about the window of layers of a type, and its value."""
     if kind is not None and ((kind.is_windowless and name == ALL_LAYERS) or kind.name in HAS_NO_WINDOW):
         return None
+    keys = _WINDOWS.get(name, ())
+    defaults = {} if kind is None else kind.defaults
     if name == ALL_LAYERS or (name == GLOBAL and kind is not None and kind.name in WINDOW_OF_FULL_ATTENTION):
-        if part.get("use_sliding_window") is False or (kind and kind.defaults.get("use_sliding_window") is False):
+        stated = part.get("use_sliding_window")
+        if (defaults.get("use_sliding_window") if stated is None else stated) is False:
             return None
-        value = part.get("sliding_window")
-        return value + _beyond(kind) if isinstance(value, int) and _is_count(value) else None
-    for key in _WINDOWS.get(name, ()):
-        value = part.get(key) if key in part.values else None if kind is None else kind.defaults.get(key)
-        if isinstance(value, int) and _is_count(value):
-            if kind is not None and kind.name in HALVES_ITS_WINDOW:
-                return (value + 1) // 2
-            # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
-            is_halved = key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all")
-            return value // 2 + 1 if is_halved else value + _beyond(kind)
+        keys = ("sliding_window",)
+    for key in keys:
+        value = part.get(key) if key in part.values else defaults.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return key, value
     return None
+
+
+def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> int:
+    """Return how many tokens a mask with a window shows, looking back, the token itself among them; 0 or less: none."""
+    if kind is not None and kind.name in HALVES_ITS_WINDOW:
+        return (value + 1) // 2
+    # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
+    if key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all"):
+        return value // 2 + 1
+    return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
+
+
+def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+    """Return findings about windows of no tokens, with which the masks of a class hide every token.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; without them nobody knows what such a window does.
+        names: Types of the layers.
+    """
+    if kind is None or not is_in_transformers(kind.name):
+        return []
+    stated = {_stated_window(part, kind, name) for name in names} - {None}
+    return [
+        Finding(
+            "warning",
+            f"{each[0]} is {each[1]} in config.json: with it the masks of the class of '{kind.name}' in transformers "
+            "hide every token, also the token itself. It is read as no window here.",
+            f"State null for {each[0]}, and full_attention for the layers, where no window is meant.",
+        )
+        for each in stated
+        if each is not None and _tokens_of(*each, part, kind) <= 0
+    ]
 
 
 def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
@@ -277,11 +324,6 @@ def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
             "Remove the entry, or name a model type whose class has windows.",
         )
     ]
-
-
-def _beyond(kind: ModelType | None) -> int:
-    """Return 1 where a window is the number of tokens besides the token itself."""
-    return 1 if kind is not None and kind.name in LOOKS_BOTH_WAYS else 0
 
 
 def _is_count(value: Any) -> bool:

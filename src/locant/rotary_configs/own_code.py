@@ -328,6 +328,14 @@ def _ernie_vl(given: dict[str, Any], findings: Findings) -> None:
         raise ConfigError("rope_3d false: the class of 'ernie4_5_vl_moe' in transformers has axes of images always.")
 
 
+def _dots3_note(given: dict[str, Any], findings: Findings) -> None:
+    """dots3.note (configuration_dots3_note.py): ``sliding_window_size``, 512 where the file has neither name."""
+    del findings
+    size = given.pop("sliding_window_size", None)
+    if given.get("sliding_window") is None:
+        given["sliding_window"] = _first_of(size, 512)
+
+
 def _neobert(given: dict[str, Any], findings: Findings) -> None:
     """NeoBERT (model.py): ``max_length``."""
     del findings
@@ -392,6 +400,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "mimo_v2_flash": _mimo_v2,
     "deepseek_v4": _deepseek_v4,
     "clvp_encoder": _clvp_encoder,
+    "dots3_note_text": _dots3_note,
     "neobert": _neobert,
     "ernie4_5_vl_moe_text": _ernie_vl,
     "hunyuan": _hunyuan,

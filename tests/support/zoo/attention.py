@@ -84,11 +84,12 @@ def window_differences(parsed: ParsedConfig, model: nn.Module) -> list[str] | No
 
 
 def _looks_back(mask: Tensor) -> int | None:
-    """Return how many tokens the widest row of a mask looks back over, ``None`` for all of them."""
+    """Return how many tokens the widest row of a mask looks back over, itself among them, ``None`` for all of them."""
     rows = mask[0, 0]
     allowed = rows if rows.dtype == torch.bool else rows > torch.finfo(rows.dtype).min / 2
     widths = [index + 1 - int(row.nonzero()[0]) for index, row in enumerate(allowed) if row.any()]
-    return max(widths) if max(widths) < len(rows) else None
+    widest = max(widths, default=0)  # a window of no tokens hides every one
+    return widest if widest < len(rows) else None
 
 
 def axis_differences(parsed: ParsedConfig, model: nn.Module, layers: list[ObservedLayer]) -> list[str] | None:

@@ -1,0 +1,73 @@
+"""Windows of config.json as the masks of the classes of transformers have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.rotary_configs import read_huggingface
+
+_SIZES = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 4, "head_dim": 64}
+
+
+def _windows(model_type: str, **entries: Any) -> list[int | None]:
+    parsed = read_huggingface({"model_type": model_type, **_SIZES, **entries})
+    return [kind.window for index in range(4) for kind in parsed.layers if index in kind.layers]
+
+
+@pytest.mark.parametrize(
+    ("entries", "window"),
+    [
+        ({"local_attention": 128}, 65),
+        ({"local_attention": 5}, 3),
+        ({"local_attention": 0}, 1),
+        ({"sliding_window": 3}, 4),
+        ({"sliding_window": 0}, 1),
+        ({"sliding_window": 5, "local_attention": 40}, 6),
+    ],
+)
+def test_modernbert_sees_its_window_on_both_sides(entries: dict[str, int], window: int) -> None:
+    """configuration_modernbert.py: sliding_window is half of local_attention, and the mask has it on either side."""
+    assert _windows("modernbert", **entries) == [None, window, window, None]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "entry", "value"),
+    [
+        ("mistral", "sliding_window", 0),
+        ("gemma2", "sliding_window", -1),
+        ("modernbert", "local_attention", -1),
+        ("recurrent_gemma", "attention_window_size", 0),
+    ],
+)
+def test_windows_of_no_tokens_are_told(model_type: str, entry: str, value: int) -> None:
+    assert set(_windows(model_type, **{entry: value})) == {None}
+    findings = read_huggingface({"model_type": model_type, **_SIZES, entry: value}).findings
+    said = [each for each in findings if "hide every token" in each.message]
+    assert [each.severity for each in said] == ["warning"]
+    assert said[0].message.startswith(f"{entry} is {value} in config.json")
+
+
+def test_code_of_its_own_may_take_such_a_window_for_none() -> None:
+    findings = read_huggingface({"model_type": "mine", **_SIZES, "sliding_window": -1}).findings
+    assert not [each for each in findings if "hide every token" in each.message]
+
+
+def test_which_layers_of_qwens_mixtures_have_the_window() -> None:
+    """configuration_qwen2_moe.py, configuration_qwen3_moe.py."""
+    windowed = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}
+    assert _windows("qwen2_moe", **windowed) == [8, None, 8, None]
+    assert _windows("qwen3_moe", **windowed) == [8, 8, 8, 8]
+    assert _windows("qwen2", **windowed) == [None, None, None, 8]
+    assert _windows("qwen2", **windowed | {"max_window_layers": None}) == [None] * 4  # 28 by default
+    assert _windows("qwen3_moe", **windowed | {"use_sliding_window": False}) == [None] * 4
+
+
+def test_windows_that_a_file_leaves_out_are_those_of_the_class() -> None:
+    assert _windows("mistral") == [4096] * 4
+    assert _windows("mistral", sliding_window=None) == [None] * 4
+    types = ["full_attention", "sliding_attention"] * 2
+    dots = {"layer_types": types, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
+    assert _windows("dots3_note_text", **dots) == [None, 512, None, 512]
+    assert _windows("dots3_note_text", **dots, sliding_window_size=64) == [None, 64, None, 64]
