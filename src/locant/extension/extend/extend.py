@@ -26,6 +26,7 @@ from locant.extension.extend.report import ExtensionReport, MeasuredMethod, writ
 from locant.extension.load import check_weights, load_config, load_model, load_tokenizer
 from locant.extension.source import Source, load_source, resolve_model
 from locant.files import replacing_folder, require_new_folder
+from locant.locks import holding
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
 from locant.rotary_configs.huggingface import read_huggingface, text_part
@@ -202,21 +203,23 @@ class _Job:
             )
         tokenizer = load_tokenizer(self.source.path)
         tokens = read_tokens(settings.texts, tokenizer, settings.length)
-        # What is trained is float32; LoRA leaves the weights of the model alone, so that they may be coarser.
-        dtype = torch.float32 if settings.kind == "full" else None
-        model = load_model(self.source.path, content, device=self.device, dtype=dtype)
-        work = self.output.with_name(self.output.name + _WORK)
-        identity = f"{self.source.path.resolve()} {report.method} {self.target_length}"
-        model = finetune(model, tokens, settings, work, identity=identity, on_step=on_step)
         how = "LoRA" if settings.kind == "lora" else "all weights"
         report = replace(
             report,
             training=f"Then it was trained on ({how}, {settings.steps:,} steps of {settings.length:,} tokens, learning "
             f"rate {settings.learning_rate:g}).",
         )
-        with replacing_folder(_empty(self.output)) as folder:
-            write_trained(self.source, folder, model, tokenizer, content, report)
-        shutil.rmtree(work, ignore_errors=True)
+        # What is trained is float32; LoRA leaves the weights of the model alone, so that they may be coarser.
+        dtype = torch.float32 if settings.kind == "full" else None
+        work = self.output.with_name(self.output.name + _WORK)
+        identity = f"{self.source.path.resolve()} {report.method} {self.target_length}"
+        with holding(work, "fine-tuning"):
+            require_new_folder(self.output)  # another process may have written it until the other folder was held
+            model = load_model(self.source.path, content, device=self.device, dtype=dtype)
+            model = finetune(model, tokens, settings, work, identity=identity, on_step=on_step)
+            with replacing_folder(_empty(self.output)) as folder:
+                write_trained(self.source, folder, model, tokenizer, content, report)
+            shutil.rmtree(work, ignore_errors=True)
         return report
 
 
