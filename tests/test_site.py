@@ -37,6 +37,11 @@ def sources(tmp_path_factory) -> SiteFolder:
     return folder
 
 
+def test_every_page_has_its_place_in_the_navigation(sources):
+    assert ":caption: Project" in sources.texts[Path("index.md")]
+    assert ":caption: More" not in sources.texts[Path("index.md")]
+
+
 def in_navigation(folder: SiteFolder) -> list[str]:
     """The pages that the pages list, in the order of the site."""
     found = []
