@@ -130,3 +130,14 @@ def test_recurrent_models_are_compared_too(tokenizers: TokenizerPair, tmp_path: 
         path.write_text(json.dumps(changed(saved, ("model", key), 900)))
         with pytest.raises(CheckpointError, match="must come from the same model"):
             load_model_folder(tmp_path / "rnn", device="cpu")
+
+
+def test_loading_draws_no_weights(tokenizers, tmp_path, monkeypatch):
+    """It would take longer than reading them, and import torch's compiler."""
+    Translator(tiny_model(tokenizers.source.vocab_size), tokenizers).save_pretrained(tmp_path / "model")
+
+    def draw(*arguments, **options):
+        pytest.fail("weights were drawn")
+
+    monkeypatch.setattr(torch.nn.init, "_no_grad_normal_", draw)
+    load_model_folder(tmp_path / "model", device="cpu")
