@@ -25,6 +25,7 @@ from transformers import CONFIG_MAPPING  # noqa: E402
 from zoo.architectures import architecture  # noqa: E402
 from zoo.page import as_json, page  # noqa: E402
 from zoo.survey import verdicts  # noqa: E402
+from zoo.windows import window_verdicts  # noqa: E402
 
 from locant.rotary_configs import families  # noqa: E402
 from measure import machine  # noqa: E402
@@ -35,7 +36,8 @@ RESULTS = ROOT / "docs" / "results"
 
 def outcomes(name: str, seeds: int) -> list[dict[str, Any]]:
     """Return the outcomes of one architecture."""
-    return [each.as_data() for each in verdicts(architecture(name), range(seeds))]
+    found = architecture(name)
+    return [each.as_data() for each in (*verdicts(found, range(seeds)), *window_verdicts(found))]
 
 
 def _urgency(name: str) -> int:
@@ -58,7 +60,9 @@ def main() -> None:
     every = sorted(CONFIG_MAPPING.keys())
     done = read_run(options.run, options.seeds)
     left = options.names or sorted((name for name in every if name not in done), key=_urgency)
-    for line in survey(options.run, () if options.page else left, options.seeds, partial(outcomes, seeds=options.seeds)):
+    for line in survey(
+        options.run, () if options.page else left, options.seeds, partial(outcomes, seeds=options.seeds)
+    ):
         done[line["model_type"]] = line
         doubtful = [each for each in line["outcomes"] if each["outcome"] != "right"]
         print(line["model_type"], len(line["outcomes"]), *(f"\n   {json.dumps(each)}" for each in doubtful), flush=True)

@@ -281,6 +281,8 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
     """Return how many tokens a mask with a window shows, looking back, the token itself among them; 0 or less: none."""
     if kind is not None and kind.name in HALVES_ITS_WINDOW:
         return (value + 1) // 2
+    if key == "attention_chunk_size":
+        return abs(value)  # by rounding down; 0 cannot be computed
     # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
     if key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all"):
         return value // 2 + 1

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zoo.cases import WINDOWS
 from zoo.survey import WITHOUT
 from zoo.verdict import Verdict
 
@@ -31,7 +32,9 @@ def page(record: Mapping[str, Any]) -> str:
             has; ``architectures``, how many there are; ``not_reached``, those of them without a case yet;
             ``verdicts``, each as plain data.
     """
-    every = [Verdict(**each) for each in record["verdicts"]]
+    stated = [Verdict(**each) for each in record["verdicts"]]
+    every = [each for each in stated if not each.form.startswith(WINDOWS)]
+    windows = [each for each in stated if each.form.startswith(WINDOWS)]
     counts = Counter(each.outcome for each in every)
     without = [each for each in every if each.form == WITHOUT]
     rows: dict[str, list[Verdict]] = {}
@@ -58,6 +61,7 @@ def page(record: Mapping[str, Any]) -> str:
         f"Windows were compared in {sum(each.windows for each in every)} cases, axes in "
         f"{sum(each.axes for each in every)}.",
         "",
+        *([_windows_in_words(windows), ""] if windows else ()),
         _reached(record),
         "",
         f"({record['machine']}; seeds 0 to {record['seeds'] - 1}, of which 0 keeps the options of the class.)",
@@ -68,9 +72,20 @@ def page(record: Mapping[str, Any]) -> str:
     ]
     for outcome, title in _TITLES.items():
         found = [each for each in every if each.outcome == outcome]
+        found += [each for each in windows if each.outcome == outcome and outcome in ("refused", "wrong")]
         if found:
             lines += ["", f"## {title}", "", *_by_reason(found)]
     return "\n".join(lines) + "\n"
+
+
+def _windows_in_words(windows: list[Verdict]) -> str:
+    of, types = Counter(each.outcome for each in windows), len({each.model_type for each in windows})
+    return (
+        f"{len(windows)} more files of {types} architectures with windows state 3, 0 and -1 tokens, null, or nothing "
+        f"for each of their entries: {of['right']} right, {of['warned']} with the warning that the class hides every "
+        f"token then, {of['refused']} refused with a reason, {of['wrong']} wrong; of {of['not built']} the class makes "
+        "no model."
+    )
 
 
 def _reached(record: Mapping[str, Any]) -> str:

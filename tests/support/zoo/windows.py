@@ -11,6 +11,7 @@ from locant.rotary_configs import read_huggingface
 from zoo.architectures import Architecture
 from zoo.attention import window_differences
 from zoo.cases import WINDOWS, Case, draw_case
+from zoo.facts import mentions_rotation
 from zoo.verdict import Verdict, first_line, text_config
 
 SIZES = (3, None, 0, -1)
@@ -24,6 +25,8 @@ def window_verdicts(found: Architecture) -> Iterator[Verdict]:
     Args:
         found: The architecture.
     """
+    if found.kind != "text" or not mentions_rotation(found.config_class):
+        return
     fields = getattr(found.config_class, "__dataclass_fields__", {})
     entries = [name for name in WINDOWS if name in fields or hasattr(found.config_class, name)]
     for heads in HEADS[:-1] if entries else ():
