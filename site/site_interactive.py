@@ -148,7 +148,7 @@ INTERACTIVES = (
         "How far the vector of every word moves when “dog” and “man” are swapped, wherever the word stands afterwards. "
         "Without positions nothing moves in the encoder: to it the sentence is a bag of words. With any scheme words "
         "move, and not those two alone; in the causal decoder, where later words see more, even without.",
-        (Knob("scheme", tuple(_WORDS), "none"), Knob("stack", tuple(_STACKS), "encoder")),
+        (Knob("scheme", tuple(_WORDS), "sinusoidal"), Knob("stack", tuple(_STACKS), "encoder")),
         lambda scheme, stack: _transformer("swap", scheme=_WORDS[scheme], stack=stack, mask=_STACKS[stack]),
         ("masks",),
     ),
