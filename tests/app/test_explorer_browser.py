@@ -421,6 +421,10 @@ def test_following_a_token_by_click(page: Any) -> None:
     page.get_by_role("group", name="Model").get_by_label("trained run").check()
     drawn(page, "transformer-path", "layer 1")
     when(page, "document.querySelector('#transformer-about').innerText.includes('trained weights')")
+    page.set_viewport_size({"width": 360, "height": 9000})
+    when(page, f"document.querySelector('#transformer-path svg').clientWidth < 400 && {matrix('transformer-path')}")
+    assert 1 < page.locator("#transformer-path .below text").count() < 16
+    assert page.locator("#transformer-path .below text[transform]").count() == 0
 
 
 def cells_of(page: Any, name: str) -> Any:

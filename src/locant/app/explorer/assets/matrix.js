@@ -42,6 +42,12 @@
     return ticks;
   }
 
+  // Room for the name of a column: numbers are left out before they would be turned, words are turned before that.
+  function roomBelow(names) {
+    if (!names) return 40;
+    return names.every((name) => /^\d+$/.test(name)) ? Math.max(...names.map(widthOf)) + 8 : 14;
+  }
+
   // Where everything stands in a drawing as wide as its place.
   function arranged(matrix, view, wanted) {
     const [rows, columns] = [view.rows[1] - view.rows[0], view.columns[1] - view.columns[0]];
@@ -51,7 +57,7 @@
     const least = left + right + (matrix.sizes ? Math.max(LEAST, columns * NUMBERED) : LEAST);
     const width = Math.max(wanted, least);
     const across = width - left - right;
-    let below = ticksOf(matrix.columnNames, view.columns, across, matrix.columnNames ? 14 : 40);
+    let below = ticksOf(matrix.columnNames, view.columns, across, roomBelow(matrix.columnNames));
     const spread = below.length > 1 ? across * (below[1].at - below[0].at) / columns : across;
     const turned = widest(below) + 6 > spread;
     const bottom = 32 + (turned ? Math.ceil(0.71 * widest(below)) + 8 : 12);
