@@ -8,7 +8,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import tempfile
 import time
+from pathlib import Path
+
+import pytest
 
 from locant.server import ServerSettings, supervisor
 from locant.server.logs import json_log
@@ -71,3 +75,24 @@ def test_workers_that_hang_are_killed(tmp_path):
         wait_for("a worker hangs", 3)
     finally:
         process.kill()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_numbers_of_workers_are_kept_in_memory_where_there_is_a_folder_for_it(there, tmp_path, monkeypatch):
+    """Files that are mapped, on a disk that is full, would end every worker."""
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    disk.mkdir()
+    if there:
+        memory.mkdir()
+    monkeypatch.setattr(supervisor, "_MEMORY", memory)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    with supervisor.RunFolder() as folder:
+        numbers = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+        assert numbers.is_dir()
+        assert numbers.is_relative_to(memory if there else disk)
+        assert folder.files.is_dir()
+        assert folder.files.is_relative_to(disk)
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
+    assert not list(disk.iterdir())
+    assert not numbers.exists()

@@ -40,6 +40,7 @@ _PACKAGES = {
     "babel": "babel",
 }
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
+_MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
 _PAUSE = 0.5  # seconds before a worker that died young is replaced
 _GRACE = 15.0  # seconds that a worker has to end, beyond the longest request
 
@@ -304,13 +305,20 @@ class Supervisor:
 
 
 class RunFolder:
-    """The folder of a running server: numbers of its workers, and translated files; gone when it ends."""
+    """The folder of a running server: numbers of its workers, and translated files; gone when it ends.
+
+    The numbers are in memory where the system has a folder for that: files that are mapped, on a disk that is full, end
+    whoever writes to them.
+
+    Attributes:
+        files: The folder of translated files.
+    """
 
     def __enter__(self) -> RunFolder:
         """Make the folder, and name it to the packages that use it."""
-        self._path = Path(tempfile.mkdtemp(prefix="locant-serve-"))
-        self.files = self._path / "files"
-        numbers = self._path / "metrics"
+        shared = str(_MEMORY) if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+        self._paths = [Path(tempfile.mkdtemp(prefix="locant-serve-", dir=place)) for place in (None, shared)]
+        self.files, numbers = (path / name for path, name in zip(self._paths, ("files", "metrics"), strict=True))
         for folder in (self.files, numbers):
             folder.mkdir()
         self._before = os.environ.get(_METRICS)
@@ -323,7 +331,8 @@ class RunFolder:
             del os.environ[_METRICS]
         else:
             os.environ[_METRICS] = self._before
-        shutil.rmtree(self._path, ignore_errors=True)
+        for path in self._paths:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def require_fork() -> None:
