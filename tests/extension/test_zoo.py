@@ -81,7 +81,8 @@ def test_the_page_tells_windows_apart() -> None:
     of_one = {"model_type": "mistral", "seed": 0, "rope_type": "default"}
     forms = [("sliding_window 3", "right"), ("sliding_window 0", "warned"), ("sliding_window left out", "wrong")]
     more = [{**of_one, "form": form, "outcome": outcome, "reason": "4096"} for form, outcome in forms]
-    before, after = page(record), page({**record, "verdicts": [*record["verdicts"], *more]})
+    others = [each for each in record["verdicts"] if not each["form"].startswith(WINDOWS)]
+    before, after = page({**record, "verdicts": others}), page({**record, "verdicts": [*others, *more]})
     sentence = "3 more files of 1 architectures with windows state"
     assert sentence not in before
     assert sentence in after
