@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from aligner import put_aligner
 from processes import exit_codes, run_torchrun, start_processes
 from safetensors.torch import load_file
 
@@ -149,8 +150,10 @@ def test_machines_that_share_no_folder_prepare_each_for_itself(recipe, whole, tm
     assert "was prepared from another text" in (tmp_path / "process-0.log").read_text()
 
 
-def test_the_first_process_alone_reads_the_parent(recipe, whole, tmp_path):
+def test_the_first_process_alone_reads_the_parent_and_aligns_the_text(recipe, whole, tmp_path, monkeypatch):
+    put_aligner(tmp_path, monkeypatch)
     start = [f"finetuning.parent={whole}", "finetuning.test_sentences=0", "training.steps=3", "finetuning.lora.rank=2"]
+    start.append("training.guided_alignment=1.0")
     alone, together = tmp_path / "alone", tmp_path / "together"
     train(load_recipe(recipe, start), alone)
     command = ["train", recipe, "training.parallel=fsdp", "--output", together, *start]

@@ -174,12 +174,23 @@ class CrossAttention(nn.Module):
         k, v = (_split_heads(part, self.heads) for part in self.key_value(memory).chunk(2, dim=-1))
         return k, v
 
-    def forward(self, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
-        """Attend from ``x [B, Q, E]`` to the given keys and values; returns ``[B, Q, E]``."""
+    def forward(
+        self, x: Tensor, keys_and_values: tuple[Tensor, Tensor], mask: Mask, *, aligned: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend from ``x [B, Q, E]`` to the given keys and values; returns ``[B, Q, E]``.
+
+        With ``aligned`` the logarithms of the weights of the first head, float32 ``[B, Q, K]``, are returned as well;
+        those of padding are very small.
+        """
         q = _split_heads(self.query(x), self.heads)
         k, v = keys_and_values
-        context = attend(q, k, v, mask, dropout=self.dropout if self.training else 0.0)
-        return self.output(_merge_heads(context))
+        context = self.output(_merge_heads(attend(q, k, v, mask, dropout=self.dropout if self.training else 0.0)))
+        if not aligned:
+            return context
+        scores = (q[:, 0] @ k[:, 0].transpose(-1, -2)).float() * q.shape[-1] ** -0.5
+        if mask.keys is not None:
+            scores = scores.masked_fill(~mask.keys.flatten(1).unsqueeze(1), torch.finfo(torch.float32).min)
+        return context, scores.log_softmax(-1)
 
     def weights(self, x: Tensor, keys: Tensor, mask: Mask) -> Tensor:
         """Return how much each of ``x [B, Q, E]`` attends to keys ``[B, H, K, D]``: ``[B, H, Q, K]``, rows sum to 1."""
@@ -188,12 +199,3 @@ class CrossAttention(nn.Module):
         if mask.keys is not None:
             scores = scores.masked_fill(~mask.keys, -torch.inf)
         return scores.softmax(-1, dtype=torch.float32)
-
-    def first_head(self, x: Tensor, keys: Tensor, mask: Mask) -> Tensor:
-        """Return the logarithms of the weights of the first head, ``[B, Q, K]``; those of padding are very small."""
-        size = keys.shape[-1]
-        q = nn.functional.linear(x, self.query.weight[:size], self.query.bias[:size])
-        scores = (q @ keys[:, 0].transpose(-1, -2)).float() * size**-0.5
-        if mask.keys is not None:
-            scores = scores.masked_fill(~mask.keys.flatten(1).unsqueeze(1), torch.finfo(torch.float32).min)
-        return scores.log_softmax(-1)

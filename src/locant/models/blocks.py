@@ -119,11 +119,18 @@ class DecoderLayer(nn.Module):
         """
         causal = Mask(causal=True)
         x = self.residuals[0](x, lambda y: self.self_attention(y, positions, scheme, causal, cache))
-        residual: Residual = self.residuals[1]  # type: ignore[assignment]
-        weights = self.cross_attention.first_head(residual.given(x), memory[0], memory_mask) if aligned else None
-        x = residual(x, lambda y: self.cross_attention(y, memory, memory_mask))
+        found: list[Tensor] = []
+
+        def attend(y: Tensor) -> Tensor:
+            if not aligned:
+                return self.cross_attention(y, memory, memory_mask)
+            context, weights = self.cross_attention(y, memory, memory_mask, aligned=True)
+            found.append(weights)
+            return context
+
+        x = self.residuals[1](x, attend)
         x = self.residuals[2](x, self.feed_forward)
-        return x if weights is None else (x, weights)
+        return (x, *found) if found else x  # type: ignore[return-value]
 
     def cross_attention_weights(
         self, x: Tensor, positions: Tensor, scheme: PositionScheme, keys: Tensor, memory_mask: Mask
