@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from locant.errors import CheckpointError, DataError, MissingExtraError
-from locant.files import explaining_damage, read_json, replacing_folder, workplace, write_json
+from locant.files import explaining_damage, open_output, read_json, replacing_folder, workplace, write_json
 from locant.text.cache import Column, TokenCache
 from locant.text.workers import in_order
 
@@ -86,7 +86,7 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
     with workplace(folder.parent) as work:
         texts = [work / "source", work / "target"]
         for path, column, skipped in zip(texts, (cache.source, cache.target), _skipped(cache), strict=True):
-            with path.open("w", encoding="ascii") as file:
+            with open_output(path) as file:
                 file.writelines(_lines(column, skipped))
         directions = [work / "forward", work / "reverse"]
         arguments = ["-s", texts[0], "-t", texts[1], "-f", directions[0], "-r", directions[1]]
