@@ -18,6 +18,7 @@ from locant.files import (
     append_line,
     open_output,
     read_json,
+    remove_folder,
     replacing_file,
     replacing_folder,
     require_new_folder,
@@ -77,6 +78,23 @@ def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
         fail_after_writing(temporary)
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_that_is_removed_in_part_has_its_name_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "step").mkdir()
+    (tmp_path / "step" / "state.json").write_text("{}")
+
+    def killed(folder: Path, **_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("locant.files.shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove_folder(tmp_path / "step")
+    assert not (tmp_path / "step").exists()
+    monkeypatch.undo()
+    (tmp_path / "other").mkdir()
+    remove_folder(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_failure_leaves_no_folder(tmp_path: Path) -> None:

@@ -118,6 +118,16 @@ def publish(temporary: Path, path: Path) -> None:
     _flush(path.parent)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is in it; a process that is killed meanwhile leaves no part of it under its name.
+
+    Raises:
+        OSError: The folder is not there, or the disk is not writable.
+    """
+    with workplace(path.parent) as work:
+        path.rename(work / path.name)
+
+
 @contextmanager
 def workplace(parent: Path) -> Iterator[Path]:
     """Yield a new folder of a random name in another one, held until it is removed at the end of the block."""

@@ -78,7 +78,8 @@ def start_processes(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": len(arguments)}
+    # What starts them may be older than a program that a test has put into the search path.
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": len(arguments), "PATH": os.environ["PATH"]}
     processes = []
     for rank, words in enumerate(arguments):
         local = {"GROUP_RANK": 0, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": len(arguments)}

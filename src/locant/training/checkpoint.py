@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from locant.errors import CheckpointError
-from locant.files import file_digest, read_json, replacing_file, replacing_folder, write_tensors
+from locant.files import file_digest, read_json, remove_folder, replacing_file, replacing_folder, write_tensors
 from locant.training.loop import LoopProgress
 from locant.training.sharded_checkpoint import BackgroundSave, read_parts, read_whole, stored_shapes
 
@@ -230,7 +229,7 @@ def _prune_checkpoints(newest: Path) -> None:
     folders = checkpoint_folders(newest.parent.parent)
     end = folders.index(newest) + 1
     for other in (*folders[:end][:-_KEPT], *folders[end:]):
-        shutil.rmtree(other)
+        remove_folder(other)
 
 
 def find_checkpoint(folder: Path) -> StoredCheckpoint:
