@@ -171,15 +171,20 @@ def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     assert found.order.index(4) < found.order.index(2)
 
 
-def test_a_request_that_would_wait_too_long_is_refused_at_once(make):
-    found = make(room=1, waiting_requests=200, waiting_seconds=1.0)
-    for first in range(0, 64, 8):  # the speed is learnt
+def learn_speed(found, seconds):
+    """Let sentences be translated until the speed is known, and have each take so long."""
+    for first in range(0, 64, 8):
         found.submit("a", list(range(first, first + 8)))
     found.wait_until(lambda: found.order)
     found.step(64)
     found.wait_for(*range(64))
     found.wait_until(lambda: found.scheduler.is_idle)
-    found.scheduler._busy = 0.05 * found.scheduler._done  # seconds of a sentence
+    found.scheduler._busy = seconds * found.scheduler._done
+
+
+def test_a_request_that_would_wait_too_long_is_refused_at_once(make):
+    found = make(room=1, waiting_requests=200, waiting_seconds=1.0)
+    learn_speed(found, 0.05)
     found.submit("long", list(range(100, 200)))
     found.wait_until(lambda: len(found.order) == 65)
     found.submit("other", [200] * 8)
@@ -214,14 +219,8 @@ def test_in_a_flood_requests_wait_for_a_second_at_most_and_longer_again_after_it
 
 def test_in_a_flood_a_client_fills_a_second_of_the_queue_and_others_come_in(make):
     found = make(room=1, waiting_requests=400, waiting_seconds=10.0)
-    for first in range(0, 64, 8):  # the speed is learnt
-        found.submit("a", list(range(first, first + 8)))
-    found.wait_until(lambda: found.order)
-    found.step(64)
-    found.wait_for(*range(64))
-    found.wait_until(lambda: found.scheduler.is_idle)
+    learn_speed(found, 0.1)
     scheduler = found.scheduler
-    scheduler._busy = 0.1 * scheduler._done  # seconds of a sentence
     scheduler._patience.seconds = 1.0
     found.submit("a", [64])
     found.wait_until(lambda: len(found.order) == 65)

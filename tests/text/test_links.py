@@ -42,6 +42,14 @@ def test_links_stand_where_the_tokens_stand_in_a_batch(pairs, tokenizers, tmp_pa
     assert collate(chosen, np.array([1, 0])).links is None
 
 
+def test_a_side_without_tokens_has_no_links(pairs, tokenizers, tmp_path, aligner):
+    """The aligner is given a word in its place, and links it."""
+    cache = write_cache([*pairs[:3], (pairs[3][0], ""), ("", pairs[4][1])], tokenizers, tmp_path / "c", max_tokens=500)
+    assert [len(cache.target.lengths), cache.target.lengths[3], cache.source.lengths[4]] == [5, 0, 0]
+    links = write_links(cache, tmp_path / "links")
+    assert set(links.of(np.arange(5))[:, 0].tolist()) == {0, 1, 2}
+
+
 def test_links_are_kept_and_belong_to_their_text(pairs, tokenizers, tmp_path, aligner):
     cache = write_cache(pairs[:20], tokenizers, tmp_path / "c", max_tokens=500)
     first = prepared_links(cache, tmp_path / "links", made_from="a")

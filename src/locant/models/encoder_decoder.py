@@ -94,8 +94,9 @@ class EncoderDecoder(nn.Module, ABC, Generic[State]):
             step: The step whose attention is taken; ``None`` for the one that does it best.
 
         Returns:
-            Weights ``[B, T, S]``, the mean of all heads: row ``t`` is of ``target[:, t]`` itself, and sums to 1. At
-            the step that predicts, the first row is zero: nothing predicts the first token.
+            Weights ``[B, T, S]``, the mean of all heads, or of the layer with a head that has learned to align that
+            head alone: row ``t`` is of ``target[:, t]`` itself, and sums to 1. At the step that predicts, the first row
+            is zero: nothing predicts the first token.
         """
 
     def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:

@@ -95,8 +95,7 @@ def write_links(cache: TokenCache, folder: Path, *, made_from: str = "", process
             said = (run.stderr or run.stdout).strip().splitlines() or [f"it ended with {run.returncode}"]
             raise DataError(f"eflomal could not align the training text: {said[-1]}")
         with directions[0].open(encoding="ascii") as forward, directions[1].open(encoding="ascii") as reverse:
-            skips = zip(*_skipped(cache), strict=True)
-            for block in in_order(_symmetric, _blocks(forward, reverse, skips), processes):
+            for block in in_order(_symmetric, _blocks(forward, reverse, _bounds(cache)), processes):
                 for one in block:
                     links.append(one)
                     ends.append(ends[-1] + len(one))
@@ -168,24 +167,36 @@ def _skipped(cache: TokenCache) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
 def _lines(column: Column, skipped: npt.NDArray[np.int64]) -> Iterator[str]:
     for number, before in enumerate(skipped.tolist()):
-        # eflomal wants a word in every line; links of one that is not there fall away.
+        # eflomal wants a word in every line; links of one that is not there are left out afterwards.
         yield (" ".join(map(str, column[number][before:].tolist())) or "-") + "\n"
 
 
-_Block = list[tuple[str, str, tuple[int, int]]]
+_Bounds = tuple[tuple[int, int], tuple[int, int]]
+"""Where the text of a pair begins and ends in its row, on the side of the source and of the target."""
+_Block = list[tuple[str, str, _Bounds]]
 
 
-def _blocks(forward: TextIO, reverse: TextIO, skips: Iterable[tuple[int, int]]) -> Iterator[_Block]:
-    rows = zip(forward, reverse, skips, strict=False)  # too few are counted in the end
+def _bounds(cache: TokenCache) -> Iterator[_Bounds]:
+    sides = zip(_skipped(cache), (cache.source.lengths, cache.target.lengths), strict=True)
+    source, target = (zip(before.tolist(), lengths.tolist(), strict=True) for before, lengths in sides)
+    yield from zip(source, target, strict=True)
+
+
+def _blocks(forward: TextIO, reverse: TextIO, bounds: Iterable[_Bounds]) -> Iterator[_Block]:
+    rows = zip(forward, reverse, bounds, strict=False)  # too few are counted in the end
     while block := list(islice(rows, _PAIRS)):
         yield block
 
 
 def _symmetric(block: _Block) -> list[npt.NDArray[np.uint16]]:
     found = []
-    for forward, reverse, before in block:
-        links = sorted(grow_diag_final_and(_parsed(forward), _parsed(reverse)))
-        found.append((np.array(links, np.int64).reshape(-1, 2) + before).astype(np.uint16))
+    for forward, reverse, ((first, end), (other_first, other_end)) in block:
+        links = sorted(
+            (first + source, other_first + target)
+            for source, target in grow_diag_final_and(_parsed(forward), _parsed(reverse))
+            if first + source < end and other_first + target < other_end
+        )
+        found.append(np.array(links, np.uint16).reshape(-1, 2))
     return found
 
 
