@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
-from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.positions.scaling.forms import OF_THE_CLASS, RopeContext
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length
@@ -24,10 +24,7 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layers import (
     GLOBAL,
-    KNOWN_TYPES,
     LOCAL,
-    SCALED,
-    UNSCALED,
     grouped,
     layer_names,
     layers_with_positions,
@@ -37,6 +34,7 @@ from locant.rotary_configs.layers import (
     windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.rope_groups import base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.without_rotation import (
     ROPE_KEYS,
@@ -110,11 +108,11 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    for layer, (rope, base) in _groups(part, kind, names, findings, in_vllm).items():
+    for layer, (rope, base) in rope_groups(part, kind, names, findings, in_vllm=in_vllm).items():
         sizes = head_sizes(part, rope, kind, layer, names)
         context = RopeContext(_length_for(rope, max_length, kind), original_length, sizes.fraction)
         if base is None:
-            base = _base_of_class(kind, layer)
+            base = base_of_class(kind, layer)
             context.note(
                 f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
@@ -283,158 +281,6 @@ def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None)
             )
         )
     return found
-
-
-def _groups(
-    part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding], in_vllm: bool
-) -> dict[str, tuple[Fields, float | None]]:
-    """Return the parameters and the base of every layer type; the base is None where it is left out."""
-    new, old = part.mapping("rope_parameters"), part.mapping("rope_scaling")
-    if new and old and _comparable(new) != _comparable(old):
-        raise ConfigError(
-            "config.json has rope_parameters as well as rope_scaling, and they differ: transformers 5 takes "
-            "rope_scaling, other engines rope_parameters. Keep one of them."
-        )
-    where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
-    given = new or old or {}
-    base = agreed(part.number("rope_theta"), part.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
-    by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
-    if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
-        return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
-    for name, value in given.items():
-        if isinstance(value, Mapping):
-            raise ConfigError(
-                f"'{name}' in {where} is a group of its own, which transformers passes over. Move its entries up, "
-                f"into {where.split()[0]}."
-            )
-    rope = Fields(given, where)
-    inside = rope.number("rope_theta")
-    listed = _listed_base(part)
-    if listed is not None and (kind is None or kind.name.startswith("granite")):  # others take the list as a switch
-        return {ALL_LAYERS: (rope, listed)}
-    if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
-        base = None  # transformers writes the class's own beside the one that counts
-    base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
-    if not given and kind is not None and not kind.rope_by_layer:
-        own = _base_in(kind.rope)
-        by_its_name = part.number("rotary_emb_base") is None  # GPT-NeoX takes that
-        if kind.keeps_its_base and by_its_name and own is not None and base is not None and base != own:
-            findings.append(_base_is_passed_over(kind, base, own))
-            base = own
-        rope = Fields(_scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
-    if UNSCALED in names and read_type(rope) != "default":
-        both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
-        return {name: group for name, group in both.items() if name in names}
-    local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
-    if kind is not None and kind.rope_by_layer and kind.rope is not None:
-        if GLOBAL not in kind.rope or LOCAL not in kind.rope:
-            return _of_class(kind, part, rope, base)
-        local = _first(local, _base_in(kind.rope.get(LOCAL)))
-        base = _first(base, part.number("global_rope_theta"), _base_in(kind.rope.get(GLOBAL)))
-        if not given:
-            rope = Fields(_scaling_of(kind.rope.get(GLOBAL)), where)
-    if local is None:
-        return {ALL_LAYERS: (rope, base)}
-    # The one rope_scaling of such a model is that of its full attention.
-    return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
-
-
-def _base_is_passed_over(kind: ModelType, stated: float, own: float) -> Finding:
-    return Finding(
-        "warning",
-        f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over where "
-        f"the file has no rope_parameters or rope_scaling: it takes its own group, with {own:g}.",
-        "State rope_theta in a group rope_parameters, with its rope_type.",
-    )
-
-
-def _listed_base(part: Fields) -> float | None:
-    """Return the base of all layers that rotate by ``layer_rope_theta``, where the file has that."""
-    bases = {base for base in part.numbers("layer_rope_theta") or () if base}
-    if len(bases) > 1:
-        raise ConfigError(
-            f"layer_rope_theta of config.json gives layers {len(bases)} different bases "
-            f"({', '.join(f'{base:g}' for base in sorted(bases))}), which one configuration cannot express."
-        )
-    return next(iter(bases), None)
-
-
-def _by_layer_type(
-    given: Mapping[str, Any],
-    where: str,
-    base: float | None,
-    kind: ModelType | None,
-    names: tuple[str, ...],
-    findings: list[Finding] | None,
-) -> dict[str, tuple[Fields, float | None]]:
-    """Return the groups of a file that has one for every layer type; without findings those that heed ``truncate``."""
-    known = {*KNOWN_TYPES, *names, *((kind.rope or {}) if kind else {})}
-    for name in given:
-        if name not in known and given[name] is not None:
-            raise ConfigError(
-                f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)} Known: "
-                f"{', '.join(sorted(known - {ALL_LAYERS}))}."
-            )
-    groups = {}
-    for name, value in given.items():
-        default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
-        if name not in known or (value is None and default is None):
-            continue
-        if findings is not None and value is not None and value.get("truncate") is False:
-            value = {key: each for key, each in value.items() if key != "truncate"}
-            findings.append(_truncate_is_passed_over(name, where))
-        rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")
-        groups[name] = (rope, _first(rope.number("rope_theta"), base, _base_in(default)))
-    return groups
-
-
-def _truncate_is_passed_over(name: str, where: str) -> Finding:
-    return Finding(
-        "warning",
-        f"truncate false stands in '{name}' of {where}, where transformers passes over it: it looks for truncate next "
-        "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
-        "Expect rounded corners from transformers, or train with them.",
-    )
-
-
-def _of_class(
-    kind: ModelType, part: Fields, rope: Fields, base: float | None
-) -> dict[str, tuple[Fields, float | None]]:
-    """Return the groups of a class whose rotations have labels of their own, where the file has none by layer."""
-    del part
-    groups = {}
-    for name, default in (kind.rope or {}).items():
-        if default is not None:
-            fields = Fields({**_scaling_of(default), **rope.values}, rope.where)
-            groups[name] = (fields, _first(fields.number("rope_theta"), _base_in(default), base))
-    return groups
-
-
-def _scaling_of(group: Any) -> dict[str, Any]:
-    """Return the scaling of a class's own group; base and rotated fraction are looked up where they are needed."""
-    return {key: value for key, value in (group or {}).items() if key not in ("rope_theta", "partial_rotary_factor")}
-
-
-def _base_in(group: Any) -> float | None:
-    return group.get("rope_theta") if isinstance(group, Mapping) else None
-
-
-def _base_of_class(kind: ModelType | None, layer: str) -> float:
-    if kind is None:
-        return 10_000.0
-    rope = kind.rope or {}
-    found = _first(_base_in(rope), _base_in(rope.get(layer)), kind.defaults.get("rope_theta"))
-    default = kind.defaults.get("default_theta")
-    return _first(found, default if isinstance(default, int | float) else None, 10_000.0) or 10_000.0
-
-
-def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in rope.items() if key not in ("rope_type", "type", "rope_theta")}
-    return kept | {"rope_type": read_type(Fields(rope, "config.json"))}
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _layer_types(
