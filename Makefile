@@ -47,10 +47,14 @@ KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py test
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)
+FAULTS := -fsanitize=address,undefined -fno-sanitize-recover=all
+EMULATED := -DLOCANT_EMULATED_TILES -I $(NATIVE)
 sanitize: $(BIN)/locant
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
-	$(SANITIZE) -fsanitize=address,undefined -fno-sanitize-recover=all $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address
+	$(SANITIZE) $(FAULTS) $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address
 	$(SANITIZED)/address 1 500
+	$(SANITIZE) $(FAULTS) $(EMULATED) $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/tiles
+	$(SANITIZED)/tiles 1 100
 	$(SANITIZE) -fsanitize=thread $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/thread
 	$(SANITIZED)/thread 1 100
 	CXX=$(abspath $(NATIVE))/sanitizing-c++ XDG_CACHE_HOME=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \

@@ -37,6 +37,7 @@ _X86 = {
     "x86-64-v4": _V4,
     "x86-64-v4-vnni": (*_V4, "-mavx512vnni"),
     "x86-64-v4-vnni-bf16": (*_V4, "-mavx512vnni", "-mavx512bf16"),
+    "x86-64-v4-vnni-bf16-amx": (*_V4, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
 }
 _ARM = {
     "armv8": ("-march=armv8-a",),

@@ -34,7 +34,8 @@ V2 = {0: (0, 9, 13, 19, 20, 23, 27), 1: (0,)}
 V3 = {0: (*V2[0], 12, 22, 28, 29), 1: (0, 5), 2: (3, 5, 8)}
 V4 = V3 | {2: (*V3[2], 16, 17, 28, 30, 31)}
 VNNI_BF16 = V4 | {3: (11,), 5: (5,)}
-SSE, YMM, ZMM = 0x03, 0x07, 0xE7  # of XCR0, ibid. volume 1, section 13.3
+AMX = VNNI_BF16 | {4: (22, 24, 25), 7: (0,)}
+SSE, YMM, ZMM, TILES = 0x03, 0x07, 0xE7, 0x600E7  # of XCR0, ibid. volume 1, section 13.3
 
 
 def numbers_of(bits: dict[int, tuple[int, ...]], xcr0: int = 0) -> list[int]:
@@ -55,6 +56,7 @@ def test_each_kind_of_processor() -> None:
     assert best(V4 | {3: (11,)}, ZMM) == "x86-64-v4-vnni"
     assert best(V4 | {5: (5,)}, ZMM) == "x86-64-v4"
     assert best(VNNI_BF16, ZMM) == "x86-64-v4-vnni-bf16"
+    assert best(AMX, TILES) == "x86-64-v4-vnni-bf16-amx"
 
 
 def test_the_system_must_keep_the_registers() -> None:
@@ -62,6 +64,12 @@ def test_the_system_must_keep_the_registers() -> None:
     assert best(VNNI_BF16, ZMM - 0x80) == "x86-64-v3"
     assert best(VNNI_BF16, SSE) == "x86-64-v2"
     assert best(VNNI_BF16, 0) == "x86-64-v2"
+    assert best(AMX, ZMM) == best(AMX, TILES - 0x20000) == best(AMX, TILES - 0x40000) == "x86-64-v4-vnni-bf16"
+
+
+def test_the_system_must_lend_the_tiles() -> None:
+    assert best(AMX | {7: ()}, TILES) == "x86-64-v4-vnni-bf16"
+    assert best(AMX | {4: (22, 24)}, TILES) == "x86-64-v4-vnni-bf16"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kernel_common.h"
+#include "tiles.h"
 
 #ifdef __AVX__
 #include <immintrin.h>
@@ -200,7 +201,12 @@ constexpr int64_t kGroupBytes = 4;
 
 // Bytes of a row of so many activations, filled up to what a product takes at once.
 inline int64_t byte_stride(int64_t width, Precision precision) {
-  return (width + 15) / 16 * 16 * (precision == kInt8 ? sizeof(Quantized) : bytes_of(precision));
+  const int64_t bytes = precision == kInt8 ? sizeof(Quantized) : bytes_of(precision);
+#ifdef LOCANT_TILES
+  return (width * bytes + tiles::kBytes - 1) / tiles::kBytes * tiles::kBytes;
+#else
+  return (width + 15) / 16 * 16 * bytes;
+#endif
 }
 
 struct Range {
@@ -216,8 +222,10 @@ struct Share {
 // Writes a row in bfloat16 (to nearest, ties to even), filled up with zeros to byte_stride.
 inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64_t width, [[maybe_unused]] uint8_t* to) {
 #ifdef __AVX512BF16__
-  for (int64_t start = 0; start < width; start += kLanes) {
-    const __mmask16 there = start + kLanes <= width ? 0xffff : (1 << (width - start)) - 1;
+  const int64_t filled = byte_stride(width, kBFloat16) / 2;
+  for (int64_t start = 0; start < filled; start += kLanes) {
+    const int64_t left = std::max<int64_t>(width - start, 0);
+    const __mmask16 there = left >= kLanes ? 0xffff : (1 << left) - 1;
     const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, from + start));
     std::memcpy(to + 2 * start, &rounded, sizeof rounded);
   }
@@ -458,8 +466,14 @@ class Linear {
   int64_t panels() const { return panels_; }
   int64_t stride() const { return panels_ * kColumns; }
 
-  // Writes some panels of x W^T + b; rows of `out` are stride() apart.
-  void apply(Range mine, const Rows& x, int64_t rows, float* out) const {
+  // Writes some panels of x W^T + b; rows of `out` are stride() apart. Where tiles are laid out they multiply.
+  void apply(Range mine, const Rows& x, int64_t rows, float* out, [[maybe_unused]] const tiles::Laid& laid) const {
+#ifdef LOCANT_TILES
+    if (laid && rows >= tiles::kLeastRows) {
+      if (precision_ == kInt8) return apply_on_tiles<int32_t>(mine, x, rows, out);
+      if (precision_ == kBFloat16) return apply_on_tiles<float>(mine, x, rows, out);
+    }
+#endif
     for (int64_t panel = mine.begin; panel < mine.end; panel++) {
       int64_t row = 0;
       while (row < rows) row += block(x, row, rows - row, panel, out);
@@ -533,21 +547,11 @@ class Linear {
 
   template <int R, int U>
   int64_t run(const Rows& x, int64_t row, int64_t panel, float* out) const {
-    float* to = out + row * stride() + panel * kColumns;
-    const float* bias = bias_.get() + panel * kColumns;
-    [[maybe_unused]] const uint8_t* narrow = narrow_.get() + panel * groups_ * kColumns * kGroupBytes;
     if (precision_ == kInt8) {
 #ifdef LOCANT_INT8
       alignas(64) int32_t sums[R * kColumns];
-      sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
-      const int32_t* offset = offset_.get() + panel * kColumns;
-      const float* scale = scale_.get() + panel * kColumns;
-      for (int r = 0; r < R; r++) {
-        const float row_scale = x.scales[row + r];
-#pragma omp simd
-        for (int64_t n = 0; n < kColumns; n++)
-          to[r * stride() + n] = static_cast<float>(sums[r * kColumns + n] - offset[n]) * (scale[n] * row_scale) + bias[n];
-      }
+      sum_narrow<R, U, Integers>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
+      finish(sums, x, {row, row + R}, panel, out);
 #endif
       return R;
     }
@@ -556,14 +560,66 @@ class Linear {
       sum_float<R, U>(x.values + row * x.width, x.width, floats_.get() + panel * inputs_ * kColumns, inputs_, sums);
     } else {
 #ifdef LOCANT_BFLOAT16
-      sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, narrow, groups_, sums);
+      sum_narrow<R, U, Lanes>(x.bytes + row * x.stride, x.stride, weights_of(panel), groups_, sums);
 #endif
     }
-    for (int r = 0; r < R; r++) {
-      save(load(sums + r * kColumns) + load(bias), to + r * stride());
-      save(load(sums + r * kColumns + kLanes) + load(bias + kLanes), to + r * stride() + kLanes);
-    }
+    finish(sums, x, {row, row + R}, panel, out);
     return R;
+  }
+
+#ifdef LOCANT_TILES
+  template <class Sum>
+  void apply_on_tiles(Range mine, const Rows& x, int64_t rows, float* out) const {
+    const int64_t blocks = (rows + tiles::kRows - 1) / tiles::kRows, bytes = groups_ * kGroupBytes;
+    // The last block ends with the last row: it may do rows of the one before it again.
+    const auto block = [&](int64_t number) {
+      const int64_t begin = std::min(number * tiles::kRows, rows - tiles::kRows);
+      return Range{begin, begin + tiles::kRows};
+    };
+    alignas(64) Sum sums[2 * tiles::kRows * kColumns];
+    const Sum* const others = sums + tiles::kRows * kColumns;
+    for (int64_t panel = mine.begin; panel < mine.end; panel++) {
+      for (int64_t number = 0; number + 1 < blocks; number += 2) {
+        const Range one = block(number), next = block(number + 1);
+        const uint8_t *first = x.bytes + one.begin * x.stride, *second = x.bytes + next.begin * x.stride;
+        tiles::sum_square(first, second, x.stride, weights_of(panel), bytes, sums);
+        finish(sums, x, one, panel, out);
+        finish(others, x, next, panel, out);
+      }
+    }
+    if (blocks % 2 == 0) return;
+    const Range last = block(blocks - 1);
+    for (int64_t panel = mine.begin; panel < mine.end; panel += 2) {
+      const int64_t next = std::min(panel + 1, mine.end - 1);  // a panel without another is taken twice
+      tiles::sum_wide(x.bytes + last.begin * x.stride, x.stride, weights_of(panel), weights_of(next), bytes, sums);
+      finish(sums, x, last, panel, out);
+      finish(others, x, last, next, out);
+    }
+  }
+#endif
+
+  const uint8_t* weights_of(int64_t panel) const { return narrow_.get() + panel * groups_ * kColumns * kGroupBytes; }
+
+  // Writes what some rows have of a panel: in int8 sums with the offset of the inputs, else those of the products.
+  void finish(const int32_t* sums, const Rows& x, Range rows, int64_t panel, float* out) const {
+    const int32_t* offset = offset_.get() + panel * kColumns;
+    const float *scale = scale_.get() + panel * kColumns, *bias = bias_.get() + panel * kColumns;
+    for (int64_t row = rows.begin; row < rows.end; row++, sums += kColumns) {
+      const float row_scale = x.scales[row];
+      float* to = out + row * stride() + panel * kColumns;
+#pragma omp simd
+      for (int64_t n = 0; n < kColumns; n++)
+        to[n] = static_cast<float>(sums[n] - offset[n]) * (scale[n] * row_scale) + bias[n];
+    }
+  }
+
+  void finish(const float* sums, const Rows&, Range rows, int64_t panel, float* out) const {
+    const float* bias = bias_.get() + panel * kColumns;
+    for (int64_t row = rows.begin; row < rows.end; row++, sums += kColumns) {
+      float* to = out + row * stride() + panel * kColumns;
+      save(load(sums) + load(bias), to);
+      save(load(sums + kLanes) + load(bias + kLanes), to + kLanes);
+    }
   }
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0, groups_ = 0;

@@ -4,6 +4,10 @@
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__APPLE__)
@@ -13,7 +17,8 @@
 // Writes eight numbers, of which those that do not exist are zero.
 //
 // x86-64: ECX of CPUID leaf 1; ECX of leaf 0x80000001; EBX, ECX and EDX of leaf 7; EAX of leaf 7, subleaf 1; the register
-// XCR0, whose bits say which registers the system keeps; 0.
+// XCR0, whose bits say which registers the system keeps; 1 where it lends this process the tiles of AMX, for which it is
+// asked now.
 // aarch64: AT_HWCAP and AT_HWCAP2 of Linux, or what macOS says under the same bits.
 extern "C" void locant_processor(uint64_t* found) {
   for (int i = 0; i < 8; i++) found[i] = 0;
@@ -29,6 +34,10 @@ extern "C" void locant_processor(uint64_t* found) {
     uint32_t low, high;
     asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     found[6] = static_cast<uint64_t>(high) << 32 | low;
+#ifdef __linux__
+    constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux 5.16
+    if (found[6] >> kTileData & 1) found[7] = syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
+#endif
   }
 #elif defined(__linux__)
   found[0] = getauxval(AT_HWCAP);

@@ -143,7 +143,8 @@ struct Workspace {
 class Worker {
  public:
   Worker(const Shape& shape, const Workspace& space, const locant::Member& member, int64_t rows)
-      : shape_(shape), member_(member), rows_(rows), product_(space.product.get()), stream_(space.stream.get()) {
+      : shape_(shape), member_(member), rows_(rows), product_(space.product.get()), stream_(space.stream.get()),
+        laid_(rows >= tiles::kLeastRows && shape.precision != kFloat32) {
     const int64_t e = shape.d_model, f = shape.d_ff;
     const int64_t e_bytes = byte_stride(e, shape.precision), f_bytes = byte_stride(f, shape.precision);
     input_ = {space.input.get(), space.input_bytes.get(), space.input_scales.get(), e, e_bytes, shape.precision};
@@ -225,7 +226,7 @@ class Worker {
 
   template <class Then>
   void multiply(const Linear& linear, const Rows& x, const Then& then) {
-    section(linear.panels(), [&](Range mine) { linear.apply(mine, x, rows_, product_); }, then);
+    section(linear.panels(), [&](Range mine) { linear.apply(mine, x, rows_, product_, laid_); }, then);
   }
 
   // Multiplies, and calls `work(row)` for each row of the product, which must take little time.
@@ -268,6 +269,7 @@ class Worker {
   locant::Member member_;
   const int64_t rows_;
   float *const product_, *const stream_;
+  const tiles::Laid laid_;
   Rows input_, context_, hidden_;
 };
 

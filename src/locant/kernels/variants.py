@@ -29,6 +29,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "x86-64-v4": _V4,
     "x86-64-v4-vnni": (*_V4, "avx512_vnni"),
     "x86-64-v4-vnni-bf16": (*_V4, "avx512_vnni", "avx512_bf16"),
+    "x86-64-v4-vnni-bf16-amx": (*_V4, "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"),
     "armv8": ("asimd",),
     "armv8-dotprod": _DOT_PRODUCTS,
     "armv8-dotprod-bf16": (*_DOT_PRODUCTS, "bf16"),
@@ -59,6 +60,9 @@ _X86_BITS = {
     "avx512vl": (2, 31),
     "avx512_vnni": (3, 11),
     "avx512_bf16": (5, 5),
+    "amx_bf16": (4, 22),
+    "amx_tile": (4, 24),
+    "amx_int8": (4, 25),
 }
 _ARM_BITS = {
     "asimd": (0, 1),
@@ -68,9 +72,10 @@ _ARM_BITS = {
     "asimddp": (0, 20),
     "bf16": (1, 14),
 }
-_XCR0 = 6
-# Bits of XCR0: the system keeps the registers xmm and ymm; besides these those of AVX-512.
-_YMM, _ZMM = 0x06, 0xE6
+_XCR0, _LENT = 6, 7
+# Bits of XCR0: the system keeps the registers xmm and ymm; besides these those of AVX-512; those of AMX, for which a
+# process has to ask besides.
+_YMM, _ZMM, _TILES = 0x06, 0xE6, 0x60000
 _IN_YMM = ("avx", "avx2", "f16c", "fma")
 
 
@@ -144,4 +149,6 @@ def features(numbers: Sequence[int], *, arm: bool) -> set[str]:
         found.difference_update(_IN_YMM)
     if numbers[_XCR0] & _ZMM != _ZMM:
         found.difference_update(name for name in bits if name.startswith("avx512"))
+    if numbers[_XCR0] & _TILES != _TILES or not numbers[_LENT]:
+        found.difference_update(name for name in bits if name.startswith("amx"))
     return found
