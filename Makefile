@@ -86,10 +86,10 @@ wheel: $(BIN)/locant .venv-wheel/bin/auditwheel
 	done
 	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" LOCANT_WHEELS=dist $(BIN)/pytest tests/packaging
 
-# The translation engine for browsers, of this checkout; in the user's cache folder, where `locant export --to web` takes it.
+# The translation engines for browsers, of this checkout; in the user's cache folder, where `locant export --to web` takes it.
 .PHONY: web
 web: $(BIN)/locant
-	$(BIN)/python -c "from locant.kernels.web_engine import engine_module; engine_module()"
+	$(BIN)/python -c "from locant.kernels.web_engine import engine_modules; engine_modules()"
 
 # Fifty kills at random moments of preparation, training, validation, averaging and exporting; takes some minutes.
 KILLS ?= 50

@@ -103,8 +103,9 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg, misc]
                 "Locant is installed without its translation engine for browsers, because Zig was not found (ziglang)."
             )
             return
-        building.build_engine(zig, self._folder / building.FILE)
-        build_data["force_include"][str(self._folder / building.FILE)] = f"locant/kernels/web/{building.FILE}"
+        for name in building.MODULES:
+            building.build_engine(zig, name, self._folder / name)
+            build_data["force_include"][str(self._folder / name)] = f"locant/kernels/web/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what the wheel now has."""

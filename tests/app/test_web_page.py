@@ -111,6 +111,27 @@ def test_a_sentence_that_is_longer_than_usual_is_cut_as_in_documents(node: WebNo
 
 
 @needs_node
+def test_the_first_module_is_taken_whose_products_are_exact(node: WebNode) -> None:
+    def module(exact: int) -> str:
+        code = bytes([0x41, exact, 0x0B])  # i32.const
+        name = b"locant_exact"
+        sections = (
+            (1, b"\x01\x60\x00\x01\x7f"),  # a type: from nothing to i32
+            (3, b"\x01\x00"),  # a function of it
+            (7, b"\x01" + bytes([len(name)]) + name + b"\x00\x00"),
+            (10, bytes([1, len(code) + 1, 0]) + code),
+        )
+        return base64.b64encode(
+            b"\0asm\1\0\0\0" + b"".join(bytes([number, len(content)]) + content for number, content in sections)
+        ).decode()
+
+    unknown = base64.b64encode(b"\0asm\1\0\0\0\xff").decode()
+    assert node.ask("exact", [module(0), module(2), module(1)]) == 2
+    assert node.ask("exact", [unknown, module(0), module(1)]) == 1
+    assert node.ask("exact", [module(0)]) == 0
+
+
+@needs_node
 @pytest.mark.parametrize(
     "text", ["One two. Three, four five.", "a, b; c. d " * 9, "无空格的很长的文本。" * 4, "x" * 50, " "]
 )

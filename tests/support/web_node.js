@@ -30,10 +30,12 @@ const commands = {
   decode: (lists) => lists.map((ids) => tokenizer.decode(ids)),
   cut: ([text, language]) => cutText(text, language),
   split: ([text, most]) => splitToFit(text, (part) => part.length <= most),
+  // What the chosen one of some modules, in base64, says of its products.
+  exact: async (modules) => (await Engine.functions(modules.map(fromBase64))).locant_exact(),
   load: async (folder) => {
     const page = fs.readFileSync(path.join(folder, "index.html"), "utf8");
     const { model, files } = JSON.parse(block(page, "about"));
-    const engine = await Engine.open(fromBase64(block(page, "engine")), model);
+    const engine = await Engine.open(block(page, "engines").split("\n").map(fromBase64), model);
     const tokenizers = {};
     for (const file of files) {
       const [, text] = /^locantPart\("(.*)"\);\n$/.exec(fs.readFileSync(path.join(folder, file), "utf8"));

@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from locant.errors import ConfigError
-from locant.kernels.web_engine import engine_module
+from locant.kernels.web_engine import engine_modules
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node, which runs the page's program, is not installed")
@@ -21,7 +21,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="Node, which runs the page'
 def has_web_engine() -> bool:
     """Whether there is the engine for browsers, or what builds it."""
     try:
-        engine_module()
+        engine_modules()
     except ConfigError:
         return False
     return True

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError
 from locant.files import replacing_folder, require_new_folder, write_json, write_text
-from locant.kernels.web_engine import engine_module
+from locant.kernels.web_engine import engine_modules
 from locant.models.architectures import require_transformer
 from locant.models.model_card import CARD, model_card, model_facts
 from locant.models.model_folder import ModelFolder, load_model_folder
@@ -93,7 +93,7 @@ def export_web(run: Path | str, folder: Path | str) -> list[str]:
     weights = kernel_weights(model, "The engine for browsers", _INSTEAD)
     for tokenizer in {id(side): side for side in (found.tokenizers.source, found.tokenizers.target)}.values():
         _require_known(tokenizer)
-    engine = engine_module()
+    engines = engine_modules()
     tensors, shared = _tensors(found, weights)
     size = sum(tensor.nbytes for tensor in tensors.values())
     if size > _LARGEST:
@@ -103,9 +103,9 @@ def export_web(run: Path | str, folder: Path | str) -> list[str]:
     card = model_card(found.folder, _USE)
     with replacing_folder(folder) as temporary:
         files = _write_parts(temporary, tensors)
-        about = _about(found, weights, shared, files, engine)
-        about["size"] = _megabytes(size + len(engine))
-        page = _page(about, engine, card, model_facts(found.folder))
+        about = _about(found, weights, shared, files, engines)
+        about["size"] = _megabytes(size + sum(map(len, engines)))
+        page = _page(about, engines, card, model_facts(found.folder))
         write_text(temporary / "index.html", page)
         write_text(temporary / "icon.svg", _ICON)
         write_json(temporary / "manifest.webmanifest", _manifest(found))
@@ -216,7 +216,7 @@ def _parts(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def _about(
-    found: ModelFolder, weights: KernelWeights, shared: dict[str, str], files: list[str], engine: bytes
+    found: ModelFolder, weights: KernelWeights, shared: dict[str, str], files: list[str], engines: list[bytes]
 ) -> dict[str, Any]:
     """Return what the page knows; ``model`` is what the thread that translates is told."""
     tokenizers, decoding = found.tokenizers, found.decoding
@@ -225,7 +225,7 @@ def _about(
     lengths = ("max_length_ratio", "max_length_extra", "max_source_length", "usual_source_length")
     kept = ("beam", "length_penalty", *lengths)
     return {
-        "version": hashlib.sha256(engine + "".join(files).encode()).hexdigest()[:16],
+        "version": hashlib.sha256(b"".join(engines) + "".join(files).encode()).hexdigest()[:16],
         "locant_version": __version__,
         "source_language": found.source_language,
         "target_language": found.target_language,
@@ -244,7 +244,7 @@ def _about(
     }
 
 
-def _page(about: dict[str, Any], engine: bytes, card: str, facts: Mapping[str, str]) -> str:
+def _page(about: dict[str, Any], engines: list[bytes], card: str, facts: Mapping[str, str]) -> str:
     style = resources.files("locant.server").joinpath("page/style.css").read_text("utf-8") + _asset("style.css")
     script = _asset("page.js")
     shown = {**facts, "size": about["size"], "engine": f"Locant {__version__}, int8"}
@@ -258,7 +258,7 @@ def _page(about: dict[str, Any], engine: bytes, card: str, facts: Mapping[str, s
         "card": html.escape(re.sub(r"\A---\n.*?\n---\n+", "", card, flags=re.DOTALL)),
         # Nothing in a block of data may end it.
         "about": json.dumps(about, ensure_ascii=False).replace("<", "\\u003c"),
-        "engine": base64.b64encode(engine).decode(),
+        "engines": "\n".join(base64.b64encode(engine).decode() for engine in engines),
         "worker": '"use strict";\n' + "".join(_asset(name) for name in _WORKER),
         "script": script,
     }

@@ -37,7 +37,7 @@
 #if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define LOCANT_BFLOAT16
 #endif
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD) || defined(__wasm_relaxed_simd__)
 #define LOCANT_INT8
 #elif defined(__wasm_simd128__) || (defined(__AVX2__) && !defined(__AVX512F__)) || \
     (defined(__AVX512BW__) && !defined(LOCANT_BFLOAT16))
@@ -239,14 +239,17 @@ inline void round_row([[maybe_unused]] const float* from, [[maybe_unused]] int64
 #endif
 }
 
-// What is added to activations in int8, because AVX-512 VNNI multiplies bytes without a sign by bytes with one.
-#ifdef __AVX512VNNI__
-constexpr int32_t kByteOffset = 128;
+// What is added to activations in int8, because AVX-512 VNNI multiplies bytes without a sign by bytes with one. Of relaxed
+// WebAssembly it is found where that runs (find_byte_offset).
+#if defined(__wasm_relaxed_simd__)
+int32_t byte_offset = 0;
+#elif defined(__AVX512VNNI__)
+constexpr int32_t byte_offset = 128;
 #else
-constexpr int32_t kByteOffset = 0;
+constexpr int32_t byte_offset = 0;
 #endif
 
-// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by kByteOffset with a scale for each
+// Rows of activations as a product reads them: float32, bfloat16, or bytes offset by byte_offset with a scale for each
 // row.
 struct Rows {
   float* values;
@@ -277,10 +280,11 @@ struct Rows {
     for (; start < width; start++) reach = std::max(reach, std::fabs(from[start])), odd += from[start] * 0.0f;
     const float scale = reach > 0 ? 127.0f / reach : 0.0f;
     auto* to = reinterpret_cast<Quantized*>(bytes + row * stride);
+    const int32_t offset = byte_offset;
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
       // Rounds to the nearest, because 128 makes the number positive.
-      to[i] = static_cast<Quantized>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + kByteOffset);
+      to[i] = static_cast<Quantized>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + offset);
     }
     scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
   }
@@ -350,8 +354,14 @@ inline Bytes bytes_at(const uint8_t* from) {
 inline Bytes repeated(int32_t two) { return _mm256_set1_epi32(two); }
 #elif defined(__wasm__)
 using Bytes = v128_t;
-inline Bytes bytes_at(const uint8_t* from) { return wasm_i16x8_load8x8(from); }
-inline Bytes repeated(int32_t two) { return wasm_i32x4_splat(two); }
+inline Bytes bytes_at(const uint8_t* from) {
+#ifdef LOCANT_WIDENED
+  return wasm_i16x8_load8x8(from);
+#else
+  return wasm_v128_load(from);
+#endif
+}
+inline Bytes repeated(int32_t four) { return wasm_i32x4_splat(four); }
 #else
 using Bytes = int8x16_t;
 inline Bytes bytes_at(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
@@ -370,6 +380,38 @@ inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
 #elif defined(LOCANT_WIDENED) && defined(__AVX2__)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
   return reinterpret_cast<Integers>(_mm256_add_epi32(reinterpret_cast<__m256i>(sums), _mm256_madd_epi16(x, w)));
+}
+#elif defined(__wasm_relaxed_simd__)
+inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
+  return static_cast<Integers>(wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x, static_cast<v128_t>(sums)));
+}
+
+// The product above is exact for activations of seven bits. With eight, WebAssembly leaves open whether they have a sign,
+// and whether a sum of two products keeps within 16 bits; but wherever a program runs it is always the same. Finds the
+// offset with which all products are exact here, which is false where none does.
+inline bool find_byte_offset() {
+  constexpr int8_t some[] = {-127, -126, -65, -1, 0, 1, 64, 126, 127};
+  for (const int32_t offset : {128, 0}) {
+    bool exact = true;
+    for (int32_t a : some)
+      for (int32_t b : some)
+        for (int32_t c : some)
+          for (int32_t d : some) {
+            const int8_t weights[4] = {static_cast<int8_t>(c), static_cast<int8_t>(d), static_cast<int8_t>(d), 127};
+            const uint8_t inputs[4] = {static_cast<uint8_t>(a + offset), static_cast<uint8_t>(b + offset),
+                                       static_cast<uint8_t>(a + offset), static_cast<uint8_t>(b + offset)};
+            int32_t w, x;
+            std::memcpy(&w, weights, 4), std::memcpy(&x, inputs, 4);
+            const Integers found = multiply_add(Integers{} - 1, repeated(x), repeated(w));
+            const int32_t sum = (a + offset) * (c + d) + (b + offset) * (d + 127) - 1;
+            for (int64_t i = 0; i < kLanes; i++) exact = exact && found[i] == sum;
+          }
+    if (exact) {
+      byte_offset = offset;
+      return true;
+    }
+  }
+  return false;
 }
 #elif defined(__wasm__)
 inline Integers multiply_add(Integers sums, Bytes x, Bytes w) {
@@ -457,7 +499,7 @@ class Linear {
       std::memcpy(row.data(), weight + n * inputs, inputs);
       int32_t sum = 0;
       for (int64_t k = 0; k < inputs; k++) sum += weight[n * inputs + k];
-      offset_[n] = kByteOffset * sum;
+      offset_[n] = byte_offset * sum;
       place(n, row.data());
     }
   }
@@ -513,11 +555,20 @@ class Linear {
       sum += value;
     }
     scale_[output] = (largest > 0 ? largest / 127.0f : 0.0f) + odd;
-    offset_[output] = kByteOffset * sum;
+    offset_[output] = byte_offset * sum;
   }
 
   int64_t block(const Rows& x, int64_t row, int64_t left, int64_t panel, float* out) const {
     // As many rows at once as registers hold; fewer rows take several sums at once, to hide the latency of each.
+#ifdef __wasm__
+    // Browsers' compilers keep one of 16 registers for themselves, and need others for what comes between.
+    switch (left) {
+      case 1: return run<1, 4>(x, row, panel, out);
+      case 2: return run<2, 2>(x, row, panel, out);
+      case 3: return run<3, 1>(x, row, panel, out);
+      default: return run<4, 1>(x, row, panel, out);
+    }
+#endif
     if constexpr (!kManyRegisters) {
       switch (left) {
         case 1: return run<1, 4>(x, row, panel, out);

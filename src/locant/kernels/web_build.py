@@ -17,8 +17,12 @@ from tempfile import TemporaryDirectory
 SOURCES = Path(__file__).parent / "web"
 """Where the C++ files are that are compiled; they include others of the kernels."""
 
-FILE = "locant_translation.wasm"
-"""What the built engine is called; in a wheel it is beside its sources."""
+MODULES = {"locant_translation_relaxed.wasm": ["-mrelaxed-simd"], "locant_translation.wasm": []}
+"""What the built engines are called, the fastest first, and what the compiler is told for each.
+
+In a wheel they are beside their sources. The first needs a newer browser and a processor that multiplies bytes at once,
+the last neither.
+"""
 
 _COMPILED = [
     "-target",
@@ -67,11 +71,12 @@ def find_zig(compiler: str = "") -> list[str] | None:
     return [found] if found else None
 
 
-def build_engine(zig: Sequence[str], to: Path) -> None:
-    """Compile and link the engine.
+def build_engine(zig: Sequence[str], name: str, to: Path) -> None:
+    """Compile and link an engine.
 
     Args:
         zig: The command of Zig.
+        name: One of :data:`MODULES`.
         to: The file to write.
 
     Raises:
@@ -81,7 +86,7 @@ def build_engine(zig: Sequence[str], to: Path) -> None:
         objects = []
         for source in sorted(SOURCES.glob("*.cpp")):
             objects.append(str(Path(folder, f"{source.stem}.o")))
-            _run([*zig, "c++", *_COMPILED, "-c", str(source), "-o", objects[-1]])
+            _run([*zig, "c++", *_COMPILED, *MODULES[name], "-c", str(source), "-o", objects[-1]])
         _run([*zig, "c++", *_LINKED, *objects, "-o", str(to)])
 
 

@@ -1,10 +1,21 @@
 // Locant's translation engine in WebAssembly (kernels/web/engine.cpp): its memory, its weights, and the steps of a search.
 
 class Engine {
-  // Takes the bytes of the module, and what the page knows of the model: sizes, and the tensors that serve twice.
-  static async open(bytes, about) {
-    const { instance } = await WebAssembly.instantiate(bytes, { math: { log: Math.log } });
-    return new Engine(instance.exports, about);
+  // Takes the bytes of modules, the best first, and what the page knows of the model: sizes, and the tensors that serve
+  // twice.
+  static async open(modules, about) {
+    return new Engine(await Engine.functions(modules), about);
+  }
+
+  // Returns the functions of the first module that this browser knows and whose products are exact on this processor, or
+  // else those of the last.
+  static async functions(modules) {
+    for (const [number, bytes] of modules.entries()) {
+      const isLast = number === modules.length - 1;
+      if (!isLast && !WebAssembly.validate(bytes)) continue;
+      const { instance } = await WebAssembly.instantiate(bytes, { math: { log: Math.log } });
+      if (isLast || instance.exports.locant_exact()) return instance.exports;
+    }
   }
 
   constructor(functions, about) {

@@ -158,7 +158,7 @@ function loadPart(file) {
 }
 
 async function load() {
-  worker.postMessage({ kind: "model", about: about.model, engine: at("engine").textContent });
+  worker.postMessage({ kind: "model", about: about.model, engines: at("engines").textContent.split("\n") });
   // Says how many parts are there: a bar that moves by itself is drawn all the while, on the processor that loads.
   at("progress").max = about.files.length;
   at("progress").value = 0;

@@ -107,7 +107,7 @@ const tokenizers = {};
 async function hear({ data }) {
   if (data.kind === "model") {
     about = data.about;
-    engine = await Engine.open(fromBase64(data.engine), about);
+    engine = await Engine.open(data.engines.map(fromBase64), about);
   } else if (data.kind === "part") {
     for (const [name, bytes] of engine.load(fromBase64(data.text))) {
       tokenizers[name.slice("tokenizer.".length)] = new Tokenizer(bytes, about.lowercase);

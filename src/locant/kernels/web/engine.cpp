@@ -30,6 +30,15 @@ std::vector<int64_t> widened(const int32_t* from, int32_t count) { return {from,
 
 }  // namespace
 
+// Whether products are exact where this runs. To be called before all others.
+LOCANT_EXPORTED(exact) int32_t is_exact() {
+#ifdef __wasm_relaxed_simd__
+  return find_byte_offset();
+#else
+  return true;
+#endif
+}
+
 // Memory for what the page writes and reads.
 LOCANT_EXPORTED(room) void* room(int32_t bytes) { return ::operator new(bytes, kLine); }
 LOCANT_EXPORTED(free) void free_room(void* room) { ::operator delete(room, kLine); }
