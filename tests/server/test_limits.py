@@ -17,8 +17,8 @@ from locant.errors import ConfigError
 from locant.server import LimitSettings, ServerSettings
 from locant.server.files import FileStore, NoRoomError
 from locant.server.rates import Rates
-from locant.server.scheduler import QueueFullError
 from locant.server.settings import read_keys
+from locant.server.tickets import QueueFullError
 from locant.server.worker import close_silent
 
 FIELDS = {"q": "alpha beta", "source": "de", "target": "en"}

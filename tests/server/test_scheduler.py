@@ -9,14 +9,8 @@ import pytest
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import (
-    Patience,
-    QueueFullError,
-    Scheduler,
-    SchedulerClosedError,
-    Sentence,
-    TooManySentencesError,
-)
+from locant.server.scheduler import Patience, Scheduler
+from locant.server.tickets import QueueFullError, SchedulerClosedError, Sentence, TooManySentencesError
 from locant.translation import Hypothesis
 
 SETTINGS = DecodingSettings()
@@ -45,6 +39,7 @@ class Search:
         self.room, self.allowed, self.order, self.fail = room, allowed, order, fail
         self.inside: dict[object, list[int]] = {}
         self.removed: list[object] = []
+        self.sharing = 0
 
     def add(self, key, source, max_length, prefix, settings):
         self.inside[key] = source
@@ -56,7 +51,8 @@ class Search:
     def has_room(self, tokens):
         return len(self.inside) < self.room
 
-    def step(self):
+    def step(self, sharing=1):
+        self.sharing = sharing
         assert self.allowed.acquire(timeout=20)
         if any(self.fail(source[0]) for source in self.inside.values()):
             raise RuntimeError("broken")
@@ -80,7 +76,7 @@ class Fixture:
             self.searches.append(Search(room, self.allowed, self.order, fail))
             return self.searches[-1]
 
-        limits = {"waiting_requests": 4, "waiting_sentences": 300, "waiting_seconds": 60.0, **limits}
+        limits = {"name": "lanes", "waiting_requests": 4, "waiting_sentences": 300, "waiting_seconds": 60.0, **limits}
         self.scheduler = Scheduler(make, self.recorder, **limits)
 
     def submit(self, client, numbers, **options):
@@ -341,3 +337,53 @@ def test_closing_finishes_what_is_there_and_ending_does_not(make):
     other.scheduler.end()
     other.wait_for(3)
     assert isinstance(other.results[3], SchedulerClosedError)
+
+
+def test_many_sentences_are_shared_by_two_lanes(make):
+    found = make(room=100, lanes=2)
+    found.submit("a", list(range(20)))
+    found.wait_until(lambda: len(found.order) == 20 and len(found.searches) == 2)
+    found.wait_until(lambda: all(search.sharing == 2 for search in found.searches))
+    assert [len(search.inside) for search in found.searches] == [10, 10]
+    found.step(2)
+    found.wait_for(*range(20))
+    assert all(found.results[number][0].tokens == [number, 9] for number in range(20))
+    found.wait_until(lambda: found.scheduler.is_idle)
+
+
+def test_a_few_sentences_are_in_one_lane_with_all_threads(make):
+    found = make(room=100, lanes=2)
+    found.submit("a", list(range(15)))
+    found.wait_until(lambda: len(found.order) == 15)
+    found.wait_until(lambda: found.searches[0].sharing == 1)
+    assert len(found.searches) == 1
+
+
+def test_where_a_lane_is_full_another_one_takes_the_rest(make):
+    found = make(room=2, lanes=2)
+    found.submit("a", [1, 2, 3])
+    found.wait_until(lambda: len(found.searches) == 2 and found.searches[1].inside)
+    found.step(2)
+    found.wait_for(1, 2, 3)
+
+
+def test_a_cancelled_request_leaves_both_lanes(make):
+    found = make(room=10, lanes=2)
+    ticket = found.submit("a", list(range(18)))
+    found.wait_until(lambda: len(found.order) == 18)
+    found.scheduler.cancel(ticket)
+    found.submit("b", [99])
+    found.step(4)
+    found.wait_for(99)
+    assert set(found.results) == {99}
+    found.wait_until(lambda: found.scheduler.is_idle)
+
+
+def test_lanes_end_when_all_is_done(make):
+    found = make(room=10, lanes=2)
+    found.submit("a", list(range(18)))
+    found.wait_until(lambda: len(found.order) == 18)
+    found.scheduler.close()
+    found.step(2)
+    found.wait_for(*range(18))
+    found.wait_until(lambda: not any(thread.name.startswith("lanes ") for thread in threading.enumerate()))

@@ -7,6 +7,7 @@ import math
 import random
 import sys
 from collections.abc import Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from locant.translation import (
     continuous_search,
     supports,
 )
+from locant.translation.continuous import searches_at_once
 
 VOCABULARY = 30
 ENGINES = ["pytorch", *(pytest.param(name, marks=needs_compiler) for name in ("float32", "bfloat16", "int8"))]
@@ -296,6 +298,44 @@ def test_samples_do_not_depend_on_what_else_runs(engine: str) -> None:
     outcomes = translate(computes, sentences, 0)
     for key, outcome in outcomes.items():
         assert_same(outcome, alone(computes, sentences[key]))
+
+
+@needs_compiler
+def test_searches_beside_each_other_share_the_threads() -> None:
+    computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
+    assert isinstance(computes, CompiledEngine)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert searches_at_once(computes) == 3
+        assert searches_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5))) == 1
+        limits: list[int] = []
+        search = continuous_search(computes, rows=32)
+        state = computes.model.start_search(torch.tensor([[5, EOS]]), torch.tensor([2]))
+        plain = type(state).limit_threads
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                type(state), "limit_threads", lambda self, threads: limits.append(threads) or plain(self, threads)
+            )
+            search.add("one", [5, 6, EOS], 4, (BOS,), DecodingSettings())
+            for sharing in (1, 1, 3):
+                search.step(sharing)
+        assert limits == [1]
+        with pytest.raises(LocantError, match="no team of 0 threads"):
+            state.limit_threads(0)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_compiler
+def test_searches_in_several_threads_find_what_each_sentence_has_alone() -> None:
+    computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
+    sentences = [random_sentences(20, seed) for seed in (1, 2)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda seed: translate(computes, sentences[seed], seed), (0, 1)))
+    for outcomes, own in zip(found, sentences, strict=True):
+        for key, outcome in outcomes.items():
+            assert_same(outcome, alone(computes, own[key]))
 
 
 @needs_compiler

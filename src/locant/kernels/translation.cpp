@@ -697,6 +697,13 @@ Complaint locant_batch_join(void* batch, int64_t sentences, const int64_t* lengt
   });
 }
 
+// From now on there are so many threads at most.
+Complaint locant_batch_threads(void* batch, int threads) {
+  if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
+  static_cast<Batch*>(batch)->threads = threads;
+  return nullptr;
+}
+
 // The most tokens that a row has decoded: the next step needs a position more.
 int64_t locant_batch_length(const void* batch) { return length_of(*static_cast<const Batch*>(batch)); }
 

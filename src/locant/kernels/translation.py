@@ -21,6 +21,7 @@ KERNEL = Kernel(
             _SAID,
         ),
         "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _SAID),
+        "locant_batch_threads": ([_ADDRESS, _NUMBER], _SAID),
         "locant_batch_length": ([_ADDRESS], _COUNT),
         "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_batch_step": (

@@ -21,7 +21,7 @@ from locant.server.gate import address_of
 from locant.server.logs import where_it_failed
 from locant.server.reading import RequestError
 from locant.server.routes import State
-from locant.server.scheduler import QueueFullError, SchedulerClosedError, TooManySentencesError
+from locant.server.tickets import QueueFullError, SchedulerClosedError, TooManySentencesError
 
 _LOG = logging.getLogger("locant.server")
 

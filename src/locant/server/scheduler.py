@@ -1,8 +1,11 @@
-"""The scheduler of a model: a thread that owns its engine and translates the sentences of all requests together.
+"""The scheduler of a model: threads that share its engine and translate the sentences of all requests together.
 
 Sentences join the search when there is room and leave it when they are finished, so that nobody waits for a batch to
 fill or to end. Clients take turns of some sentences, and so do the requests of a client: a request of ten thousand
 sentences holds up one of a single sentence by a turn, not by ten thousand, and one of a few has them all in one turn.
+
+A few sentences are in one search, whose steps have all threads of the kernels. Many are shared by several lanes, each a
+thread with a search and a part of those threads of its own: nobody waits there for others, or for Python.
 """
 
 from __future__ import annotations
@@ -14,11 +17,18 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from locant.errors import LocantError
-from locant.models.decoding_settings import DecodingSettings
+from locant.server.tickets import (
+    Deliver,
+    Lane,
+    QueueFullError,
+    SchedulerClosedError,
+    Sentence,
+    Ticket,
+    TooManySentencesError,
+)
 from locant.translation.continuous import ContinuousSearch, Outcome
 
 _LOG = logging.getLogger("locant.server")
@@ -31,54 +41,8 @@ _LEAST_KNOWN = 32.0  # sentences that must have been translated lately for their
 _FLOOD = 2.0  # times as many requests refused as taken, which more waiting will not help
 _LEAST_PATIENCE = 1.0  # seconds
 _WINDOW = 0.5  # seconds for which refusals are counted
+_LEAST_OF_A_LANE = 8  # sentences, for fewer of which no thread of their own is worth it
 _LOOK = 0.1  # seconds between two looks at who has waited for too long
-
-Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence for the search.
-
-    Attributes:
-        source: Ids as the encoder reads them, EOS included.
-        max_length: Most target tokens, EOS included.
-        prefix: Ids that the decoder reads before it writes.
-        settings: How to search.
-    """
-
-    source: list[int]
-    max_length: int
-    prefix: Sequence[int]
-    settings: DecodingSettings
-
-
-class QueueFullError(LocantError):
-    """Too much waits already.
-
-    Attributes:
-        retry_after: Seconds after which there may be room.
-    """
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__("The server has more to translate than it can take. Try again later.")
-        self.retry_after = retry_after
-
-
-class TooManySentencesError(LocantError):
-    """A request has more sentences than one client may have in the queue."""
-
-    def __init__(self, sentences: int, most: int) -> None:
-        super().__init__(
-            f"The request has {sentences:,} sentences; at most {most:,} are taken. Ask for fewer at a time."
-        )
-
-
-class SchedulerClosedError(LocantError):
-    """The scheduler takes no more requests, or has ended."""
-
-    def __init__(self) -> None:
-        super().__init__("The server is being shut down. Try again in a moment.")
 
 
 class Observer(Protocol):
@@ -127,26 +91,6 @@ class Patience:
             self._refused += 1
 
 
-class Ticket:
-    """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`."""
-
-    def __init__(self, client: str, sentences: Sequence[Sentence], deliver: Deliver, *, resumed: bool) -> None:
-        self.client = client
-        self.sentences = sentences
-        self.deliver = deliver
-        self.resumed = resumed
-        self.since = time.monotonic()
-        self.taken = 0
-        self.turn = 0  # sentences taken in its present turn
-        self.dropped = False
-        self.active: set[Hashable] = set()
-
-    @property
-    def left(self) -> int:
-        """Number of sentences that wait."""
-        return len(self.sentences) - self.taken
-
-
 class Scheduler:
     """Translates the sentences of many requests with one engine, in a thread of its own.
 
@@ -158,7 +102,8 @@ class Scheduler:
         waiting_seconds: Longest time until the first sentence of a request joins the search. One that would have to
             wait longer by the present speed is refused, and so is one that has waited for so long. In a flood of
             requests it is as short as a second for clients that have some there (:class:`Patience`).
-        name: Of the thread.
+        lanes: Most searches beside each other.
+        name: Of the threads.
     """
 
     def __init__(
@@ -169,26 +114,30 @@ class Scheduler:
         waiting_requests: int,
         waiting_sentences: int,
         waiting_seconds: float,
+        lanes: int = 1,
         name: str = "scheduler",
     ) -> None:
         self._make_search, self._observer = make_search, observer
         self._most_requests, self._most_sentences = waiting_requests, waiting_sentences
         self._most_seconds = waiting_seconds
         self._patience = Patience(waiting_seconds, time.monotonic())
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._lanes = [Lane(self._lock) for _ in range(lanes)]
         # Those whose turn comes next stand first; of each client its requests, likewise.
         self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
         self._requests = self._sentences = 0
         self._told = (0, 0)
         self._turn = 0  # sentences taken in the present turn of the client that stands first
         self._looked = 0.0  # when it was last looked who has waited for too long
-        self._removals: list[Hashable] = []
-        self._active: dict[Hashable, tuple[Ticket, int]] = {}
         self._keys = itertools.count()
         self._closed = self._ended = False
         self._done = self._busy = 0.0  # sentences and seconds, lately
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane,), name=f"{name} {number}", daemon=True)
+            for number, lane in enumerate(self._lanes, start=1)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, client: str, sentences: Sequence[Sentence], deliver: Deliver, *, resumed: bool = False) -> Ticket:
         """Put the sentences of a request into the queue.
@@ -206,7 +155,7 @@ class Scheduler:
             SchedulerClosedError: No requests are taken any more.
         """
         self.check_size(len(sentences))
-        with self._changed:
+        with self._lock:
             if self._closed or not resumed:
                 self._require_room(client, len(sentences))
                 self._patience.note(time.monotonic(), taken=True)
@@ -218,12 +167,12 @@ class Scheduler:
                 queue.append(ticket)
             self._requests += 1
             self._sentences += len(sentences)
-            self._changed.notify()
+            self._wake()
             return ticket
 
     def check_room(self, client: str) -> None:
         """Raise what :meth:`submit` would for a request of one sentence, before anything is done for it."""
-        with self._changed:
+        with self._lock:
             self._require_room(client, 1)
 
     def _require_room(self, client: str, sentences: int) -> None:
@@ -253,32 +202,35 @@ class Scheduler:
 
     def cancel(self, ticket: Ticket) -> None:
         """Drop what is left of a request; nothing more is delivered."""
-        with self._changed:
+        with self._lock:
             if ticket.dropped:
                 return
             ticket.dropped = True
             self._forget_waiting(ticket)
-            self._removals += ticket.active
-            self._changed.notify()
+            for key, lane in ticket.active.items():
+                lane.removals.append(key)
+            self._wake(every=True)
 
     def close(self) -> None:
         """Take no more requests; those that are here are finished."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify()
+            self._wake(every=True)
 
     def end(self, seconds: float = 10.0) -> None:
         """End the thread; what is not finished fails with :class:`SchedulerClosedError`."""
-        with self._changed:
+        with self._lock:
             self._closed = self._ended = True
-            self._changed.notify()
-        self._thread.join(seconds)
+            self._wake(every=True)
+        latest = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, latest - time.monotonic()))
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is being translated."""
-        with self._changed:
-            return not self._clients and not self._active
+        with self._lock:
+            return not self._clients and not any(lane.active for lane in self._lanes)
 
     def _seconds_to_drain(self) -> int:
         seconds = self._sentences * self._busy / self._done if self._done else 1.0
@@ -319,89 +271,122 @@ class Scheduler:
         self._requests -= 1
         self._sentences -= ticket.left
 
-    def _run(self) -> None:
+    def _wake(self, *, every: bool = False) -> None:
+        """Tell lanes that there is something to do: those that are needed, or every one of them."""
+        for lane in self._lanes if every else self._lanes[: self._needed()]:
+            lane.changed.notify()
+
+    def _needed(self) -> int:
+        """Return how many lanes there is enough to do for, or more where those are full."""
+        full = sum(lane.is_full for lane in self._lanes)
+        return max(1, min(len(self._lanes), max(self._present() // _LEAST_OF_A_LANE, full + 1)))
+
+    def _present(self) -> int:
+        """Return the number of sentences that wait or are being translated."""
+        return self._sentences + sum(len(lane.active) for lane in self._lanes)
+
+    def _may_take(self, lane: Lane) -> bool:
+        """Return whether a sentence that waits may join a lane's search: each has its part, or more."""
+        needed = self._lanes[: self._needed()]
+        if not self._clients or lane not in needed:
+            return False
+        return len(lane.active) * len(needed) < self._present() or all(each.is_full for each in needed if each != lane)
+
+    def _run(self, lane: Lane) -> None:
         search: ContinuousSearch | None = None
         while True:
-            with self._changed:
+            with self._lock:
                 self._tell_waiting()
-                while not (self._clients or self._active or self._removals or self._closed):
-                    self._changed.wait()
-                if self._ended or (self._closed and not self._clients and not self._active):
-                    self._ended = self._closed = True
+                while not (lane.active or lane.removals or self._may_take(lane) or self._is_over(lane)):
+                    lane.changed.wait()
+                if self._is_over(lane):
                     break
-                removals, self._removals = self._removals, []
+                removals, lane.removals = lane.removals, []
             try:
                 if search is None:
                     search = self._make_search()
-                self._remove(search, removals)
+                self._remove(lane, search, removals)
                 self._refuse_late()
-                self._fill(search)
-                self._step(search)
+                self._fill(lane, search)
+                self._step(lane, search)
             except (Exception, MemoryError) as error:
                 _LOG.error("a search failed", extra={"error": type(error).__name__})
                 search = None
-                self._fail_active(LocantError("The translation failed."))
-        with self._changed:
+                self._fail_active(lane, LocantError("The translation failed."))
+        with self._lock:
             waiting = [ticket for queue in self._clients.values() for ticket in queue]
             self._clients.clear()
             self._requests = self._sentences = 0
             self._tell_waiting()
         for ticket in waiting:
             ticket.deliver([(index, SchedulerClosedError()) for index in range(ticket.taken, len(ticket.sentences))])
-        self._fail_active(SchedulerClosedError())
+        self._fail_active(lane, SchedulerClosedError())
 
-    def _remove(self, search: ContinuousSearch, keys: Sequence[Hashable]) -> None:
+    def _is_over(self, lane: Lane) -> bool:
+        """Return whether a lane has nothing more to do, ever."""
+        return self._ended or (self._closed and not self._clients and not lane.active)
+
+    def _remove(self, lane: Lane, search: ContinuousSearch, keys: Sequence[Hashable]) -> None:
         for key in keys:
-            with self._changed:
-                known = self._active.pop(key, None)
+            with self._lock:
+                known = lane.active.pop(key, None)
             if known:
                 search.remove(key)
 
-    def _fill(self, search: ContinuousSearch) -> None:
+    def _fill(self, lane: Lane, search: ContinuousSearch) -> None:
         """Add sentences to the search as long as there is room, clients and their requests in turns."""
         while True:
-            with self._changed:
-                if not self._clients:
+            with self._lock:
+                lane.is_full = False
+                if not self._may_take(lane):
                     break
                 client, queue = next(iter(self._clients.items()))
                 ticket = queue[0]
                 sentence = ticket.sentences[ticket.taken]
-                if self._active and not search.has_room(len(sentence.source)):
+                if lane.active and not search.has_room(len(sentence.source)):
+                    lane.is_full = True
+                    self._wake()
                     break
                 key, index = next(self._keys), ticket.taken
-                self._active[key] = ticket, index
-                ticket.active.add(key)
-                ticket.taken += 1
-                ticket.turn += 1
-                self._sentences -= 1
-                self._turn += 1
-                if not ticket.left:
-                    queue.popleft()
-                    self._requests -= 1
-                elif ticket.turn == _TURN:
-                    ticket.turn = 0
-                    queue.rotate(-1)
-                if not queue:
-                    del self._clients[client]
-                    self._turn = 0
-                elif self._turn == _TURN:
-                    self._clients.move_to_end(client)
-                    self._turn = 0
+                lane.active[key] = ticket, index
+                ticket.active[key] = lane
+                self._take(client, queue, ticket)
             try:
                 search.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
             except LocantError as error:
-                with self._changed:
-                    del self._active[key]
-                    ticket.active.discard(key)
+                with self._lock:
+                    del lane.active[key]
+                    del ticket.active[key]
                 ticket.deliver([(index, error)])
+
+    def _take(self, client: str, queue: deque[Ticket], ticket: Ticket) -> None:
+        """Note that a sentence of the request that stands first has joined a search; the next one's turn comes."""
+        ticket.taken += 1
+        ticket.turn += 1
+        self._sentences -= 1
+        self._turn += 1
+        if not ticket.left:
+            queue.popleft()
+            self._requests -= 1
+        elif ticket.turn == _TURN:
+            ticket.turn = 0
+            queue.rotate(-1)
+        if not queue:
+            del self._clients[client]
+            self._turn = 0
+            if self._closed and not self._clients:
+                self._wake(every=True)  # to their ends
+        elif self._turn == _TURN:
+            self._clients.move_to_end(client)
+            self._turn = 0
 
     def _refuse_late(self) -> None:
         """Refuse requests of which nothing has begun in the time that there is for it: the speed has fallen."""
         now = time.monotonic()
-        if not self._clients or now < self._looked + min(_LOOK, self._most_seconds):
-            return
-        self._looked = now
-        with self._changed:
+        with self._lock:
+            if not self._clients or now < self._looked + min(_LOOK, self._most_seconds):
+                return
+            self._looked = now
             late = [
                 ticket
                 for queue in self._clients.values()
@@ -415,25 +400,30 @@ class Scheduler:
         for ticket in late:
             ticket.deliver([(0, refusal)])
 
-    def _step(self, search: ContinuousSearch) -> None:
-        if not self._active:
+    def _step(self, lane: Lane, search: ContinuousSearch) -> None:
+        if not lane.active:
             return
-        self._observer.stepped(len(self._active))
+        with self._lock:
+            # Also those that will begin at once.
+            sharing = max(self._needed(), sum(bool(each.active) for each in self._lanes))
+        self._observer.stepped(len(lane.active))
         begun = time.monotonic()
-        found = search.step()
-        self._busy = _KEPT * self._busy + time.monotonic() - begun
-        self._done = _KEPT * self._done + len(found)
+        found = search.step(sharing)
+        seconds = time.monotonic() - begun
+        with self._lock:
+            self._busy = _KEPT * self._busy + seconds / sharing
+            self._done = _KEPT * self._done + len(found)
         if not found:
             return
         deliveries: dict[Ticket, list[tuple[int, Outcome]]] = {}
         source_tokens = target_tokens = 0
-        with self._changed:
+        with self._lock:
             for key, result in found:
-                known = self._active.pop(key, None)
+                known = lane.active.pop(key, None)
                 if known is None:
                     continue
                 ticket, index = known
-                ticket.active.discard(key)
+                ticket.active.pop(key, None)
                 source_tokens += len(ticket.sentences[index].source)
                 if not isinstance(result, LocantError):
                     target_tokens += len(result[0].tokens) + 1
@@ -443,9 +433,9 @@ class Scheduler:
         for ticket, results in deliveries.items():
             ticket.deliver(results)
 
-    def _fail_active(self, error: LocantError) -> None:
-        with self._changed:
-            active, self._active = self._active, {}
+    def _fail_active(self, lane: Lane, error: LocantError) -> None:
+        with self._lock:
+            active, lane.active = lane.active, {}
         for ticket, index in active.values():
             ticket.active.clear()
             if not ticket.dropped:

@@ -23,10 +23,11 @@ from locant.documents.translate import fits_model
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Models, Route, Way
-from locant.server.scheduler import Observer, Scheduler, Ticket
+from locant.server.scheduler import Observer, Scheduler
 from locant.server.settings import ServerSettings
+from locant.server.tickets import Ticket
 from locant.server.works import Batch, Work, Works
-from locant.translation.continuous import Outcome, continuous_search
+from locant.translation.continuous import Outcome, continuous_search, searches_at_once
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
@@ -169,17 +170,20 @@ class TranslationService:
         self._fits: dict[Route, Callable[[str], bool]] = {}
         self._delivered: _Delivery | None = None
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
-        self._schedulers = [
-            Scheduler(
-                partial(continuous_search, translator.engine, rows=settings.rows),
-                observer,
-                waiting_requests=limits.waiting_requests,
-                waiting_sentences=limits.waiting_sentences,
-                waiting_seconds=limits.waiting_seconds,
-                name=f"model {name}",
+        self._schedulers = []
+        for translator, name, observer in zip(models.translators, models.names, observers, strict=True):
+            lanes = min(searches_at_once(translator.engine), settings.rows)
+            self._schedulers.append(
+                Scheduler(
+                    partial(continuous_search, translator.engine, rows=settings.rows // lanes),
+                    observer,
+                    waiting_requests=limits.waiting_requests,
+                    waiting_sentences=limits.waiting_sentences,
+                    waiting_seconds=limits.waiting_seconds,
+                    lanes=lanes,
+                    name=f"model {name}",
+                )
             )
-            for translator, name, observer in zip(models.translators, models.names, observers, strict=True)
-        ]
 
     @property
     def is_idle(self) -> bool:

@@ -12,7 +12,7 @@ from locant.documents.translate import align_words
 from locant.documents.word_places import Links
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Route
-from locant.server.scheduler import Sentence
+from locant.server.tickets import Sentence
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.lines import split_to_fit
 

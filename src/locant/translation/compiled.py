@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,15 +127,27 @@ class CompiledTransformer:
         self._tables: list[Tensor | None] = [None, None]
         self._growing = threading.Lock()
 
-    def start_search(self, source: Tensor, source_lengths: Tensor) -> CompiledSearchState:
+    def start_search(
+        self, source: Tensor, source_lengths: Tensor, *, threads: int | None = None
+    ) -> CompiledSearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations.
+
+        Args:
+            source: Source ids.
+            source_lengths: Real tokens of each row.
+            threads: The most threads; ``None`` for :attr:`threads`.
 
         Raises:
             ConfigError: An id is outside the vocabulary, a length is not 1 to S, or either is no integer.
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        return CompiledSearchState(self, source, source_lengths)
+        return CompiledSearchState(self, source, source_lengths, threads or self.threads)
+
+    @property
+    def threads(self) -> int:
+        """The most threads that a search has: PyTorch's, or fewer where the process has a quota."""
+        return min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
 
     def _positions(self, stack: int, count: int) -> Tensor | None:
         """Return the codes of at least ``count`` positions ``[>= count, E]``, float32."""
@@ -156,14 +169,14 @@ class CompiledTransformer:
 class CompiledSearchState:
     """Sentences that are being translated; made by :meth:`CompiledTransformer.start_search`."""
 
-    def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
+    def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor, threads: int) -> None:
         self._model, self._library = model, model._library
         lengths, tokens = _packed(source, source_lengths)
         positions = model._positions(0, source.shape[1])
         made = ctypes.c_void_p()
         said = self._library.locant_batch(
             model._engine,
-            min(torch.get_num_threads(), model._most_threads or torch.get_num_threads()),
+            threads,
             len(lengths),
             lengths.data_ptr(),
             tokens.data_ptr(),
@@ -195,6 +208,10 @@ class CompiledSearchState:
         )
         require_done(said, _TOO_LARGE)
 
+    def limit_threads(self, threads: int) -> None:
+        """Let the next calls have so many threads at most, at least 1."""
+        require_done(self._library.locant_batch_threads(self._batch, threads), _TOO_LARGE)
+
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row.
 
@@ -204,7 +221,9 @@ class CompiledSearchState:
             Log-probabilities (natural) ``[R, k]``, largest first, and token ids ``[R, k]``; where fewer than ``k``
             tokens exist the rest have log-probability ``-inf``.
         """
-        values, columns = torch.empty(len(last), k), torch.empty(len(last), k, dtype=torch.long)
+        # NumPy's, because PyTorch gives way to other threads at each operation.
+        values = torch.from_numpy(np.empty((len(last), k), np.float32))
+        columns = torch.from_numpy(np.empty((len(last), k), np.int64))
         self._step(last, values, columns)
         return values, columns
 
@@ -262,7 +281,8 @@ def _packed(source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
         raise ConfigError(
             f"Sentences are ids [B, S] with as many lengths [B]; got {list(source.shape)} and {list(lengths.shape)}."
         )
-    return lengths, source[torch.arange(source.shape[1]) < lengths.unsqueeze(1)]
+    real = np.arange(source.shape[1]) < lengths.numpy()[:, None]
+    return lengths, torch.from_numpy(source.numpy()[real])
 
 
 def _rows(table: Tensor | None) -> int:

@@ -10,9 +10,8 @@ Notation: N sentences with a beam of the same width K, R rows of the state: hypo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +23,9 @@ from locant.translation.compiled import CompiledEngine, CompiledSearchState
 from locant.translation.engines import Engine
 from locant.translation.hypotheses import Array, Beams, Hypothesis
 from locant.translation.search import counted_tokens, padded, require_ids, require_sentences
+
+# More searches beside each other would wait for Python more often than for the kernels.
+_MOST_SEARCHES = 4
 
 Outcome = list[Hypothesis] | LocantError
 """The hypotheses of a sentence, best first, or why there are none."""
@@ -66,8 +68,11 @@ class ContinuousSearch(Protocol):
     def has_room(self, tokens: int) -> bool:
         """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
 
-    def step(self) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
         """Take one decoding step of all sentences that run.
+
+        Args:
+            sharing: How many searches take steps at this time, this one included: each has its part of the threads.
 
         Returns:
             The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
@@ -96,7 +101,19 @@ def continuous_search(engine: Engine, *, rows: int) -> ContinuousSearch:
     return _StepByStep(engine, rows) if isinstance(engine, CompiledEngine) else _BatchByBatch(engine, rows)
 
 
-@dataclass(frozen=True)
+def searches_at_once(engine: Engine) -> int:
+    """Return how many continuous searches with an engine are worth running beside each other, each in a thread.
+
+    Where there are many sentences, each search has its own ones and a part of the processors, and none waits for the
+    others or for what Python does between two steps of theirs.
+
+    Args:
+        engine: What computes.
+    """
+    return min(engine.model.threads, _MOST_SEARCHES) if isinstance(engine, CompiledEngine) else 1
+
+
+@dataclass(frozen=True, eq=False)
 class _Request:
     """A sentence to be translated; see :meth:`ContinuousSearch.add`."""
 
@@ -104,18 +121,44 @@ class _Request:
     max_length: int
     prefix: tuple[int, ...]
     settings: DecodingSettings
-
-    @cached_property
-    def load(self) -> _Load:
-        """What the sentence takes of the room there is."""
-        return _Load(self.settings.rows, counted_tokens(len(self.source), self.settings))
+    load: _Load
 
 
 class _Load(NamedTuple):
-    """What sentences take of the room there is: rows, and tokens of the budget ``batch_tokens``."""
+    """What a sentence takes of the room there is: rows, and tokens of the budget ``batch_tokens``."""
 
     rows: int
     tokens: int
+
+    @classmethod
+    def of(cls, tokens: int, settings: DecodingSettings) -> _Load:
+        """Return what a source of so many tokens takes."""
+        return cls(settings.rows, counted_tokens(tokens, settings))
+
+
+class _Room:
+    """The room there is for sentences, and what those that are in it take of it.
+
+    Args:
+        rows: How many rows there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._sentences = self._taken_rows = self._taken_tokens = 0
+
+    def put(self, load: _Load, sentences: int = 1) -> None:
+        """Put in a sentence, or take it out again where ``sentences`` is -1."""
+        self._sentences += sentences
+        self._taken_rows += sentences * load.rows
+        self._taken_tokens += sentences * load.tokens
+
+    def fits(self, load: _Load, settings: DecodingSettings) -> bool:
+        """Return whether another sentence fits beside those that are in it; it does where there is none."""
+        if not self._sentences:
+            return True
+        rows, tokens = self._taken_rows + load.rows, self._taken_tokens + load.tokens
+        return rows <= self._rows and tokens <= settings.batch_tokens
 
 
 class _Line:
@@ -125,6 +168,7 @@ class _Line:
         self._rows = rows
         self._waiting: dict[Hashable, _Request] = {}
         self._running: dict[Hashable, _Request] = {}
+        self._room = _Room(rows)  # with all that wait or run
         self._latest = DecodingSettings()
 
     def add(
@@ -139,19 +183,20 @@ class _Line:
         if key in self._waiting or key in self._running:
             raise ConfigError(f"There is a sentence with the key {key!r} already, which is not finished yet.")
         self._latest = settings
-        self._waiting[key] = _Request(source, max_length, tuple(prefix), settings)
+        load = _Load.of(len(source), settings)
+        self._waiting[key] = _Request(source, max_length, tuple(prefix), settings, load)
+        self._room.put(load)
 
     def has_room(self, tokens: int) -> bool:
         """Return whether another source of so many tokens fits; see :meth:`ContinuousSearch.has_room`."""
-        another = _Load(self._latest.rows, counted_tokens(tokens, self._latest))
-        return self._fits(another, self._latest, (*self._waiting.values(), *self._running.values()))
+        return self._room.fits(_Load.of(tokens, self._latest), self._latest)
 
-    def _fits(self, own: _Load, settings: DecodingSettings, others: Collection[_Request]) -> bool:
-        if not others:
-            return True
-        rows = own.rows + sum(other.load.rows for other in others)
-        tokens = own.tokens + sum(other.load.tokens for other in others)
-        return rows <= self._rows and tokens <= settings.batch_tokens
+    def _leave(self, sentences: dict[Hashable, _Request], key: Hashable) -> bool:
+        """Take a sentence out of those that wait or run; returns whether it was there."""
+        request = sentences.pop(key, None)
+        if request is not None:
+            self._room.put(request.load, -1)
+        return request is not None
 
     @property
     def active(self) -> int:
@@ -168,21 +213,23 @@ class _BatchByBatch(_Line):
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
-        self._waiting.pop(key, None)
+        self._leave(self._waiting, key)
 
-    def step(self) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
         """Translate the sentence that has waited longest, and those that can be translated with it."""
         batch: dict[Hashable, _Request] = {}
+        room = _Room(self._rows)
         for key, request in self._waiting.items():
             first = next(iter(batch.values()), request)
             if (request.prefix, request.settings) != (first.prefix, first.settings):
                 continue
             # A sample depends on its place in a batch, so it has one of its own.
-            if batch and (request.settings.sampling or not self._fits(request.load, request.settings, batch.values())):
+            if batch and (request.settings.sampling or not room.fits(request.load, request.settings)):
                 break
             batch[key] = request
+            room.put(request.load)
         for key in batch:
-            del self._waiting[key]
+            self._leave(self._waiting, key)
         return _translations(self._engine, batch)
 
 
@@ -196,6 +243,7 @@ class _StepByStep(_Line):
     def __init__(self, engine: CompiledEngine, rows: int) -> None:
         super().__init__(rows)
         self._engine, self._model = engine, engine.model
+        self._threads = engine.model.threads
         self._state: CompiledSearchState | None = None
         self._count = 0  # rows of the state
         self._readers: dict[Hashable, _Reader] = {}
@@ -203,14 +251,18 @@ class _StepByStep(_Line):
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
-        self._waiting.pop(key, None)
-        if self._running.pop(key, None) and not self._readers.pop(key, None):
+        self._leave(self._waiting, key)
+        if self._leave(self._running, key) and not self._readers.pop(key, None):
             for group in self._groups.values():
                 group.keep(np.array([own != key for own in group.keys], np.bool_))
 
-    def step(self) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
         """Take one decoding step of all that run; see :meth:`ContinuousSearch.step`."""
         outcomes: list[tuple[Hashable, Outcome]] = []
+        threads = max(1, self._model.threads // sharing)
+        if threads != self._threads and self._state is not None:
+            self._state.limit_threads(threads)
+        self._threads = threads
         try:
             self._arrange()
             self._begin(outcomes)
@@ -244,22 +296,27 @@ class _StepByStep(_Line):
 
     def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
         """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
+        if not self._waiting:
+            return
         joining: dict[Hashable, _Request] = {}
-        beside = list(self._running.values())
+        beside = _Room(self._rows)
+        for request in self._running.values():
+            beside.put(request.load)
         for key, request in list(self._waiting.items()):
-            if not self._fits(request.load, request.settings, beside):
+            if not beside.fits(request.load, request.settings):
                 break
-            del self._waiting[key]
             if request.settings.sampling:  # at once and to its end; those that run wait for one such sentence a step
+                self._leave(self._waiting, key)
                 outcomes += _translations(self._engine, {key: request})
                 break
             try:
                 self._require_possible(request)
             except LocantError as error:
+                self._leave(self._waiting, key)
                 outcomes.append((key, error))
             else:
                 joining[key] = request
-                beside.append(request)
+                beside.put(request.load)
         outcomes += self._join(joining)
 
     def _require_possible(self, request: _Request) -> None:
@@ -278,17 +335,19 @@ class _StepByStep(_Line):
         source, lengths = padded([request.source for request in joining.values()])
         try:
             if self._state is None:
-                self._state = self._model.start_search(source, lengths)
+                self._state = self._model.start_search(source, lengths, threads=self._threads)
             else:
                 self._state.join(source, lengths)
         except (LocantError, MemoryError) as error:
             if len(joining) == 1:
-                return [(key, _failure(error)) for key in joining]
+                (key,) = joining
+                self._leave(self._waiting, key)
+                return [(key, _failure(error))]
             return [failure for key, request in joining.items() for failure in self._join({key: request})]
         for key, request in joining.items():
             self._readers[key] = _Reader(request, self._count)
             self._count += 1
-        self._running.update(joining)
+            self._running[key] = self._waiting.pop(key)
         return []
 
     def _decode(self, state: CompiledSearchState) -> list[tuple[Hashable, Outcome]]:
@@ -306,14 +365,14 @@ class _StepByStep(_Line):
             last[group.rows[group.beams.open]] = group.beams.last[group.beams.open]
         for reader in self._readers.values():
             last[reader.row] = reader.request.prefix[reader.read]
-        values, columns = state.best(torch.from_numpy(last).unsqueeze(1), max(self._groups, default=1))
+        values, columns = state.best(torch.from_numpy(last[:, None]), max(self._groups, default=1))
         for reader in self._readers.values():
             reader.read += 1
         finished = [
             outcome for group in self._groups.values() for outcome in group.advance(values.numpy(), columns.numpy())
         ]
         for key, _ in finished:
-            del self._running[key]
+            self._leave(self._running, key)
         return finished
 
 
