@@ -211,6 +211,19 @@ def test_modes_see_the_operators() -> None:
     assert IN_A_BLOCK | {"attention_backward", "layer_norm_backward"} == set(seen.names)
 
 
+def test_without_a_compiler_a_rotation_is_recorded_past_the_dispatcher() -> None:
+    """And with gradients that lie in memory as no kernel reads them."""
+    heads = [_heads(2, 3, 5, 16, FLOAT32), _heads(2, 1, 5, 16, FLOAT32)]
+    rotate = OPERATORS["rotate"]
+    found = [
+        way(heads, _random(5, 8, grad=False), _random(5, 8, grad=False).cos(), False, False)
+        for way in (rotate, rotate.seen)
+    ]
+    assert {type(x.grad_fn).__name__ for x in found[0]} == {"locant_rotateBackward"}
+    direct, dispatched = (torch.autograd.grad(a.sum() + b.sum(), heads) for a, b in found)
+    torch.testing.assert_close(direct, dispatched, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_a_block_is_compiled_in_one_graph(backend: str) -> None:
     block, x, positions = _block()

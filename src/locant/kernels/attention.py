@@ -45,14 +45,17 @@ def serves(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
 
 
 def _fits(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
+    batch, heads, _, features = q.shape
+    shape, dtype = k.shape, q.dtype
     return (
-        q.shape[3] % _LANES == 0
-        and always(k.shape[2] > 0)
-        and q.shape[:2] == k.shape[:2]
-        and q.shape[3] == k.shape[3]
-        and k.shape == v.shape
-        and all(x.dtype == q.dtype and x.stride(3) == 1 for x in (q, k, v))
-        and (key_mask is None or _is_mask(key_mask, q.shape[0], k.shape[2]))
+        features % _LANES == 0
+        and always(shape[2] > 0)
+        and (batch, heads, features) == (shape[0], shape[1], shape[3])
+        and shape == v.shape
+        and q.stride(3) == k.stride(3) == v.stride(3) == 1
+        and k.dtype == dtype
+        and v.dtype == dtype
+        and (key_mask is None or _is_mask(key_mask, batch, shape[2]))
     )
 
 

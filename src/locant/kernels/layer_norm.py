@@ -55,17 +55,18 @@ def serves(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tens
 
 
 def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
+    shape = x.shape
     return (
-        x.dim() > 0
-        and x.shape[-1] % _BLOCK == 0
-        and _scales(weight, x.shape[-1])
-        and _scales(bias, x.shape[-1])
-        and (residual is None or (residual.dtype == x.dtype and residual.shape == x.shape and residual.is_cpu))
+        len(shape) > 0
+        and shape[-1] % _BLOCK == 0
+        and _scales(weight, shape[-1])
+        and _scales(bias, shape[-1])
+        and (residual is None or (residual.dtype == x.dtype and residual.shape == shape and residual.is_cpu))
     )
 
 
 def _scales(x: Tensor | None, width: int) -> bool:
-    return x is not None and x.dtype == torch.float32 and x.shape == (width,) and x.is_cpu
+    return x is not None and x.dtype == torch.float32 and x.dim() == 1 and x.shape[0] == width and x.is_cpu
 
 
 def layer_norm(

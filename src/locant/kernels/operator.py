@@ -21,6 +21,11 @@ _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 
 
 _transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+_any_requires_grad = torch._C._any_requires_grad
+_Keys = torch._C.DispatchKeySet
+_BELOW_AUTOGRAD = torch._C._after_autograd_keyset
+# The dispatcher's keys of a call on plain tensors, as a number: comparing keys takes longer than a small kernel.
+_PLAIN_KEYS = (_Keys(torch._C.DispatchKey.CPU) | _Keys(torch._C.DispatchKey.AutogradCPU)).raw_repr()
 
 
 def is_transformed() -> bool:
@@ -84,13 +89,15 @@ class Operator:
         _LIBRARY.impl(self.name, self._run, "CompositeExplicitAutograd")
         torch.library.register_fake(qualified, fake, lib=_LIBRARY)
         self._function: type[torch.autograd.Function] | None = None
+        self._recorded: type[torch.autograd.Function] | None = None
         self._transformed: type[torch.autograd.Function] | None = None
         if gradient is not None:
             seen = _hiding_others(gradient) if gradient.of_first else gradient
-            torch.library.register_autograd(qualified, seen.backward, setup_context=seen.keep, lib=_LIBRARY)
             self._transformed = self._for_transforms(seen)
-            if not self._takes_list:  # autograd sees no tensors in lists
-                self._function = _for_autograd(self.name, kernel, gradient)
+            self._function = self._for_autograd(kernel, gradient, direct=True)
+            self._recorded = self._for_autograd(self._redispatched, seen, direct=False)
+            # Not by torch.library.register_autograd, whose way to the kernel costs as much as a small kernel.
+            _LIBRARY.impl(self.name, self._under_autograd, "Autograd", with_keyset=True)
         if "!" not in schema:
             torch.library.register_vmap(qualified, partial(_each, self.overload), lib=_LIBRARY)
         if autocast is not None:
@@ -98,15 +105,16 @@ class Operator:
         OPERATORS[self.name] = self
 
     def __call__(self, *inputs: Any) -> Any:
-        """Compute the results for arguments that the kernel reads, with gradients but for tensors in lists.
+        """Compute the results for arguments that the kernel reads, with gradients.
 
         Returns:
             As the operator, or its first result where the others are for the backward pass.
         """
         if torch.compiler.is_compiling() or _modes() or _transforms():
             found = self.seen(*inputs)
-        elif self._function is not None and torch.is_grad_enabled():
-            return self._function.apply(*inputs)  # type: ignore[no-untyped-call]
+        elif self._function is not None and torch.is_grad_enabled() and _any_requires_grad(*inputs):
+            recorded = self._function.apply(*self._flat(inputs))  # type: ignore[no-untyped-call]
+            return list(recorded) if self._takes_list else recorded
         else:
             found = self._kernel(*inputs)
         return found[0] if self._gives_first else found
@@ -130,6 +138,20 @@ class Operator:
     def _run(self, *inputs: Any) -> Any:
         return self._kernel(*inputs) if self._reads(*inputs) else self.plain(*inputs)
 
+    def _under_autograd(self, keys: Any, *inputs: Any) -> Any:
+        if torch.is_grad_enabled() and _any_requires_grad(*inputs):
+            assert self._recorded is not None
+            found = self._recorded.apply(*self._flat(inputs), keys)  # type: ignore[no-untyped-call]
+            return list(found) if self._takes_list else found
+        if keys.raw_repr() == _PLAIN_KEYS:
+            return (self._kernel if self._reads(*inputs) else self.plain)(*inputs)  # where the dispatcher would end
+        return self._redispatched(*inputs, keys)
+
+    def _redispatched(self, *inputs_and_keys: Any) -> Any:
+        *inputs, keys = inputs_and_keys
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.overload.redispatch(keys & _BELOW_AUTOGRAD, *inputs)
+
     def _under_autocast(self, *inputs: Any) -> Any:
         assert self._autocast is not None
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
@@ -142,6 +164,37 @@ class Operator:
     def _unflat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         others = len(self.overload._schema.arguments) - 1
         return (list(inputs[others:]), *inputs[:others]) if self._takes_list else tuple(inputs)
+
+    def _for_autograd(
+        self, compute: Callable[..., Any], gradient: Gradient, *, direct: bool
+    ) -> type[torch.autograd.Function]:
+        """Return what records an operator for the backward pass.
+
+        Args:
+            compute: Computes the results.
+            gradient: How they are differentiated.
+            direct: Whether the first result alone is wanted where it is the only one of use. If not, the last
+                argument is the dispatcher's keys, which belong to ``compute`` alone.
+        """
+        first = direct and gradient.of_first
+
+        def forward(ctx: Any, *given: Any) -> Any:
+            inputs = self._unflat(given if direct else given[:-1])
+            output = compute(*inputs) if direct else compute(*inputs, given[-1])
+            ctx.is_direct = direct
+            gradient.keep(ctx, inputs, output)
+            if first:
+                return output[0]
+            return tuple(output) if self._takes_list else output
+
+        def backward(ctx: Any, *outer: Any) -> Any:
+            found = (
+                self._flat(gradient.backward(ctx, list(outer))) if self._takes_list else gradient.backward(ctx, *outer)
+            )
+            return found if direct else (*found, None)
+
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type(f"{NAMESPACE}_{self.name}", (torch.autograd.Function,), members)
 
     def _for_transforms(self, gradient: Gradient) -> type[torch.autograd.Function]:
         """Return what the transforms of ``torch.func`` differentiate."""
@@ -178,19 +231,6 @@ def once(sentence: str) -> Gradient:
         raise RuntimeError(sentence)
 
     return Gradient(lambda ctx, inputs, output: None, backward)
-
-
-def _for_autograd(name: str, kernel: Callable[..., Any], gradient: Gradient) -> type[torch.autograd.Function]:
-    """Return what records a kernel for the backward pass without the dispatcher."""
-
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        output = kernel(*inputs)
-        ctx.is_direct = True
-        gradient.keep(ctx, inputs, output)
-        return output[0] if gradient.of_first else output
-
-    members = {"forward": staticmethod(forward), "backward": staticmethod(gradient.backward)}
-    return type(f"{NAMESPACE}_{name}", (torch.autograd.Function,), members)
 
 
 def _hiding_others(gradient: Gradient) -> Gradient:

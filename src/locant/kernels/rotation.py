@@ -47,9 +47,7 @@ def rotate(
         The rotated features, of the shapes and the dtype of the given ones; those beyond the pairs are copied. With
         gradients.
     """
-    differentiates = torch.is_grad_enabled() and any(x.requires_grad for x in features)
-    function = ROTATION.seen if differentiates else ROTATION
-    return tuple(function(list(features), cosine, sine, interleaved, backwards))
+    return tuple(ROTATION(list(features), cosine, sine, interleaved, backwards))
 
 
 def _run(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> list[Tensor]:
@@ -99,6 +97,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradients(ctx: Any, outer: list[Tensor]) -> tuple[Any, ...]:
+    outer = [x if x.stride(-1) == 1 else x.contiguous() for x in outer]
     found = ROTATION.following(ctx)(outer, *ctx.saved_tensors, ctx.interleaved, not ctx.backwards)
     return found, None, None, None, None
 
@@ -121,7 +120,7 @@ def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
         if table.dtype != torch.float32 or table.stride(-1) != 1 or table.requires_grad or not table.is_cpu:
             return False
     dtype, shape = features[0].dtype, cosine.shape
-    fit = True
+    fit = len(shape) in (2, 4)
     for x in features:
         fit = fit and x.dtype == dtype and _fits(x, shape)
     return fit
@@ -129,9 +128,10 @@ def _fit(features: Sequence[Tensor], cosine: Tensor, sine: Tensor) -> bool:
 
 def _fits(x: Tensor, table: torch.Size) -> bool:
     """Whether features are ``[B, H, L, D]`` for a table of the shape ``[L, n]`` or ``[1 or B, 1, L, n]``."""
-    if x.dim() != 4 or x.stride(3) != 1 or len(table) not in (2, 4):
+    shape = x.shape
+    if len(shape) != 4 or x.stride(3) != 1:
         return False
-    rows, _, length, width = x.shape
+    rows, _, length, width = shape
     if table[-2] != length or 2 * table[-1] > width:
         return False
     return len(table) == 2 or (table[1] == 1 and table[0] in (1, rows))
