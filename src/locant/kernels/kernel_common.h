@@ -89,7 +89,8 @@ inline void store(float value, BFloat16* to) {
 // stays at the value of the nearer end.
 inline float exponential(float x) {
   x = std::min(std::max(x, -87.0f), 88.0f);
-  const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float rounded = x * 1.44269504f + 12582912.0f;  // its last bits are those of the integer n
+  const float n = rounded - 12582912.0f;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
@@ -97,7 +98,9 @@ inline float exponential(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const uint32_t bits = (static_cast<uint32_t>(static_cast<int32_t>(n)) + 127u) << 23;
+  uint32_t bits;
+  std::memcpy(&bits, &rounded, sizeof bits);
+  bits = (bits - 0x4b400000u + 127u) << 23;
   float scale;
   std::memcpy(&scale, &bits, sizeof scale);
   return (p * r * r + r + 1.0f) * scale;

@@ -652,17 +652,21 @@ class Linear {
   const uint8_t* weights_of(int64_t panel) const { return narrow_.get() + panel * groups_ * kColumns * kGroupBytes; }
 
   // Writes what some rows have of a panel: in int8 sums with the offset of the inputs, else those of the products.
+#ifdef LOCANT_INT8
   void finish(const int32_t* sums, const Rows& x, Range rows, int64_t panel, float* out) const {
-    const int32_t* offset = offset_.get() + panel * kColumns;
     const float *scale = scale_.get() + panel * kColumns, *bias = bias_.get() + panel * kColumns;
-    for (int64_t row = rows.begin; row < rows.end; row++, sums += kColumns) {
-      const float row_scale = x.scales[row];
-      float* to = out + row * stride() + panel * kColumns;
-#pragma omp simd
-      for (int64_t n = 0; n < kColumns; n++)
-        to[n] = static_cast<float>(sums[n] - offset[n]) * (scale[n] * row_scale) + bias[n];
+    for (int64_t half = 0; half < kColumns; half += kLanes) {
+      const Integers offset = *reinterpret_cast<const Integers*>(offset_.get() + panel * kColumns + half);
+      const Lanes scales = load(scale + half), biases = load(bias + half);
+      float* to = out + rows.begin * stride() + panel * kColumns + half;
+      for (int64_t row = rows.begin; row < rows.end; row++, to += stride()) {
+        Integers sum = *reinterpret_cast<const Integers*>(sums + (row - rows.begin) * kColumns + half);
+        if (byte_offset) sum -= offset;
+        save(__builtin_convertvector(sum, Lanes) * (scales * x.scales[row]) + biases, to);
+      }
     }
   }
+#endif
 
   void finish(const float* sums, const Rows&, Range rows, int64_t panel, float* out) const {
     const float* bias = bias_.get() + panel * kColumns;

@@ -296,13 +296,25 @@ void attend_row(const Shape& shape, const float* query, int64_t keys, const Key&
 #pragma omp simd
     for (int64_t i = 0; i < keys; i++) row[i] *= inverse;
   }
-  std::memset(context, 0, shape.d_model * sizeof(float));
-  for (int64_t i = 0; i < keys; i++) {
-    const float* v = value(i);
-    for (int64_t h = 0; h < heads; h++) {
-      const float weight = scores[h * keys + i];
+  // As many columns at once as stay in registers for all keys.
+  constexpr int64_t parts = 32 / kLanes, columns = parts * kLanes;
+  for (int64_t h = 0; h < heads; h++) {
+    const float* weights = scores + h * keys;
+    int64_t d = h * dim;
+    const int64_t end = d + dim;
+    for (; d + columns <= end; d += columns) {
+      Lanes sums[parts] = {};
+      for (int64_t i = 0; i < keys; i++) {
+        const float* v = value(i) + d;
+        for (int64_t part = 0; part < parts; part++) sums[part] += weights[i] * load(v + part * kLanes);
+      }
+      for (int64_t part = 0; part < parts; part++) save(sums[part], context + d + part * kLanes);
+    }
+    std::memset(context + d, 0, (end - d) * sizeof(float));
+    for (int64_t i = 0; i < keys && d < end; i++) {
+      const float* v = value(i);
 #pragma omp simd
-      for (int64_t d = 0; d < dim; d++) context[h * dim + d] += weight * v[h * dim + d];
+      for (int64_t rest = d; rest < end; rest++) context[rest] += weights[i] * v[rest];
     }
   }
 }

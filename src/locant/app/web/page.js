@@ -4,7 +4,7 @@
 const at = (id) => document.getElementById(id);
 const about = JSON.parse(at("about").textContent);
 const SOON = 400; // milliseconds without typing, after which a text is translated
-const DRAW = 100; // milliseconds between two changes of the translation: drawing takes from the thread that translates
+const DRAW = 300; // milliseconds between two changes of the translation: drawing takes from the thread that translates
 
 let ready = false;
 let number = 0; // of the last translation that was asked for
