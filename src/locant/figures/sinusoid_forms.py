@@ -137,7 +137,7 @@ register_figure(
         "|error|&nbsp;&asymp; pω&thinsp;·&thinsp;2<sup>&minus;24</sup> in float32",
         (
             "The listings are the lines that were run. The exact values come from frequencies with 50 digits.",
-            "Values between 1/2 and 1 are 2^-24 apart in float32: even the exact value, once rounded, is off by up to "
+            "Values between 1/2 and 1 are 2⁻²⁴ apart in float32: even the exact value, once rounded, is off by up to "
             "half of that, which is the thin line.",
         ),
     ),

@@ -1,6 +1,6 @@
 """Positional schemes: where a token stands, told at the input embedding, on queries and keys, or on the scores.
 
-This room needs torch alone.
+This package needs torch alone.
 """
 
 from locant.lazy import lazy_exports

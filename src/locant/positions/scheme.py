@@ -1,6 +1,6 @@
 """The base class of positional schemes, with the three places where a Transformer can be told where a token stands.
 
-Notation used throughout the room:
+Notation used throughout the package:
     B batch, H heads, L sequence length, Q and K numbers of queries and keys, D features of a head, E model width.
 
 Positions are integer tensors, counted in tokens from 0, of shape ``[L]`` (the same for every row) or ``[B, L]``.
