@@ -54,6 +54,22 @@ def test_dir_lists_what_is_public_and_nothing_else():
     assert {"train", "Rotary", "positions", "figures"} <= set(dir(locant))
 
 
+def test_modules_that_are_imported_first_do_not_hide_the_exports_of_their_names():
+    # Of the package locant.rotary_configs.identify every module; its function is rotary_configs.identify.
+    inside = sorted(
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for room in ROOMS
+        for name in importlib.import_module(room).__all__
+        for path in PACKAGE.joinpath(*room.split(".")[1:]).glob(f"{name}/*.py")
+        if path.stem != "__init__"
+    )
+    assert "locant.rotary_configs.identify.frequencies" in inside
+    for module in inside:
+        room, name, _ = module.rsplit(".", 2)
+        program = f"import {module}, inspect; from {room} import {name}; print(inspect.ismodule({name}))"
+        assert run_python(program) == "False", module
+
+
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="module 'locant' has no attribute 'no_such_name'"):
         locant.no_such_name  # noqa: B018

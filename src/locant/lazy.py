@@ -31,9 +31,13 @@ class _LazyPackage(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Importing a submodule binds it in its package; where a function has the name of its module, the function wins.
-        if isinstance(value, ModuleType) and self._homes.get(name) == (value.__name__, name):
-            value = getattr(value, name)
+        # Importing a submodule binds it in its package; where what is exported has that name, the export wins.
+        if isinstance(value, ModuleType) and name in self._homes:
+            module, original = self._homes[name]
+            if module.startswith(f"{value.__name__}."):
+                return  # it is defined farther inside, and imported when it is asked for
+            if module == value.__name__:
+                value = getattr(value, original)
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:

@@ -8,6 +8,7 @@ import math
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -260,6 +261,13 @@ def test_scalings() -> None:
     unseen = {row[0]: row[3] for row in summary(models)[1:]}
     assert unseen["PI"] == "none"
     assert unseen["no scaling"] == f"from token {trained:,}"
+
+
+def test_the_labels_of_a_logarithmic_axis_are_whole_numbers() -> None:
+    line = Curves("", "", np.arange(3), "", {"slowed": np.array([1.0, 8.0, 63.0])}, "", logarithmic=True)
+    assert chart(line)["layout"]["yaxis"]["ticktext"][:7] == ["1", "2", "5", "10", "20", "50", "100"]
+    wide = replace(line, lines={"turns": np.array([6.28, 1e6])})
+    assert chart(wide)["layout"]["yaxis"]["dtick"] == 1
 
 
 def test_a_pasted_configuration() -> None:

@@ -63,7 +63,7 @@ def test_yarn_temperature() -> None:
     explanation = explain_frequencies(YaRN(original_length=4096, factor=32), 128, 10000.0)
     assert explanation.attention_scale == pytest.approx(1.34657, abs=1e-5)
     assert explanation.attention_temperature == pytest.approx(1 / 1.34657**2, abs=1e-5)
-    assert "attention scale 1.34657, so scores are divided by 0.551493" in str(explanation)
+    assert "attention scale 1.34657, so scores are multiplied by 1.81326" in str(explanation)
 
 
 def test_linear_and_unscaled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,7 +74,12 @@ def _curves(panel: Curves) -> dict[str, Any]:
 def _decades(panel: Curves) -> dict[str, Any]:
     """Return a logarithmic axis; over few decades with 2 and 5 between the powers of ten."""
     values = np.concatenate([line[np.isfinite(line) & (line > 0)] for line in panel.lines.values()])
-    return {"type": "log", "dtick": "D2" if values.size and values.max() / values.min() < 1000 else 1}
+    if not values.size or values.max() / values.min() >= 1000:
+        return {"type": "log", "dtick": 1}
+    decades = range(math.floor(np.log10(values.min())), math.ceil(np.log10(values.max())) + 1)
+    # Written out, because plotly's own labels between two powers are their first digit alone.
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}
 
 
 def _level(value: float) -> dict[str, Any]:

@@ -51,13 +51,15 @@ def knowledge(probes: Mapping[str, PositionProbe]) -> Curves:
     lines: dict[str, Numbers] = {}
     for condition, probe in probes.items():
         for name, stack in (("encoder", probe.encoder), ("decoder", probe.decoder)):
-            lines[name + condition] = np.array([reading.r2 for reading in (stack.words, *stack.layers)])
+            # How much worse than a guess would only stretch the axis.
+            lines[name + condition] = np.array([max(reading.r2, 0.0) for reading in (stack.words, *stack.layers)])
     longest, first = max(map(len, lines.values())), next(iter(probes.values()))
     return Curves(
         "How well each layer knows positions",
         f"Share of the position's variance that a linear function of the hidden state explains, on {first.held_out} "
-        f"sentences held out from {first.fitted} it was fitted on; and the same for the model without its residual "
-        "connections. Step 0 is the words alone, step 1 the words told their positions, then the output of each layer.",
+        f"sentences held out from {first.fitted} it was fitted on, 0 where it is no better than a guess; and the same "
+        "for the model without its residual connections. Step 0 is the words alone, step 1 the words told their "
+        "positions, then the output of each layer.",
         np.arange(longest),
         "step",
         {name: np.pad(line, (0, longest - len(line)), constant_values=np.nan) for name, line in lines.items()},

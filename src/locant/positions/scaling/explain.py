@@ -99,12 +99,16 @@ class Explanation:
         """Indices of the pairs that make no full turn within the trained length."""
         return tuple(pair.index for pair in self.pairs if pair.turns is not None and pair.turns < 1)
 
+    def _what_scores_become(self) -> str:
+        square = self.attention_scale * self.attention_scale
+        return "scores stay as they are" if square == 1 else f"so scores are multiplied by {square:.6g}"
+
     def __str__(self) -> str:
         said = ", ".join(f"{count} {fate}" for fate, count in self.counts.items())
         head = [
             f"scaling {self.scaling}, base {self.base:.10g}, {len(self.pairs)} pairs: {said}",
             f"trained length {_tokens(self.trained_length)}, effective length {_tokens(self.effective_length)}",
-            f"attention scale {self.attention_scale:.6g}, so scores are divided by {self.attention_temperature:.6g}",
+            f"attention scale {self.attention_scale:.6g}, {self._what_scores_become()}",
         ]
         rows = [("pairs", "fate", "wavelength", "scaled to", "slowed by", "turns in training")]
         rows += [_row(band) for band in self.bands]
@@ -162,7 +166,7 @@ def explain_frequencies(
         >>> print(explain_frequencies(Llama3(original_length=8192, factor=8), 128, 500000.0))
         scaling llama3, base 500000, 64 pairs: 29 kept, 6 blended, 29 interpolated
         trained length 8192 tokens, effective length 65536 tokens
-        attention scale 1, so scores are divided by 1
+        attention scale 1, scores stay as they are
         <BLANKLINE>
         pairs  fate          wavelength     scaled to       slowed by    turns in training
         0-28   kept          6.28 - 1,956   6.28 - 1,956    1            1,304 - 4.19
