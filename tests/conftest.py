@@ -4,6 +4,11 @@ import gc
 import os
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no fault: no example has a time limit.
+settings.register_profile("without deadline", settings(), deadline=None)
+settings.load_profile("without deadline")
 
 # One thread a process: small tensors gain nothing from more, and test processes do not wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
