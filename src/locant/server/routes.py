@@ -40,6 +40,7 @@ from locant.text.directions import Direction
 
 _FRONTEND_TIMEOUT = 1000  # milliseconds that a page waits after a key stroke
 _AUTO = "auto"
+_MOMENT = 0.1  # seconds, after which a client may have gone that has not been answered
 
 Result = TypeVar("Result")
 
@@ -331,10 +332,14 @@ def _too_slow(seconds: float) -> RequestError:
 
 
 async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
-    """Return what comes of some work; when the client goes away, give it up."""
-    own = asyncio.current_task()
+    """Return what comes of some work; when the client goes away, give it up.
+
+    Whether it has gone is looked at after a moment, in which most work is done.
+    """
+    own, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert own
     gone = False
+    watching: asyncio.Task[None] | None = None
 
     async def watch() -> None:
         nonlocal gone
@@ -343,7 +348,11 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
         gone = True
         own.cancel()
 
-    watching = asyncio.create_task(watch())
+    def begin() -> None:
+        nonlocal watching
+        watching = loop.create_task(watch())
+
+    beginning = loop.call_later(_MOMENT, begin)
     try:
         return await work
     except asyncio.CancelledError:
@@ -352,7 +361,9 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
         own.uncancel()
         raise RequestError(499, "The client has gone.", reason="gone") from None
     finally:
-        watching.cancel()
+        beginning.cancel()
+        if watching:
+            watching.cancel()
 
 
 def _identified(language: Identified) -> dict[str, Any]:
