@@ -173,6 +173,58 @@ def test_unknown_switches_of_a_group_are_a_warning(group: str) -> None:
         read_huggingface(llama | {group: {"rope_type": "default", "interleaved": 1}})
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_unknown_switches_beside_the_groups_are_a_warning(value: bool) -> None:
+    llama = {"model_type": "llama", **_HEADS}
+    for name in ("flash_rotary", "position_embedding_xdrope", "rope_full_precision"):
+        said = read_huggingface(llama | {name: value}).findings
+        assert [
+            each.severity for each in said if f"'{name}' in config.json is {str(value).lower()}" in each.message
+        ] == ["warning"]
+        with pytest.raises(ConfigError, match=f"'{name}' in config.json is not known"):
+            read_huggingface(llama | {name: 2})
+    phi = {"model_type": "mixformer-sequential", "n_embd": 2560, "n_head": 32, "flash_rotary": value}
+    assert not any("flash_rotary" in each.message for each in read_huggingface(phi).findings)
+
+
+@pytest.mark.parametrize("name", ["use_rope", "use_rotary_pos_emb", "apply_rotary", "enable_rope_embedding"])
+def test_switches_by_which_a_model_rotates_at_all(name: str) -> None:
+    llama = {"model_type": "llama", **_HEADS}
+    with pytest.raises(ConfigError, match=f"{name} false: the model is said to have no rotary positions"):
+        read_huggingface(llama | {name: False})
+    assert read_huggingface(llama | {name: True}).config.rotary_dim == 64
+
+
+def test_entries_beside_a_text_part_that_has_none() -> None:
+    """FuyuConfig takes text_config for the whole of it where the file has one."""
+    fuyu = {"model_type": "fuyu", "rope_theta": 25000.0, "text_config": {"model_type": "persimmon"}}
+    parsed = read_huggingface(fuyu)
+    assert (parsed.config.base, parsed.config.rotary_dim) == (10000.0, 32)
+    said = [each for each in parsed.findings if "rope_theta stands in config.json beside 'text_config'" in each.message]
+    assert [each.severity for each in said] == ["warning"]
+    fuyu["text_config"]["rope_theta"] = 25000.0
+    assert not any("beside 'text_config'" in each.message for each in read_huggingface(fuyu).findings)
+    for own in ({"auto_map": {"AutoModel": "mine.Mine"}}, {"model_type": "mine"}):
+        content = {**fuyu, "rope_theta": 500.0, "text_config": {"model_type": "persimmon"}, **own}
+        with pytest.raises(ConfigError, match=r"'rope_theta' stands in config\.json beside"):
+            read_huggingface(content)
+
+
+def test_deepseek_without_latent_attention_where_the_text_part_has_no_type() -> None:
+    sizes = {**_HEADS, "use_mla": False, "qk_rope_head_dim": 0, "qk_nope_head_dim": 0}
+    config = read_huggingface({"model_type": "deepseek_vl_v2", "language_config": sizes, **sizes}).config
+    assert (config.rotary_dim, config.layout) == (64, "half")
+
+
+def test_the_only_group_with_sizes() -> None:
+    """mlc-chat-config.json has those of config.json in a group of its own."""
+    group = {**_HEADS, "rope_theta": 5e6, "num_hidden_layers": 3}
+    assert read_huggingface({"model_type": "qwen2", "model_config": group, "vocab_size": 9}).config.base == 5e6
+    assert read_huggingface({"model_type": "qwen2", **_HEADS, "draft": group}).config.base == 1e4
+    whole = read_huggingface({"model_type": "qwen2", "one": group, "other": group})
+    assert len(whole.layers[0].layers) == 32  # which of them is meant cannot be told; the class has its own sizes
+
+
 def test_entries_that_repeat_the_rotated_features() -> None:
     llama = {"model_type": "llama", **_HEADS}
     assert read_huggingface(llama | {"rope_dim": 64}).config.rotary_dim == 64

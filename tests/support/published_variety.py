@@ -34,16 +34,16 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     # names of other codebases
     "Falcon-7B, before it was in transformers": (
         model("RefinedWebModel", 4544, None, n_head=71, n_layer=32, alibi=False, multi_query=True),
-        "? 64/64 half 10000",
+        "64/64 half 10000",
     ),
     "Falcon-RW-1B": (model("RefinedWeb", 2048, None, n_head=32, alibi=True), "refused ALiBi"),
     "Phi-1.5 as first published": (
         {"model_type": "mixformer-sequential", "n_embd": 2048, "n_head": 32, "rotary_dim": 32, "n_positions": 2048},
-        "? 32/64 half 10000",
+        "32/64 half 10000",
     ),
     "Phi-2 as first published": (
         {"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_layer": 32, "rotary_dim": 32, "n_positions": 2048},
-        "? 32/80 half 10000",
+        "32/80 half 10000",
     ),
     "OLMo-7B as first published": (
         {"model_type": "hf_olmo", "d_model": 4096, "n_heads": 32, "n_layers": 32, "rope": True, "alibi": False}
@@ -121,7 +121,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
         model("bailing_moe_v2", 2048, 16, head_dim=128, partial_rotary_factor=0.5, rope_theta=600000),
         "? 64/128 half 600000",
     ),
-    "MiMo-7B": (model("mimo", 4096, 32, head_dim=128, rope_theta=640000), "? 128/128 half 640000"),
+    "MiMo-7B": (model("mimo", 4096, 32, head_dim=128, rope_theta=640000), "128/128 half 640000"),
     "Arctic": (model("arctic", 7168, 56, rope_theta=10000), "? 128/128 half 10000"),
     "EXAONE-3.5-7.8B": (
         model("exaone", 4096, 32, num_layers=32, rope_theta=1000000, rope_scaling={"rope_type": "llama3", **_LLAMA3}),
@@ -244,7 +244,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "MiniCPM-V 2.6": (
         model("minicpmv", 3584, 28, rope_theta=1000000.0, max_position_embeddings=32768, max_window_layers=28)
         | {"use_sliding_window": False, "vision_config": {"model_type": "siglip", "hidden_size": 1152}},
-        "? 128/128 half 1e+06",
+        "128/128 half 1e+06",
     ),
     "Phi-3-vision": (
         model("phi3_v", 3072, 32, max_position_embeddings=131072, original_max_position_embeddings=4096)

@@ -103,6 +103,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     refuse_impossible_values(part.values)
     layout = _marked(config, findings) or families.layout_of(name, _interleaves(part, in_vllm), kind)
     findings += _doubts_about_layout(part, kind, name)
+    findings += _doubts_about_others(config)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
@@ -131,7 +132,9 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     layers = _layer_types(part, kind, names, configs)
     rotated = {each.rotary_dim for each in configs.values()}
     said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and {value} == rotated)}
-    part.refuse_rest(ROPE_KEYS, [key for key, value in said.items() if _is_about_rotation(key, value, kind)])
+    unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
+    findings += _switches_passed_over(part, unknown)
+    part.refuse_rest(ROPE_KEYS, unknown)
     part.refuse_misspelt(_LENGTHS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
@@ -164,24 +167,66 @@ def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
     return not is_of_indexer(key) and not (value is True and key.startswith("use_"))
 
 
+def _switches_passed_over(part: Fields, unknown: list[str]) -> list[Finding]:
+    """Take the switches among entries that nothing knows, and return warnings about them."""
+    switches = [key for key in unknown if key in part.untaken() and isinstance(part.values[key], bool)]
+    return [
+        Finding(
+            "warning",
+            f"'{key}' in config.json is {str(part.flag(key)).lower()}, and nothing known here reads it.",
+            "Remove it; if the model's own code reads it, compare with that code.",
+        )
+        for key in switches
+    ]
+
+
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole.
 
     Raises:
-        ConfigError: An entry about rotary positions stands beside that part and contradicts it.
+        ConfigError: An entry about rotary positions stands beside that part and contradicts it, or stands in none of
+            it where the class of the whole is not known.
     """
     for name in _part_names(config):
         part = config.get(name)
         if not isinstance(part, Mapping):
             continue
-        for key in (*ROPE_KEYS, *_LENGTHS):
-            if key != "use_mrope" and config.get(key) is not None and config[key] != part.get(key):
+        for key in _beside(config, part):
+            if part.get(key) is not None or not _passes_over_others(config):
                 raise ConfigError(
                     f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
                     f"the one in '{name}'; remove the other one."
                 )
         return text_part(part)
     return config
+
+
+def _beside(config: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
+    """Return the entries about positions beside a text part, as far as it has not the same."""
+    names = dict.fromkeys((*ROPE_KEYS, *_LENGTHS))
+    stated = (key for key in names if config.get(key) is not None and key != "use_mrope")
+    return [key for key in stated if config[key] != part.get(key)]
+
+
+def _passes_over_others(config: Mapping[str, Any]) -> bool:
+    """Whether the class of a multimodal model is known, so that entries beside its text part count for nothing."""
+    name = config.get("model_type")
+    return isinstance(name, str) and families.is_in_transformers(name) and not config.get("auto_map")
+
+
+def _doubts_about_others(config: Mapping[str, Any]) -> list[Finding]:
+    """Return warnings about entries beside the text part that it does not have, and that the class passes over."""
+    name = next((name for name in _part_names(config) if isinstance(config.get(name), Mapping)), None)
+    return [
+        Finding(
+            "warning",
+            f"{key} stands in config.json beside '{name}', which has none: the class of '{config['model_type']}' in "
+            "transformers passes over it, and takes what its text part has by default.",
+            f"Move it into '{name}', if it is what the weights were trained with.",
+        )
+        for key in (_beside(config, config[name]) if name is not None else ())
+        if key in ROPE_KEYS
+    ]
 
 
 def text_type(config: Mapping[str, Any]) -> str | None:
@@ -193,10 +238,14 @@ def text_type(config: Mapping[str, Any]) -> str | None:
         ConfigError: It is not text.
     """
     part = text_part(config)
-    own = Fields(part, "config.json").text("model_type")
-    if part.get("use_mla") is False and own == "deepseek_v2":
+    name = _stated_type(config, part)
+    if part.get("use_mla") is False and name == "deepseek_v2":
         return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
-    outer = Fields(config, "config.json").text("model_type")
+    return name
+
+
+def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | None:
+    own, outer = (Fields(each, "config.json").text("model_type") for each in (part, config))
     whole = families.model_type(outer)
     if own and outer and whole and whole.text_type and own.startswith(outer) and families.model_type(own) is None:
         return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
@@ -212,12 +261,24 @@ def text_type(config: Mapping[str, Any]) -> str | None:
 def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     name = config.get("model_type")
     known = families.model_type(name if isinstance(name, str) else None)
+    if known is not None and known.rotates and not known.text_part and (only := _sized_part(config)):
+        return only
     if known is not None and (not known.text_part or known.text_part[0] in config):
         return known.text_part[:1] or _TEXT_PARTS
     if known is not None and not config.get("auto_map"):
         return known.text_part[:1]
     # Code of its own may call the text part by any name.
     return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
+
+
+def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
+
+    def has_sizes(part: Mapping[str, Any]) -> bool:
+        return any(part.get(name) is not None for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
+
+    found = tuple(name for name, part in config.items() if isinstance(part, Mapping) and has_sizes(part))
+    return found if len(found) == 1 and not has_sizes(config) else ()
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:

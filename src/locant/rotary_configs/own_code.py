@@ -360,6 +360,12 @@ def _linear_attention(given: dict[str, Any], findings: Findings) -> None:
     given["rope_theta"] = _first_of(group.get("rope_theta"), 10_000.0)
 
 
+def _mixformer(given: dict[str, Any], findings: Findings) -> None:
+    """Phi-1.5 and Phi-2 as first published (modeling_mixformer_sequential.py, modeling_phi.py)."""
+    del findings
+    given.pop("flash_rotary", None)  # by which kernel
+
+
 def _number(value: Any, name: str) -> float | None:
     if value is not None and not is_number(value):
         raise ConfigError(f"'{name}' in config.json must be a number; got {value!r}.")
@@ -402,6 +408,8 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "clvp_encoder": _clvp_encoder,
     "dots3_note_text": _dots3_note,
     "neobert": _neobert,
+    "mixformer-sequential": _mixformer,
+    "phi-msft": _mixformer,
     "ernie4_5_vl_moe_text": _ernie_vl,
     "hunyuan": _hunyuan,
     "hunyuan_v1_dense": _hunyuan,
@@ -464,6 +472,16 @@ OWN_CODE: dict[str, ModelType] = {
         "sundial": _half(rope_theta=10000.0),  # (modeling_sundial.py)
         "time_moe": _half(rope_theta=10000.0),  # (modeling_time_moe.py)
         **{name: _half(rope_theta=10000.0) for name in _LINEAR_ATTENTION},
+        "mimo": _half(rope_theta=10000.0),  # (modeling_mimo.py, whose base is Qwen2's)
+        "minicpmv": _half(rope_theta=10000.0),  # MiniCPM-V 2 to 2.6, with the entries of the language model
+        "molmo": _half(rope_theta=10000.0),  # (modeling_molmo.py)
+        "PanguEmbedded": _half(rope_theta=10000.0),  # openPangu-Embedded (modeling_openpangu_dense.py)
+        "RefinedWeb": _half(rope_theta=10000.0),  # Falcon-40B as first published (modelling_RW.py)
+        "RefinedWebModel": _half(rope_theta=10000.0),  # Falcon-7B
+        "mixformer-sequential": _half(rope_theta=10000.0, rotary_dim=32),
+        "phi-msft": _half(rope_theta=10000.0, rotary_dim=32),
+        "codet5p_module": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # CodeT5+ of 2B to 16B, as CodeGen
+        "deepseek_vl_v2": {"text_part": ("language_config",), "text_type": "deepseek_v2"},
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
         # without rotary positions
         "gpt_refact": {"rotates": False},

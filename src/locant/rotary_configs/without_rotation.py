@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,11 @@ ROPE_KEYS = (
 )
 """Entries about rotary positions."""
 
+_ROTATES = re.compile(
+    r"(use|apply|enable|with|add)_(rope|rotary)(_?(pos(ition(al)?)?|emb(eddings?)?|encodings?|attn|attention))*(_enabled)?"
+)
+"""Names of switches by which a model rotates at all."""
+
 
 def has_rotary_code(part: Mapping[str, Any]) -> bool:
     """Whether a file names rotary positions and code of its own: jina-embeddings-v3, with the type xlm-roberta."""
@@ -61,7 +67,7 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
             "an image, which locant.rotary_configs.read_vision reads."
         )
-    switches = [key for key in part.values if key.startswith(("use_rope", "use_rotary")) and not _switches(kind, key)]
+    switches = [key for key in part.values if _ROTATES.fullmatch(key) and not _switches(kind, key)]
     for switch in ("rotary", "rope", *switches):
         if part.values.get(switch) in (True, False) and part.flag(switch) is False:
             raise ConfigError(f"config.json has {switch} false: the model is said to have no rotary positions.")
