@@ -200,12 +200,12 @@ def test_entries_beside_a_text_part_that_has_none() -> None:
     fuyu = {"model_type": "fuyu", "rope_theta": 25000.0, "text_config": {"model_type": "persimmon"}}
     parsed = read_huggingface(fuyu)
     assert (parsed.config.base, parsed.config.rotary_dim) == (10000.0, 32)
-    said = [each for each in parsed.findings if "rope_theta stands in config.json beside 'text_config'" in each.message]
-    assert [each.severity for each in said] == ["warning"]
-    fuyu["text_config"]["rope_theta"] = 25000.0
+    said = [each for each in parsed.findings if "'rope_theta' stands in config.json beside" in each.message]
+    assert [each.severity for each in said] == ["error"]
+    fuyu |= {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}  # as the class has it in any case
     assert not any("beside 'text_config'" in each.message for each in read_huggingface(fuyu).findings)
     for own in ({"auto_map": {"AutoModel": "mine.Mine"}}, {"model_type": "mine"}):
-        content = {**fuyu, "rope_theta": 500.0, "text_config": {"model_type": "persimmon"}, **own}
+        content = {**fuyu, "rope_theta": 500.0, **own}
         with pytest.raises(ConfigError, match=r"'rope_theta' stands in config\.json beside"):
             read_huggingface(content)
 

@@ -103,7 +103,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     refuse_impossible_values(part.values)
     layout = _marked(config, findings) or families.layout_of(name, _interleaves(part, in_vllm), kind)
     findings += _doubts_about_layout(part, kind, name)
-    findings += _doubts_about_others(config)
+    findings += _doubts_about_others(config, kind)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
@@ -214,18 +214,20 @@ def _passes_over_others(config: Mapping[str, Any]) -> bool:
     return isinstance(name, str) and families.is_in_transformers(name) and not config.get("auto_map")
 
 
-def _doubts_about_others(config: Mapping[str, Any]) -> list[Finding]:
-    """Return warnings about entries beside the text part that it does not have, and that the class passes over."""
+def _doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> list[Finding]:
+    """Return errors about entries beside the text part that it does not have, and that the class passes over."""
     name = next((name for name in _part_names(config) if isinstance(config.get(name), Mapping)), None)
+    share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
+    taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
     return [
         Finding(
-            "warning",
-            f"{key} stands in config.json beside '{name}', which has none: the class of '{config['model_type']}' in "
+            "error",
+            f"'{key}' stands in config.json beside '{name}', which has none: the class of '{config['model_type']}' in "
             "transformers passes over it, and takes what its text part has by default.",
             f"Move it into '{name}', if it is what the weights were trained with.",
         )
         for key in (_beside(config, config[name]) if name is not None else ())
-        if key in ROPE_KEYS
+        if key in ROPE_KEYS and config[key] != taken.get(key)
     ]
 
 

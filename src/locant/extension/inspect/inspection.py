@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locant.errors import ConfigError, UsageError
+from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.engine_differences import engine_differences
 from locant.extension.inspect.model_class.ask import AskedClass, disagreements
 from locant.extension.inspect.model_class.ask import ask_class as class_of
@@ -130,14 +131,16 @@ def inspect_model(
     source = load_source(resolve_model(model, weights=False))
     content, parsed, has_usual_sizes, found = source.content, None, False, list[Finding]()
     asked: AskedClass | None = None
+    code: ReadCode | None = None
     try:
         if source.kind == "huggingface":
             content = text_part(source.content)
+            code = _code_of(source)
         check_sizes(source.kind, content)
         has_usual_sizes = True
         if ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp:
             asked = class_of(source.content)
-        parsed = _read(source, asked)
+        parsed = _read(source, asked, code)
         parsed.explain()
     except UNREADABLE as error:
         parsed = None
@@ -160,7 +163,8 @@ def inspect_model(
         found = [*parsed.findings, *(() if hf_overrides else own), *_repeated(source)]
     elif source.kind == "huggingface" and has_usual_sizes:
         # What an engine makes of a model type that only its class explains is not known.
-        is_explained = asked is not None and families.model_type(text_type(source.content)) is None
+        is_known = families.model_type(text_type(source.content)) is not None
+        is_explained = not is_known and not (asked is None and code is None)
         found += [] if is_explained else engine_differences(source.content, parsed)
         found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
     elif model_type == "llama" and source.kind == "gguf":
@@ -195,7 +199,13 @@ def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> s
     return "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
 
 
-def _read(source: Source, asked: AskedClass | None) -> ParsedConfig:
+def _code_of(source: Source) -> ReadCode | None:
+    """Return what the code beside the file says, for a model type that is not known here."""
+    name = text_type(source.content)
+    return None if families.model_type(name) is not None else read_code(source.path.parent, source.content, name)
+
+
+def _read(source: Source, asked: AskedClass | None, code: ReadCode | None) -> ParsedConfig:
     if source.kind == "gguf":
         return read_gguf(source.content, source.tensors)
     if asked is not None and families.model_type(text_type(source.content)) is None:
@@ -207,6 +217,9 @@ def _read(source: Source, asked: AskedClass | None) -> ParsedConfig:
             "Compare with the code that trained the model, if it was another.",
         )
         return replace(parsed, findings=(*parsed.findings, said))
+    if code is not None:
+        parsed = read_config(source.content, kind=code.kind)
+        return replace(parsed, findings=(*parsed.findings, *code.findings()))
     if not _has_rotary_entries(source.content):
         raise ConfigError(
             f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."

@@ -1,0 +1,110 @@
+"""What the code beside a config.json says of a model type that is not known here, without being run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.extension import Inspection, inspect_model
+
+_HALVES = "x1, x2 = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]"
+_NEIGHBOURS = "x1, x2 = x[..., ::2], x[..., 1::2]"
+_ROTATE = "def rotate_half(x):\n    {}\n    return torch.cat((-x2, x1), dim=-1)\n"
+_CONFIG = "class MineConfig:\n    def __init__(self, vocab_size=9, *, rope_theta=5000.0, bias=True):\n        pass\n"
+_MODEL = "raise SystemExit('this code was run')\nfrom .parts import attention\n"
+_SIZES = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
+
+
+def _inspected(folder: Path, files: dict[str, str], **content: Any) -> Inspection:
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    named = {"AutoConfig": "configuration_mine.MineConfig", "AutoModel": "modeling_mine.MineModel"}
+    whole = {"model_type": "mine", "auto_map": named, **_SIZES, **content}
+    (folder / "config.json").write_text(json.dumps(whole), encoding="utf-8")
+    return inspect_model(folder, ask_class=False)
+
+
+def _said(inspection: Inspection, severity: str) -> str:
+    return " ".join(each.message for each in inspection.findings if each.severity == severity)
+
+
+@pytest.mark.parametrize(("pairs", "layout"), [(_HALVES, "half"), (_NEIGHBOURS, "interleaved")])
+def test_how_pairs_are_turned(tmp_path: Path, pairs: str, layout: str) -> None:
+    files = {"configuration_mine.py": _CONFIG, "modeling_mine.py": _MODEL, "parts.py": _ROTATE.format(pairs)}
+    inspection = _inspected(tmp_path, files)
+    assert inspection.parsed is not None
+    assert (inspection.parsed.config.layout, inspection.parsed.config.base) == (layout, 5000.0)
+    said = f"parts.py beside the file, which was read and not run, pairs features in the layout '{layout}'"
+    assert said in _said(inspection, "note")
+    assert not _said(inspection, "warning")
+    assert _inspected(tmp_path, files, rope_theta=7e5).parsed.config.base == 7e5  # type: ignore[union-attr]
+
+
+def test_patterns_of_einops(tmp_path: Path) -> None:
+    for pattern, layout in (("... (j d) -> ... j d", "half"), ("... (d j) -> ... d j", "interleaved")):
+        code = _ROTATE.format(f"x1, x2 = rearrange(x, '{pattern}', j=2).unbind(dim=-2)")
+        parsed = _inspected(tmp_path, {"configuration_mine.py": _CONFIG, "modeling_mine.py": code}).parsed
+        assert parsed is not None
+        assert parsed.config.layout == layout
+
+
+def test_towers_of_images_count_for_nothing(tmp_path: Path) -> None:
+    code = _ROTATE.format(_HALVES) + _ROTATE.format(_NEIGHBOURS).replace("rotate_half", "rotate_half_vision")
+    parsed = _inspected(tmp_path, {"configuration_mine.py": _CONFIG, "modeling_mine.py": code}).parsed
+    assert parsed is not None
+    assert parsed.config.layout == "half"
+
+
+def test_a_known_class_that_is_extended(tmp_path: Path) -> None:
+    code = "class MineForCausalLM(MetaModel, CohereForCausalLM):\n    pass\n"
+    inspection = _inspected(tmp_path, {"configuration_mine.py": _CONFIG, "modeling_mine.py": code})
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.layout == "interleaved"
+    assert "modeling_mine.py beside the file, which was read and not run, extends the class of 'cohere'" in _said(
+        inspection, "note"
+    )
+
+
+def test_code_that_rotates_nothing(tmp_path: Path) -> None:
+    files = {"configuration_mine.py": _CONFIG.replace("rope_theta", "theta"), "modeling_mine.py": "class Mine: ...\n"}
+    assert "'mine' has no rotary positions" in _said(_inspected(tmp_path, files), "error")
+    files["modeling_mine.py"] = "from .elsewhere import Attention\n"
+    assert "the model type is not known to have any" not in _said(_inspected(tmp_path, files), "error")
+    assert "'mine' has no rotary positions" not in _said(_inspected(tmp_path, files), "error")
+
+
+def test_entries_that_its_rotation_alone_reads(tmp_path: Path) -> None:
+    code = "class RotaryEmbedding:\n    def grow(self):\n        return self.config.stretch * self.config.rope_theta\n"
+    files = {"configuration_mine.py": _CONFIG, "modeling_mine.py": code + _ROTATE.format(_HALVES)}
+    assert "modeling_mine.py reads entries that nothing here knows: stretch." in _said(
+        _inspected(tmp_path, files), "warning"
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _ROTATE.format(_HALVES) + _ROTATE.format(_NEIGHBOURS).replace("rotate_half", "rotate_every_two"),
+        "def rotate_half(x:",
+        "\0",
+        "(" * 5000,
+        "class Mine(LlamaForCausalLM, CohereForCausalLM): ...\n",
+        "class Mine(LlamaForCausalLM): ...\n" + _ROTATE.format(_NEIGHBOURS),
+    ],
+)
+def test_what_cannot_be_told_stays_a_warning(tmp_path: Path, code: str) -> None:
+    files = {"configuration_mine.py": _CONFIG, "modeling_mine.py": code}
+    assert "the model type 'mine' is not known here: halves are assumed" in _said(
+        _inspected(tmp_path, files, rope_theta=1e4), "warning"
+    )
+
+
+def test_code_elsewhere_is_not_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "modeling_mine.py").write_text(_ROTATE.format(_NEIGHBOURS), encoding="utf-8")
+    (tmp_path / "model").mkdir()
+    for named in ("owner/name--modeling_mine.MineModel", "../modeling_mine.MineModel", 7, ["modeling_mine.MineModel"]):
+        inspection = _inspected(tmp_path / "model", {}, rope_theta=1e4, auto_map={"AutoModel": named})
+        assert "halves are assumed" in _said(inspection, "warning")
