@@ -43,6 +43,22 @@ def test_how_pairs_are_turned(tmp_path: Path, pairs: str, layout: str) -> None:
     assert _inspected(tmp_path, files, rope_theta=7e5).parsed.config.base == 7e5  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def apply_rope(x):\n    return torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))\n",
+        "def apply_rotary(x):\n    return x.reshape(sq, -1, np, rot_dim // 2, 2)\n",
+        "def apply_rope(x):\n    return x.unflatten(-1, (-1, 2))\n",
+        # DeepSeek's: neighbours are taken apart, and halves turned
+        _ROTATE.format(_HALVES) + "def apply_rope(q):\n    return rotate_half(q.view(b, d // 2, 2).transpose(4, 3))\n",
+    ],
+)
+def test_neighbours_by_their_shape(tmp_path: Path, code: str) -> None:
+    parsed = _inspected(tmp_path, {"configuration_mine.py": _CONFIG, "modeling_mine.py": code}).parsed
+    assert parsed is not None
+    assert parsed.config.layout == "interleaved"
+
+
 def test_patterns_of_einops(tmp_path: Path) -> None:
     for pattern, layout in (("... (j d) -> ... j d", "half"), ("... (d j) -> ... d j", "interleaved")):
         code = _ROTATE.format(f"x1, x2 = rearrange(x, '{pattern}', j=2).unbind(dim=-2)")

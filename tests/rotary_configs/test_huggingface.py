@@ -244,6 +244,12 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         (_llama(rope_theta=-(10**400)), "'rope_theta' in config.json must be a number; got -1000"),
         (_scaled(type="linear", factor=10**400), "'factor' in rope_scaling of config.json must be a number"),
         (_scaled(rope_type="yarn", factor=1e308, original_max_position_embeddings=2**60), "64-bit integers"),
+        (
+            _scaled(
+                rope_type="yarn", factor=2.0**62, mscale=1, mscale_all_dim=1e308, original_max_position_embeddings=1
+            ),
+            "make an attention scale beyond any float",
+        ),
         (_llama(max_position_embeddings="8k"), "must be a positive whole number; got '8k'"),
         ({"rope_theta": 1.0, "text_config": _llama()}, "'rope_theta' stands in config.json beside 'text_config'"),
     ],

@@ -216,6 +216,27 @@ def test_deepseek_without_latent_attention_where_the_text_part_has_no_type() -> 
     assert (config.rotary_dim, config.layout) == (64, "half")
 
 
+def test_a_text_part_that_the_whole_repeats() -> None:
+    """DeepSeek-OCR: its own class is that of the text part, with the entries of the whole."""
+    part = {**_HEADS, "num_hidden_layers": 3, "use_mla": False, "qk_rope_head_dim": 0}
+    whole = {"model_type": "mine", "auto_map": {}, **part, "rope_theta": 5e5}
+    assert read_huggingface({**whole, "language_config": part}).config.base == 5e5
+    with pytest.raises(ConfigError, match=r"'rope_theta' stands in config\.json beside 'language_config'"):
+        read_huggingface({**whole, "language_config": {**part, "num_hidden_layers": 4}})
+
+
+def test_numbers_that_change_nothing_and_bases_by_other_names() -> None:
+    own = {"model_type": "mine", **_HEADS}
+    assert read_huggingface(own | {"rope_base": 5e5, "rope_scale": 1.0}).config.base == 5e5
+    assert read_huggingface(own | {"rope_theta": 1e4, "rotary_scaling_factor": 1}).config.base == 1e4
+    for name, value in (("rope_scale", 2.0), ("rotary_scaling_factor", 1.5)):
+        with pytest.raises(ConfigError, match=f"'{name}' in config.json is not known"):
+            read_huggingface(own | {name: value})
+    with pytest.raises(ConfigError, match=r"'rope_base' in config\.json is not known"):  # its class passes over it
+        read_huggingface({"model_type": "llama", **_HEADS, "rope_base": 5e5})
+    assert read_huggingface({"model_type": "mine", "dim": 512, "n_heads": 8, "n_layers": 2}).config.head_dim == 64
+
+
 def test_the_only_group_with_sizes() -> None:
     """mlc-chat-config.json has those of config.json in a group of its own."""
     group = {**_HEADS, "rope_theta": 5e6, "num_hidden_layers": 3}

@@ -162,7 +162,9 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
     for name in _SIZES:
         if isinstance(defaults.get(name), int):
             return int(defaults[name])
-    width = next((size for name in _WIDTHS if (size := own(name)) is not None), None)
+    # Code after Llama's first has dim beside n_heads.
+    widths = (*_WIDTHS, "dim") if own("n_heads") is not None else _WIDTHS
+    width = next((size for name in widths if (size := own(name)) is not None), None)
     heads = next((size for name in _HEADS if (size := own(name)) is not None), None)
     taken = []
     if width is None:

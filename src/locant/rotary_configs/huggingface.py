@@ -8,6 +8,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
+from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
@@ -49,6 +50,9 @@ LAYOUT_MARK = "locant_rotary_layout"
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+_OTHER_BASES = ("rope_base", "rotary_base", "rope_freq_base", "rotary_embedding_base")
+"""Names of the base in code of people's own; classes of transformers pass over them."""
+
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 
 
@@ -97,6 +101,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
     entries = {key: value for key, value in text_part(config).items() if key != LAYOUT_MARK}
+    if not families.is_in_transformers(name) and not any(key in entries for key in ("rope_theta", "rotary_emb_base")):
+        entries = {"rope_theta" if key in _OTHER_BASES else key: value for key, value in entries.items()}
     part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
@@ -161,10 +167,11 @@ def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
-    """Whether an entry tells how to rotate: not one that an indexer has, or that only says that the model rotates."""
+    """Whether an entry tells how to rotate: not an indexer's, a factor of 1, or that the model rotates."""
     if not ("rope" in key or "rotary" in key) or key in (kind.defaults if kind else {}):
         return False
-    return not is_of_indexer(key) and not (value is True and key.startswith("use_"))
+    is_neutral = is_number(value) and value == 1 and any(word in key for word in ("scal", "factor", "ratio"))
+    return not is_of_indexer(key) and not is_neutral and not (value is True and key.startswith("use_"))
 
 
 def _switches_passed_over(part: Fields, unknown: list[str]) -> list[Finding]:
@@ -191,6 +198,8 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
         part = config.get(name)
         if not isinstance(part, Mapping):
             continue
+        if _repeats(config, part):
+            return config
         for key in _beside(config, part):
             if part.get(key) is not None or not _passes_over_others(config):
                 raise ConfigError(
@@ -199,6 +208,15 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
                 )
         return text_part(part)
     return config
+
+
+def _repeats(config: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Whether a file says all of its text part over again, as DeepSeek-OCR: its own code takes that, and the rest."""
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+    if _passes_over_others(config) or any(config.get(key) is None or part.get(key) is None for key in sizes):
+        return False
+    stated = (key for key in part if key not in ("model_type", "architectures", "auto_map", "torch_dtype", "dtype"))
+    return all(key in config and config[key] == part[key] for key in stated)
 
 
 def _beside(config: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
@@ -241,7 +259,7 @@ def text_type(config: Mapping[str, Any]) -> str | None:
     """
     part = text_part(config)
     name = _stated_type(config, part)
-    if part.get("use_mla") is False and name == "deepseek_v2":
+    if part.get("use_mla") is False and (name == "deepseek_v2" or families.model_type(name) is None):
         return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
     return name
 

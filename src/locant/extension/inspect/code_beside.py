@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
 
 _LARGEST = 2_000_000
 _MOST_FILES = 24
+_TAKEN_APART = "taken apart"  # neighbours that become halves, as in DeepSeek's code
 _OF_ROTATION = re.compile(r"rotary|rotat|rope|inv_freq", re.IGNORECASE)
 _OF_IMAGES_AND_SOUND = re.compile(r"vis|vit|siglip|clip|image|audio|whisper|speech|projector", re.IGNORECASE)
 _NUMBERS = {
@@ -88,6 +88,8 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
     if not modules:
         return None
     found = {(layout, file) for file, tree in modules.items() for layout in _layouts(file, tree)}
+    if any(layout == _TAKEN_APART for layout, _ in found):  # then halves are turned, which were neighbours
+        found = {("interleaved", file) for layout, file in found if layout == _TAKEN_APART}
     layouts = {layout for layout, _ in found}
     base = _extended(modules)
     if base is not None and base[0].rotates and layouts <= {base[0].layout}:
@@ -95,7 +97,12 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
         return ReadCode(replace(kind, name=name or kind.name), file, f"extends the class of '{kind.name}'")
     if base is None and len(layouts) == 1:
         ((layout, file), *_) = sorted(found)
-        facts = ModelType(name or "", layout=layout, defaults=_defaults(modules), rotates_partly=True)
+        facts = ModelType(
+            name or "",
+            layout="half" if layout == "half" else "interleaved",
+            defaults=_defaults(modules),
+            rotates_partly=True,
+        )
         return ReadCode(facts, file, f"pairs features in the layout '{layout}'", _others(modules))
     if base is None and is_whole and not any(_speaks_of_rotation(tree) for tree in modules.values()):
         return ReadCode(ModelType(name or "", rotates=False), next(iter(modules)), "rotates nothing")
@@ -137,7 +144,7 @@ def _parsed(path: Path) -> ast.Module | None:
         return None
 
 
-def _layouts(file: str, tree: ast.Module) -> Iterator[RotaryLayout]:
+def _layouts(file: str, tree: ast.Module) -> Iterator[str]:
     """Yield how functions that turn pairs take them, but for those of images and sound."""
     if _OF_IMAGES_AND_SOUND.search(file.removesuffix(".py").partition("_")[2]):
         return
@@ -156,7 +163,12 @@ def _nodes_of_text(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _nodes_of_text(node)
 
 
-def _layouts_in(function: ast.FunctionDef) -> Iterator[RotaryLayout]:
+def _layouts_in(function: ast.FunctionDef) -> Iterator[str]:
+    apart = {
+        id(node.func.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("transpose", "mT")
+    }
     for node in ast.walk(function):
         if isinstance(node, ast.Slice):
             if isinstance(node.step, ast.Constant) and node.step.value == 2:
@@ -165,12 +177,20 @@ def _layouts_in(function: ast.FunctionDef) -> Iterator[RotaryLayout]:
                 yield "half"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if called in ("view", "reshape", "unflatten") and node.args and _is_two(node.args[-1]):
+                yield _TAKEN_APART if id(node) in apart else "interleaved"
             if called == "rearrange" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
                 pattern = str(node.args[1].value)
                 if re.match(r"\.\.\. \((j d|two d)\) ->", pattern):
                     yield "half"
                 elif re.match(r"\.\.\. \((d j|d two)\) ->", pattern):
                     yield "interleaved"
+
+
+def _is_two(size: ast.expr) -> bool:
+    """Whether the last size of a view is 2, which makes neighbours pairs."""
+    last = size.elts[-1] if isinstance(size, ast.Tuple | ast.List) and size.elts else size
+    return isinstance(last, ast.Constant) and last.value == 2
 
 
 def _is_half(bound: ast.expr | None) -> bool:

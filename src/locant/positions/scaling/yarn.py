@@ -80,6 +80,11 @@ class YaRN(NTKByParts):
                 f"The scaling '{self.name}' has attention_factor {self.attention_factor:g} as well as mscale "
                 f"{self.mscale:g}; both set the attention scale, so give one of them."
             )
+        if not 0 < self.attention_scale() < math.inf:
+            raise ConfigError(
+                f"mscale {self.mscale} and mscale_all_dim {self.mscale_all_dim} of the scaling '{self.name}' make an "
+                "attention scale beyond any float."
+            )
 
     def attention_scale(self, length: int | None = None) -> float:
         """Return what multiplies cosine and sine; the same for every length."""
