@@ -113,10 +113,12 @@ def text(shape: str, engines: list[str], rounds: int, tokens: int, files: list[s
         return {"text": name, "tokens": tokens, "engines": in_turns(jobs, rounds)}
 
 
-def translation(shape: str, batch: int, beam: int, rounds: int, seconds: float) -> dict[str, list[Record]]:
+def translation(
+    shape: str, batch: int, beam: int, engines: list[str], rounds: int, seconds: float
+) -> dict[str, list[Record]]:
     """Compare translating; every engine in each of its ways, of which the best counts."""
     jobs: dict[str, dict[str, Any]] = {}
-    for engine in TRANSLATORS:
+    for engine in engines:
         for variant in variants(engine):
             options = [engine, variant, shape, "--batch", str(batch), "--beam", str(beam), "--seconds", str(seconds)]
             for threads in (1, os.cpu_count() or 1) if batch == 1 and engine == "transformers" else (os.cpu_count(),):
@@ -144,9 +146,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["training", "text", "translation"])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES)
-    parser.add_argument(
-        "--engines", nargs="+", choices=TRAINING_ENGINES, default=list(TRAINING_ENGINES), help="of training"
-    )
+    known = sorted({*TRAINING_ENGINES, *TRANSLATORS})
+    parser.add_argument("--engines", nargs="+", choices=known, default=known, help="of those that do this work")
     searches = ["1x1", "1x4", "32x1", "32x4"]
     parser.add_argument(
         "--searches", nargs="+", choices=searches, default=searches, help="of translation: batch x beam"
@@ -171,14 +172,16 @@ def main() -> None:
         "text": ["tiny-8k"],
         "translation": ["small-8k", "base-32k"],
     }
+    chosen = TRANSLATORS if arguments.what == "translation" else TRAINING_ENGINES
+    engines = [engine for engine in chosen if engine in arguments.engines]
     for shape in arguments.shapes or default[arguments.what]:
         if arguments.what == "training":
-            results[shape] = training(shape, arguments.engines, arguments.rounds, arguments.seconds)
+            results[shape] = training(shape, engines, arguments.rounds, arguments.seconds)
         elif arguments.what == "text":
-            results[shape] = text(shape, arguments.engines, arguments.rounds, arguments.tokens, arguments.files)
+            results[shape] = text(shape, engines, arguments.rounds, arguments.tokens, arguments.files)
         else:
             for batch, beam in (map(int, search.split("x")) for search in arguments.searches):
-                found = translation(shape, batch, beam, arguments.rounds, arguments.seconds)
+                found = translation(shape, batch, beam, engines, arguments.rounds, arguments.seconds)
                 results[f"{shape} batch {batch} beam {beam}"] = found
         records["limits"] = best_limits(records["limits"], measured_limits())
         if arguments.output:

@@ -116,6 +116,17 @@ def test_against_softmax_written_out() -> None:
     torch.testing.assert_close(last, (scores.softmax(-1) @ v)[:, :, 3:])
 
 
+def test_one_query_in_bfloat16_is_rounded_once() -> None:
+    """As a decoder with a cache attends: PyTorch is slow in bfloat16 there, and rounds the weights."""
+    q, k, v = (heads(8, 4, length, 16, seed=i) for i, length in enumerate((1, 9, 9)))
+    seen = Mask(keys=(torch.arange(9) < torch.arange(2, 10)[:, None])[:, None, None])
+    q, k, v = q.bfloat16(), k.bfloat16(), v.bfloat16()
+    found = attend(q, k, v, seen)
+    assert torch.equal(found, attend(q.float(), k.float(), v.float(), seen).bfloat16())
+    with torch.autocast("cpu"):
+        assert attend(q, k, v, seen).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_rotations_in_a_compiled_model(layout: Any) -> None:
     rope, x, positions = Rotary(8, rotary_dim=4, layout=layout), heads(1, 2, 5, 8), torch.arange(5)
