@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from locant.documents.kept import Locate, place_kept
 from locant.documents.passages import Item, Mark, Sentence, Text, Written
@@ -35,6 +35,7 @@ class _Node:
         after: The second; ``None`` where it stands in a later one, or where the first stands alone.
         inside: Pairs and single marks between them.
         place: Offsets in the translation.
+        spaced: Whether it stands alone with a space on either side, of which the translation has one before it.
     """
 
     start: int
@@ -43,6 +44,15 @@ class _Node:
     after: Mark | None
     inside: list[_Node] = field(default_factory=list)
     place: Span = (0, 0)
+    spaced: bool = False
+
+    def move(self, place: int, translation: str) -> None:
+        """Put a mark that stands alone somewhere; where there are two spaces before that, between them."""
+        if self.spaced and translation[:place].endswith("  "):
+            place -= 1
+            self.spaced = False
+        self.spaced = self.spaced and translation[:place].endswith(" ")
+        self.place = place, place
 
 
 def _tree(sentence: Sentence) -> list[_Node]:
@@ -74,12 +84,13 @@ class _NoPlaceError(Exception):
     """A mark has no place."""
 
 
-def _settle(nodes: Sequence[_Node], sentence: Sentence, length: int, locate: Locate) -> None:
+def _settle(nodes: Sequence[_Node], sentence: Sentence, translation: str, locate: Locate) -> None:
     """Give marks their places; raises _NoPlaceError where one has none."""
     for node in nodes:
-        _settle(node.inside, sentence, length, locate)
+        _settle(node.inside, sentence, translation, locate)
         if node.start == node.end:
-            node.place = _between(sentence.text, node.start, locate)
+            node.spaced = sentence.text[: node.start].endswith(" ") and sentence.text[node.start :].startswith(" ")
+            node.move(_between(sentence.text, node.start, locate), translation)
             continue
         found = locate(node.start, node.end)
         inner = [each.place for each in node.inside if each.start < each.end]
@@ -88,7 +99,10 @@ def _settle(nodes: Sequence[_Node], sentence: Sentence, length: int, locate: Loc
             raise _NoPlaceError
         node.place = min(start for start, _ in spans), max(end for _, end in spans)
         if (node.before is None and node.place[0] > 0) or (
-            node.after is None and node.before is not None and node.before.kind == "open" and node.place[1] < length
+            node.after is None
+            and node.before is not None
+            and node.before.kind == "open"
+            and node.place[1] < len(translation)
         ):
             raise _NoPlaceError  # words of it would stand outside
     around = sorted((node for node in nodes if node.start < node.end), key=lambda node: node.place)
@@ -100,15 +114,14 @@ def _settle(nodes: Sequence[_Node], sentence: Sentence, length: int, locate: Loc
             for other in around:  # a single mark stands beside pairs, as it did
                 if other.place[0] < node.place[0] < other.place[1]:
                     edge = other.place[1] if other.end <= node.start else other.place[0]
-                    node.place = edge, edge
+                    node.move(edge, translation)
     for outer in around:
         for node in outer.inside:
             if node.start == node.end:
-                edge = min(max(node.place[0], outer.place[0]), outer.place[1])
-                node.place = edge, edge
+                node.move(min(max(node.place[0], outer.place[0]), outer.place[1]), translation)
 
 
-def _between(text: str, at: int, locate: Locate) -> Span:
+def _between(text: str, at: int, locate: Locate) -> int:
     """Return the place of a mark that stands alone: behind the word that it is attached to, or before the next one."""
     before = _WORDS.search(text[:at][::-1])
     after = _WORDS.search(text, at)
@@ -116,20 +129,23 @@ def _between(text: str, at: int, locate: Locate) -> Span:
     behind = locate(at - before.end(), at - before.start()) if before else None
     ahead = locate(*after.span()) if after else None
     if behind and (attached or not ahead):
-        return behind[1], behind[1]
+        return behind[1]
     if ahead:
-        return ahead[0], ahead[0]
+        return ahead[0]
     raise _NoPlaceError
 
 
-def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark]]:
-    """Yield marks with their places, in the order in which they are written."""
-    for node in sorted(nodes, key=lambda node: node.place):
+def _events(nodes: Sequence[_Node]) -> Iterator[tuple[int, Mark | str]]:
+    """Yield marks with their places, and spaces behind them, in the order in which they are written."""
+    in_order = sorted(nodes, key=lambda node: node.place)
+    for node, following in zip_longest(in_order, in_order[1:]):
         if node.before:
             yield node.place[0], node.before
         yield from _events(node.inside)
         if node.after:
             yield node.place[1], node.after
+        if node.spaced and not (following and following.spaced and following.place == node.place):
+            yield node.place[1], " "
 
 
 def nowhere(start: int, end: int) -> None:
@@ -160,7 +176,7 @@ def write_whole(
         return None
     try:
         nodes = _tree(sentence)
-        _settle(nodes, sentence, len(translation), locate)
+        _settle(nodes, sentence, translation, locate)
     except _NoPlaceError:
         return None
     taken: list[tuple[int, int, Sequence[Item]]] = [
@@ -171,7 +187,7 @@ def write_whole(
 
 
 def _assembled(
-    translation: str, taken: Sequence[tuple[int, int, Sequence[Item]]], events: Sequence[tuple[int, Mark]]
+    translation: str, taken: Sequence[tuple[int, int, Sequence[Item]]], events: Sequence[tuple[int, Mark | str]]
 ) -> Written:
     """Return a translation with parts of it replaced and marks between its characters."""
     written: Written = []
@@ -193,7 +209,7 @@ def _assembled(
     for at, mark in events:
         for start, end, _ in taken:  # what is kept is kept whole
             if start < at < end:
-                at = end if mark.kind == "close" else start
+                at = end if isinstance(mark, Mark) and mark.kind == "close" else start
         last = max(at, last)
         fill(last)
         written.append(mark)
