@@ -21,6 +21,7 @@ from locant.cli import main
 from locant.errors import ConfigError
 from locant.kernels import web_engine
 from locant.kernels.translation import supports
+from locant.kernels.web_engine import engine_modules
 from locant.models import Transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_folder import save_model_folder
@@ -80,6 +81,14 @@ def test_translations_are_those_of_the_native_engine(changes: dict[str, object],
     # An empty text, white space, and a sentence that comes twice.
     some = ["", " \t", SENTENCES[3], SENTENCES[3]]
     assert node.ask("translate", {"sentences": some})["translations"] == native.translate(some)
+
+
+@needs_engine
+def test_nothing_else_is_relaxed_that_could_change_a_number() -> None:
+    relaxed, plain = engine_modules()
+    # The opcodes from 0x100 on, as they are written: relaxed_min, relaxed_max and the product of bytes with a sum.
+    assert {found[1][0] for found in re.finditer(rb"\xfd([\x80-\x94])\x02", relaxed)} == {0x8D, 0x8E, 0x93}
+    assert not re.search(rb"\xfd[\x80-\x94]\x02", plain)
 
 
 @needs_engine
