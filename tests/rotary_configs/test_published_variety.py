@@ -242,6 +242,8 @@ def test_the_only_group_with_sizes() -> None:
     group = {**_HEADS, "rope_theta": 5e6, "num_hidden_layers": 3}
     assert read_huggingface({"model_type": "qwen2", "model_config": group, "vocab_size": 9}).config.base == 5e6
     assert read_huggingface({"model_type": "qwen2", **_HEADS, "draft": group}).config.base == 1e4
+    dbrx = {"model_type": "dbrx", "d_model": 512, "n_heads": 4, "ffn_config": {"hidden_size": 64}, "rope_theta": 1e4}
+    assert read_huggingface(dbrx).config.head_dim == 128
     whole = read_huggingface({"model_type": "qwen2", "one": group, "other": group})
     assert len(whole.layers[0].layers) == 32  # which of them is meant cannot be told; the class has its own sizes
 

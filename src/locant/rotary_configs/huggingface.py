@@ -293,12 +293,14 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
+    widths, heads = ("hidden_size", "n_embd", "d_model"), ("num_attention_heads", "n_head", "n_heads")
 
-    def has_sizes(part: Mapping[str, Any]) -> bool:
-        return any(part.get(name) is not None for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
+    def has_any(part: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+        return any(part.get(name) is not None for name in names)
 
-    found = tuple(name for name, part in config.items() if isinstance(part, Mapping) and has_sizes(part))
-    return found if len(found) == 1 and not has_sizes(config) else ()
+    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
+    found = tuple(name for name, part in groups if has_any(part, widths) and has_any(part, heads))
+    return found if len(found) == 1 and not has_any(config, (*widths, *heads, "num_hidden_layers")) else ()
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
