@@ -184,9 +184,9 @@ def test_what_a_package_cannot_express_is_refused(joint, run, tmp_path):
     Translator(build(joint), joint).save_pretrained(tmp_path / "unnamed")
     with pytest.raises(ConfigError, match=r"does not know its source language\. .*--source-language"):
         export_argos(tmp_path / "unnamed", package)
-    Translator(build(joint, position="rotary"), joint, **LANGUAGES).save_pretrained(tmp_path / "rotary")
+    Translator(build(joint, position="alibi"), joint, **LANGUAGES).save_pretrained(tmp_path / "alibi")
     with pytest.raises(ConfigError, match="positions that are added"):
-        export_argos(tmp_path / "rotary", package)
+        export_argos(tmp_path / "alibi", package)
     several = TokenizerPair(joint.source, joint.target, LanguageTokens(layout="fairseq", ids={"en": 4, "de": 5}))
     Translator(build(joint), several).save_pretrained(tmp_path / "several")
     with pytest.raises(ConfigError, match="for one pair of languages"):

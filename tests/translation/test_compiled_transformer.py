@@ -14,6 +14,7 @@ from with_kernels import kernels, needs_compiler
 
 from locant.errors import ConfigError, LocantError
 from locant.models import Transformer, TransformerConfig
+from locant.positions import SCHEMES
 from locant.text import BOS, PAD
 from locant.translation import PRECISIONS, CompiledTransformer, beam_search, greedy_search, supports
 
@@ -54,7 +55,7 @@ FEED_FORWARDS = ["relu", "gelu", "silu", "glu", "reglu", "geglu", "swiglu"]
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 @pytest.mark.parametrize("rows", [1, 2, 5, 31])
 def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -> None:
-    position = {"relu": "learned", "silu": "none"}.get(feed_forward, "sinusoidal")
+    position = {"relu": "learned", "silu": "none", "geglu": "rotary"}.get(feed_forward, "sinusoidal")
     model = model_of(norm=norm, feed_forward=feed_forward, position=position)
     source, lengths = random_batch(rows, 37, seed=rows)
     steps = CompiledTransformer(model).start_search(source, lengths)
@@ -66,6 +67,58 @@ def test_float32_steps_are_the_models(norm: str, feed_forward: str, rows: int) -
         assert all(sorted(row) == sorted(set(range(37)) - {PAD, BOS}) for row in columns[:, :35].tolist())
         assert values[:, 35:].isneginf().all()
         target = torch.cat((target, columns[:, 3:4]), dim=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"layout": "interleaved", "base": 100.0},
+        {"rotary_dim": 4},
+        {"layout": "interleaved", "rotary_dim": 4},
+        {"scaling": {"kind": "yarn", "original_length": 16, "factor": 4.0}},
+    ],
+    ids=["half", "interleaved", "partial", "partial interleaved", "yarn"],
+)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_rotations_are_the_models(options: dict[str, Any], norm: str) -> None:
+    model = model_of(norm=norm, position="rotary", position_options=options, d_model=48, heads=6)
+    source, lengths = random_batch(7, 37, seed=3)
+    steps = CompiledTransformer(model).start_search(source, lengths)
+    target = torch.full((7, 1), BOS)
+    for step in range(4):
+        expected = all_log_probabilities(model, source, lengths, target)
+        values = steps.log_probabilities(target[:, -1:])
+        torch.testing.assert_close(values.double(), expected, rtol=1e-4, atol=1e-4)
+        kept = torch.tensor([1, 1, 0, 2, 3, 5, 6] if step == 1 else range(7))
+        steps.select(kept)
+        source, lengths = source[kept], lengths[kept]
+        target = torch.cat((target, values.argmax(1, keepdim=True)), dim=1)[kept]
+
+
+def compilable(model: Transformer) -> bool:
+    try:
+        CompiledTransformer(model)
+    except ConfigError:
+        return False
+    return True
+
+
+def test_every_scheme_that_is_compiled_is_computed_as_the_model_does() -> None:
+    """Also those that nobody thought of: a scheme is refused, or right."""
+    source, lengths = random_batch(3, 37, seed=5)
+    target = torch.full((3, 1), BOS)
+    compiled = set()
+    for name in SCHEMES:
+        model = model_of(position=name, d_model=48, heads=6)
+        if not compilable(model):
+            continue
+        compiled.add(name)
+        values = CompiledTransformer(model).start_search(source, lengths).log_probabilities(target)
+        expected = all_log_probabilities(model, source, lengths, target)
+        torch.testing.assert_close(values.double(), expected, rtol=1e-4, atol=1e-4, msg=name)
+    assert {"none", "sinusoidal", "learned", "rotary"} <= compiled
+    assert compiled.isdisjoint({"alibi", "t5", "shaw", "xpos"})
 
 
 @settings(max_examples=25, deadline=None)
@@ -270,8 +323,8 @@ def test_instructions_that_are_missing_are_said(
 
 
 def test_what_cannot_be_compiled_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"added to all features of the embeddings .* but this model's are Rotary"):
-        CompiledTransformer(model_of(position="rotary", d_model=24, heads=3))
+    with pytest.raises(ConfigError, match=r"added to all features of the embeddings .* but this model's are ALiBi"):
+        CompiledTransformer(model_of(position="alibi", d_model=24, heads=3))
     with pytest.raises(ConfigError, match=r"Unknown precision 'int9'\. Did you mean 'int8'"):
         CompiledTransformer(model_of(), "int9")
 

@@ -45,18 +45,18 @@ def test_auto_takes_the_fastest_that_can_and_says_why_not_elsewhere(run, joint, 
     sources = [source for source, _ in pairs[:20]]
     assert translator.translate(sources) == Translator.from_pretrained(run, device="cpu").translate(sources)
 
-    Translator(build(joint, position="rotary"), joint).save_pretrained(tmp_path / "rotary")
-    translator, engine = load_translator(tmp_path / "rotary", engine="auto", device="cpu")
+    Translator(build(joint, position="alibi"), joint).save_pretrained(tmp_path / "alibi")
+    translator, engine = load_translator(tmp_path / "alibi", engine="auto", device="cpu")
     assert translator.engine.name == "PyTorch"
     assert engine.startswith("PyTorch, because: Compiled translation knows positions that are added")
     assert "Export to CTranslate2 knows positions that are added" in engine
     for name in ("ctranslate2", "compiled"):
         with pytest.raises(ConfigError, match="positions that are added"):
-            load_translator(tmp_path / "rotary", engine=name, device="cpu")
+            load_translator(tmp_path / "alibi", engine=name, device="cpu")
     with pytest.raises(
         ConfigError, match=r"No engine can translate this model in float32\. Compiled translation knows"
     ):
-        load_translator(tmp_path / "rotary", engine="auto", device="cpu", compute_type="float32")
+        load_translator(tmp_path / "alibi", engine="auto", device="cpu", compute_type="float32")
 
 
 def test_auto_without_a_compiler_and_without_ctranslate2(run, tmp_path, monkeypatch):
@@ -103,6 +103,6 @@ def test_a_translator_takes_any_engine(trained, joint, pairs):
     assert compiled.engine.name == "compiled kernels, float32"
     assert compiled.translate(sources) == expected
     assert fastest_engine(trained).name == "compiled kernels, float32"
-    assert isinstance(fastest_engine(build(joint, position="rotary")), PyTorchEngine)
+    assert isinstance(fastest_engine(build(joint, position="alibi")), PyTorchEngine)
     with pytest.raises(ConfigError, match="Compiled translation is for the CPU, but the model is on meta"):
         CompiledEngine(build(joint).to("meta"))

@@ -154,10 +154,10 @@ def _tensors(found: ModelFolder, weights: KernelWeights) -> tuple[dict[str, Tens
     else:
         tensors["target.embedding"] = weights.embeddings[1]
     longest = found.decoding.longest_sequence(tokenizers.languages)
-    for side, codes in zip(("source", "target"), weights.codes, strict=True):
-        if codes is None:
+    for side, positions in zip(("source", "target"), weights.positions, strict=True):
+        if positions is None:
             continue
-        table = codes.table(min(longest, codes.most or longest))
+        table = positions.table(min(longest, positions.most or longest))
         first = tensors.get("source.positions")
         if first is not None and torch.equal(first, table):
             shared[f"{side}.positions"] = "source.positions"

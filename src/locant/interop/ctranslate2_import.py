@@ -20,7 +20,10 @@ from locant.interop.marian_weights import fold_bias
 from locant.models.config import TransformerConfig
 from locant.models.model_folder import skip_init
 from locant.models.transformer import Transformer
+from locant.positions import RotaryConfig
 from locant.positions.embeddings.sinusoidal import sinusoid_table
+from locant.positions.scaling import Unscaled
+from locant.rotary_configs import read_ctranslate2
 from locant.text.tokenizer import BOS, PAD
 
 _HEADS = {"TransformerSpec": 8, "TransformerBase": 8, "TransformerBig": 16}
@@ -119,6 +122,11 @@ class _Variables:
         self._shared.add(shared)
         values = [one for one in (self.optional(name), self._left.get(shared)) if one is not None and one.numel() == 1]
         return float(values[0]) if values else default
+
+    def attributes(self, prefix: str) -> dict[str, Any]:
+        """Take the attributes whose names begin so, as plain values, by the last part of their names."""
+        names = [name for name in self._left if name.startswith(prefix)]
+        return {name.rpartition("/")[2]: self._left.pop(name).tolist() for name in names}
 
     def has(self, prefix: str) -> bool:
         return any(name.startswith(prefix) for name in self._left)
@@ -276,15 +284,43 @@ def _stack_options(left: _Variables, weights: CTranslate2Weights, stack: str, wi
         factor = math.sqrt(width)
     else:
         factor = 1.0 if scale.dtype == torch.int8 else float(scale)
+    heads = int(left.number(f"{stack}/num_heads", _HEADS[weights.kind]))
+    rotation = _rotation(left, stack, width // heads, what)
     encodings = left.optional(f"{stack}/position_encodings/encodings")
+    if rotation is None:
+        options = _OWN_SINUSOID if encodings is None else _sinusoid(encodings.float(), stack, what)
+    else:
+        options = rotation
     return {
         "norm": "pre" if left.number(f"{stack}/pre_norm", 1) else "post",
-        "heads": int(left.number(f"{stack}/num_heads", _HEADS[weights.kind])),
+        "heads": heads,
         "feed_forward": kinds[activation],
-        "position_options": _OWN_SINUSOID if encodings is None else _sinusoid(encodings.float(), stack, what),
+        "position": "sinusoidal" if rotation is None else "rotary",
+        "position_options": options,
         "scale": factor,
         "positions": None if encodings is None else len(encodings),
     }
+
+
+def _rotation(left: _Variables, stack: str, head_dim: int, what: str) -> dict[str, Any] | None:
+    """Return the options of Locant's rotary positions that a stack has, ``None`` where it does not rotate."""
+    found: list[RotaryConfig | None] = []
+    while left.has(f"{stack}/layer_{len(found)}/"):
+        values = left.attributes(f"{stack}/layer_{len(found)}/self_attention/rotary_")
+        if "rotary_interleave" in values:
+            values["rotary_interleave"] = bool(values["rotary_interleave"])  # the file has a number for it
+        found.append(read_ctranslate2(values, head_dim).config if "rotary_dim" in values else None)
+    config = found[0] if found else None
+    if any(other != config for other in found):
+        raise ConfigError(f"The layers of the {stack} in {what} rotate differently; Locant has one rotation for all.")
+    if config is None:
+        return None
+    if not isinstance(config.scaling, Unscaled):
+        raise ConfigError(
+            f"The rotary positions of the {stack} in {what} have the scaling '{config.scaling.name}'; models with one "
+            "cannot be imported."
+        )
+    return {"base": config.base, "rotary_dim": config.rotary_dim, "layout": config.layout}
 
 
 def _sinusoid(table: Tensor, stack: str, what: str) -> dict[str, Any]:
@@ -297,8 +333,8 @@ def _sinusoid(table: Tensor, stack: str, what: str) -> dict[str, Any]:
             if torch.allclose(table, expected, atol=2e-3):
                 return options
     raise ConfigError(
-        f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor; "
-        "models with other positions cannot be imported."
+        f"The positions of the {stack} in {what} are no sinusoid of Vaswani et al. 2017, fairseq or tensor2tensor, and "
+        "no rotation; models with other positions cannot be imported."
     )
 
 

@@ -105,7 +105,36 @@ struct Shape {
   int64_t pre_norm, activation, gated;
   Precision precision;
   int64_t padding, begin;
+  int64_t rotated, interleaved;  // features of each head that positions rotate, 0 for none; whether neighbours are pairs
+
+  // Numbers in a row of the table of positions: codes that are added to the embeddings, or the sines of a rotation and then
+  // its cosines.
+  int64_t position_width() const { return rotated ? rotated : d_model; }
 };
+
+// Where tokens stand: a row of the table of positions for each.
+struct Places {
+  const float* positions;
+  const int64_t* places;
+
+  const float* row(const Shape& shape, int64_t token) const {
+    return positions + places[token] * shape.position_width();
+  }
+};
+
+// Rotates the queries or keys of all heads of a token.
+inline void rotate(const Shape& shape, float* x, const float* sines_and_cosines) {
+  const int64_t pairs = shape.rotated / 2, dim = shape.d_model / shape.heads;
+  const int64_t step = shape.interleaved ? 2 : 1, other = shape.interleaved ? 1 : pairs;
+  const float *sine = sines_and_cosines, *cosine = sines_and_cosines + pairs;
+  for (float* head = x; head < x + shape.d_model; head += dim) {
+    for (int64_t i = 0; i < pairs; i++) {
+      const float a = head[i * step], b = head[i * step + other];
+      head[i * step] = a * cosine[i] - b * sine[i];
+      head[i * step + other] = a * sine[i] + b * cosine[i];
+    }
+  }
+}
 
 // Linears of an encoder layer: qkv, output, inner, outer. Of a decoder layer: qkv, output, query, key-value, output,
 // inner, outer. Norms: one for each sub-layer; pre-norm has one more at the end of each stack.
@@ -156,8 +185,7 @@ class Worker {
   // What the last product wrote.
   float* product() const { return product_; }
 
-  void embed(const float* table, const int64_t* tokens, const float* positions, const int64_t* places,
-             const std::vector<Norm>& norms) {
+  void embed(const float* table, const int64_t* tokens, const Places& places, const std::vector<Norm>& norms) {
     const int64_t e = shape_.d_model;
     const float scale = std::sqrt(static_cast<float>(e));
     each_row([&](int64_t row) {
@@ -165,8 +193,8 @@ class Worker {
       float* to = stream_ + row * e;
 #pragma omp simd
       for (int64_t i = 0; i < e; i++) to[i] = word[i] * scale;
-      if (positions) {
-        const float* place = positions + places[row] * e;
+      if (places.positions && !shape_.rotated) {
+        const float* place = places.row(shape_, row);
 #pragma omp simd
         for (int64_t i = 0; i < e; i++) to[i] += place[i];
       }
@@ -187,17 +215,26 @@ class Worker {
     multiply(linear, x, [] {});
   }
 
+  // Attends to the rows themselves and projects, as `attention` does; `query` makes queries, keys and values.
+  template <class Attend>
+  void self_attention(const Linear& query, const Linear& output, const std::vector<Norm>& norms, int64_t sublayer,
+                      const Places& places, const Attend& attend) {
+    if (!shape_.rotated) return attention(query, output, norms, sublayer, attend);
+    multiply_rows(query, input_, [&](int64_t row) {
+      float* queries = product_ + row * query.stride();
+      rotate(shape_, queries, places.row(shape_, row));
+      rotate(shape_, queries + shape_.d_model, places.row(shape_, row));  // the keys
+    });
+    attend_and_project(query, output, norms, sublayer, attend);
+  }
+
   // Attends and projects; `attend(row, query, context)` fills the context of a row. The result is added to the stream;
   // `sublayer` counts from 0 in the stack.
   template <class Attend>
   void attention(const Linear& query, const Linear& output, const std::vector<Norm>& norms, int64_t sublayer,
                  const Attend& attend) {
     multiply(query, input_);
-    each_row([&](int64_t row) {
-      attend(row, product_ + row * query.stride(), context_.values + row * shape_.d_model);
-      context_.convert(row);
-    });
-    add(output, context_, norms, sublayer);
+    attend_and_project(query, output, norms, sublayer, attend);
   }
 
   void feed_forward(const Linear& inner, const Linear& outer, const std::vector<Norm>& norms, int64_t sublayer) {
@@ -217,6 +254,16 @@ class Worker {
   }
 
  private:
+  template <class Attend>
+  void attend_and_project(const Linear& query, const Linear& output, const std::vector<Norm>& norms, int64_t sublayer,
+                          const Attend& attend) {
+    each_row([&](int64_t row) {
+      attend(row, product_ + row * query.stride(), context_.values + row * shape_.d_model);
+      context_.convert(row);
+    });
+    add(output, context_, norms, sublayer);
+  }
+
   // Goes through a section: `part(range)` for ranges that cover 0 to size - 1, then `then()`.
   template <class Part, class Then>
   void section(int64_t size, const Part& part, const Then& then) {
@@ -427,7 +474,8 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
   batch.rows.reserve(batch.rows.size() + made.size());
   std::vector<Workspace> spaces;
   const auto work = [&](Worker worker, float* scores, int64_t first) {
-    worker.embed(engine.source_embedding, tokens + first, positions, places.data() + first, engine.encoder_norms);
+    const Places own{positions, places.data() + first};
+    worker.embed(engine.source_embedding, tokens + first, own, engine.encoder_norms);
     for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
       const Linear* part = &engine.encoder[layer * 4];
       const auto attend = [&](int64_t row, const float* query, float* context) {
@@ -437,7 +485,7 @@ void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64
         const auto value = [&](int64_t i) { return key(i) + e; };
         attend_row(s, query, lengths[sentence], key, value, scores, context);
       };
-      worker.attention(part[0], part[1], engine.encoder_norms, 2 * layer, attend);
+      worker.self_attention(part[0], part[1], engine.encoder_norms, 2 * layer, own, attend);
       worker.feed_forward(part[2], part[3], engine.encoder_norms, 2 * layer + 1);
     }
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
@@ -519,7 +567,8 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
   }
   const int64_t width = engine.projection.stride();
   const auto work = [&](Worker worker, float* scores, int64_t first) {
-    worker.embed(engine.target_embedding, tokens + first, positions, times.data() + first, engine.decoder_norms);
+    const Places own{positions, times.data() + first};
+    worker.embed(engine.target_embedding, tokens + first, own, engine.decoder_norms);
     for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
       const Linear* part = &engine.decoder[layer * 7];
       const int64_t further = layer * kBlock * 2 * e;
@@ -531,7 +580,7 @@ void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k
         attend_row(s, query, now + 1, key, value, scores, context);
         std::memcpy(here[first + row] + further, query + e, 2 * e * sizeof(float));  // nobody reads it in this step
       };
-      worker.attention(part[0], part[1], engine.decoder_norms, 3 * layer, attend);
+      worker.self_attention(part[0], part[1], engine.decoder_norms, 3 * layer, own, attend);
       const auto attend_source = [&](int64_t row, const float* query, float* context) {
         const Sentence& sentence = *batch.rows[first + row].sentence;
         const float* source = sentence.source(s, layer, 0);
@@ -583,6 +632,8 @@ Complaint complaint_about(const Shape& s, int64_t linears, int64_t norms) {
     if (outside(size, 1, kMostTokens)) return complain("There is no vocabulary of %lld tokens.", size);
   if (outside(s.heads, 1, s.d_model) || s.d_model % s.heads)
     return complain("%lld features cannot be shared by %lld heads.", s.d_model, s.heads);
+  if (outside(s.rotated, 0, s.d_model / s.heads) || s.rotated % 2)
+    return complain("%lld of the %lld features of a head cannot be rotated in pairs.", s.rotated, s.d_model / s.heads);
   if (outside(s.activation, kRelu, kSigmoid)) return complain("There is no activation %lld.", s.activation);
   if (!supported(s.precision)) return complain("The kernels were not built for the precision %lld.", s.precision);
   if (s.precision == kInt8 && std::max(s.d_model, s.d_ff) > kMostBytes)
@@ -616,6 +667,7 @@ Complaint complaint_about(const Shape& s, int64_t sentences, const int64_t* leng
     sum += lengths[b], longest = std::max(longest, lengths[b]);
   }
   if (sum != count) return complain("The sentences have %lld tokens, not %lld.", sum, count);
+  if (s.rotated && !positions) return complain("There are no positions to rotate by.");
   if (positions && longest > position_rows)
     return complain("A sentence has %lld tokens, but positions are known for %lld.", longest, position_rows);
   return complaint_about(tokens, count, s.source_vocabulary, "Token %lld is outside the source vocabulary of %lld tokens.");
@@ -679,8 +731,9 @@ Complaint locant_engine(const Shape* shape, const float* const* weights, const f
 
 void locant_engine_free(void* engine) { delete static_cast<Engine*>(engine); }
 
-// Encodes sentences, packed one after the other, of `count` tokens together. `positions [position_rows, E]` is added to
-// the embeddings, or is null. What is made is freed by locant_batch_free, before the engine.
+// Encodes sentences, packed one after the other, of `count` tokens together. `positions` is null, or a table of
+// `position_rows` rows: `[E]` codes that are added to the embeddings, or, where the shape says that features are rotated,
+// `[rotated]`, the sines of the pairs and then their cosines. What is made is freed by locant_batch_free, before the engine.
 Complaint locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths,
                        const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
                        void** made) {
@@ -741,8 +794,7 @@ Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
   });
 }
 
-// Decodes one token of every row, which stands at the row's next position. `positions [position_rows, E]` is added to the
-// embeddings, or is null. Without `columns`, `values` receives the log-probabilities of the whole vocabulary, whose size
+// Decodes one token of every row, which stands at the row's next position; `positions` as above. Without `columns`, `values` receives the log-probabilities of the whole vocabulary, whose size
 // k then is, instead of the k best. Whatever goes wrong, the batch stays as it was.
 Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
                             int64_t position_rows, int64_t k, float* values, int64_t* columns) {
@@ -750,6 +802,7 @@ Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, c
   const Shape& s = found.engine.shape;
   const auto present = static_cast<int64_t>(found.rows.size()), now = length_of(found);
   if (count != present) return complain("%lld tokens were given for %lld rows.", count, present);
+  if (s.rotated && !positions) return complain("There are no positions to rotate by.");
   if (positions && now >= position_rows)
     return complain("Position %lld is outside the %lld known positions.", now, position_rows);
   if (!values || k < 1 || (!columns && k != s.vocabulary))

@@ -83,8 +83,8 @@ class CompiledTransformer:
         target_positions: The most positions that the decoder knows; ``None`` for any number.
 
     Raises:
-        ConfigError: The model's positions do not act by being added to the embeddings; the processor has no
-            instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails; a weight
+        ConfigError: The model's positions are neither added to the embeddings nor plain rotations; the processor has
+            no instructions for the precision; kernels are switched off; there is no C++ compiler, or it fails; a weight
             has not the shape that the configuration says.
         MemoryError: Memory does not suffice.
     """
@@ -98,8 +98,8 @@ class CompiledTransformer:
         self.vocabulary = model.config.target_vocab_size
         self._most_threads = most_threads()
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
-        self._codes = weights.codes
-        self.target_positions = weights.codes[1] and weights.codes[1].most
+        self._kinds = weights.positions
+        self.target_positions = weights.positions[1] and weights.positions[1].most
         self._library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(
@@ -150,9 +150,9 @@ class CompiledTransformer:
         return min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
 
     def _positions(self, stack: int, count: int) -> Tensor | None:
-        """Return the codes of at least ``count`` positions ``[>= count, E]``, float32."""
-        codes = self._codes[stack]
-        if codes is None:
+        """Return the rows of at least ``count`` positions, float32."""
+        kind = self._kinds[stack]
+        if kind is None:
             return None
         # Other threads may put another table in its place at any moment, so each reads the one that it has seen.
         table = self._tables[stack]
@@ -161,8 +161,8 @@ class CompiledTransformer:
                 table = self._tables[stack]
                 if table is None or len(table) < count:
                     room = max(64, 2 * count)
-                    rows = min(room, codes.most or room)
-                    table = self._tables[stack] = codes.table(max(rows, count))
+                    rows = min(room, kind.most or room)
+                    table = self._tables[stack] = kind.table(max(rows, count))
         return table
 
 

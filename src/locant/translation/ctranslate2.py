@@ -32,6 +32,7 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import weights_digest
 from locant.models.model_folder import ModelFolder, load_model_folder
 from locant.models.transformer import Transformer
+from locant.rotary_configs import write_ctranslate2
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from locant.translation.hypotheses import Hypothesis, length_penalty
 from locant.translation.search import require_ids
@@ -262,12 +263,17 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
     """
     config = model.config
     activation, gated = _ACTIVATIONS[config.feed_forward]
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.heads,
-        pre_norm=config.norm == "pre",
-        activation=specs.Activation[activation],
-        ffn_glu=gated,
+    shared = {
+        "num_heads": config.heads,
+        "pre_norm": config.norm == "pre",
+        "activation": specs.Activation[activation],
+        "ffn_glu": gated,
+    }
+    # Where there are rotations, the decoder has no place for a table; an encoder leaves its own out.
+    shared |= _rotation(model.decoder) or {}
+    spec = specs.TransformerSpec(
+        specs.transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shared),
+        specs.transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shared),
     )
     _fill_stack(spec.encoder, model.encoder, positions)
     _fill_stack(spec.decoder, model.decoder, positions)
@@ -283,7 +289,8 @@ def transformer_spec(model: Transformer, positions: int, specs: Any) -> Any:
 
 def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
     spec.scale_embeddings = True
-    spec.position_encodings.encodings = _position_table(stack, positions)
+    if not _rotation(stack):
+        spec.position_encodings.encodings = _position_table(stack, positions)
     if isinstance(stack.norm, nn.LayerNorm):
         _fill_norm(spec.layer_norm, stack.norm)
     layers: Any = stack.layers
@@ -300,6 +307,27 @@ def _fill_stack(spec: Any, stack: Encoder | Decoder, positions: int) -> None:
         _fill_feed_forward(part.ffn, layer.feed_forward)
 
 
+def _rotation(stack: Encoder | Decoder) -> dict[str, Any] | None:
+    """Return the options of a spec for rotary positions, ``None`` for others.
+
+    Raises:
+        ConfigError: They have a scaling that is more than another base.
+    """
+    scheme = stack.scheme(0)
+    config = scheme.rotary_config
+    if config is None or scheme.acts_on != {"queries+keys"} or scheme.caches_unrotated_keys:
+        return None
+    written = write_ctranslate2(config)
+    del written["head_dim"]  # it follows from the width
+    options = {name: written.pop(name) for name in ("rotary_dim", "rotary_interleave", "rotary_base")}
+    if written:
+        raise ConfigError(
+            f"Export to CTranslate2 knows rotary positions without a scaling, but this model's have "
+            f"'{config.scaling.name}'. Train a model without model.position_options.scaling."
+        )
+    return options
+
+
 def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
     scheme = stack.scheme(0)
     rows = min(positions, scheme.max_positions or positions)
@@ -307,7 +335,8 @@ def _position_table(stack: Encoder | Decoder, positions: int) -> Any:
     if codes is None:
         raise ConfigError(
             f"Export to CTranslate2 knows positions that are added to all features of the embeddings (sinusoidal, "
-            f"learned), but this model's are {type(scheme).__name__}. Train a model with model.position=sinusoidal."
+            f"learned) and rotations that depend on nothing else (rotary), but this model's are "
+            f"{type(scheme).__name__}. Train a model with model.position=rotary, for instance."
         )
     return _array(codes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from locant.errors import ConfigError
 from locant.models.blocks import Decoder, Encoder
 from locant.models.config import TransformerConfig
 from locant.models.transformer import Transformer
-from locant.positions import PositionScheme
+from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
 
 # The number that translation.cpp gives an activation, and whether it gates.
@@ -62,6 +62,36 @@ class PositionCodes:
 
 
 @dataclass(frozen=True)
+class PositionRotations:
+    """Angles by which positions rotate queries and keys.
+
+    Attributes:
+        config: The rotation, whose angles depend on nothing but the position.
+        most: The most positions that there are; ``None`` for any number.
+    """
+
+    config: RotaryConfig
+    most: int | None
+
+    @property
+    def rotated(self) -> int:
+        """Features of each head that are rotated."""
+        return self.table(1).shape[1]
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether a pair are neighbours, and not features half of them apart."""
+        return self.config.layout == "interleaved"
+
+    def table(self, count: int) -> Tensor:
+        """Return the sines of the pairs at the first positions and then their cosines ``[count, rotated]``, float32."""
+        return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count)), dim=-1))
+
+
+_Positions: TypeAlias = PositionCodes | PositionRotations | None
+
+
+@dataclass(frozen=True)
 class KernelWeights:
     """What the kernel is made from; all tensors are float32 and contiguous.
 
@@ -72,7 +102,7 @@ class KernelWeights:
         biases: Of the linear layers, ``None`` where there is none; the projection has none.
         norms: Scale and shift of each norm.
         embeddings: Of source and target ``[vocabulary, E]``; one object where they are the same.
-        codes: Of source and target, ``None`` where there are no positions.
+        positions: Of source and target, ``None`` where there are none.
     """
 
     shape: tuple[int, ...]
@@ -80,7 +110,7 @@ class KernelWeights:
     biases: list[Tensor | None]
     norms: list[Tensor]
     embeddings: list[Tensor]
-    codes: tuple[PositionCodes | None, PositionCodes | None]
+    positions: tuple[_Positions, _Positions]
 
 
 def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights:
@@ -92,11 +122,13 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         instead: What a user can do else, for messages: a sentence.
 
     Raises:
-        ConfigError: The model's positions do not act by being added to the embeddings, or a weight has not the shape
-            that the configuration says.
+        ConfigError: The model's positions are neither added to the embeddings nor plain rotations, or a weight has not
+            the shape that the configuration says.
     """
     config = model.config
-    codes = tuple(_codes(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder))
+    positions = [_positions(stack, config.d_model, what, instead) for stack in (model.encoder, model.decoder)]
+    # Both stacks are made from the same settings.
+    rotation = positions[1] if isinstance(positions[1], PositionRotations) else None
     activation, gated = _ACTIVATIONS[config.feed_forward]
     shape = (
         config.encoder_layers,
@@ -111,6 +143,8 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         int(gated),
         PAD,
         BOS,
+        rotation.rotated if rotation else 0,
+        int(rotation is not None and rotation.interleaved),
     )
     linears = [*_linears(model.encoder), *_linears(model.decoder)]
     source = _plain(model.source_embedding.weight)
@@ -121,21 +155,24 @@ def kernel_weights(model: Transformer, what: str, instead: str) -> KernelWeights
         [None if linear.bias is None else _plain(linear.bias) for linear in linears],
         [_plain(part) for norm in _norms(model) for part in (norm.weight, norm.bias)],
         [source, source if tied else _plain(model.target_embedding.weight)],
-        (codes[0], codes[1]),
+        (positions[0], positions[1]),
     )
     _require_shapes(config, found, what, instead)
     return found
 
 
-def _codes(stack: Encoder | Decoder, width: int, what: str, instead: str) -> PositionCodes | None:
+def _positions(stack: Encoder | Decoder, width: int, what: str, instead: str) -> _Positions:
     scheme = stack.scheme(0)
     if not scheme.acts_on:
         return None
     if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1)) is not None:
         return PositionCodes(scheme, width)
+    config = scheme.rotary_config
+    if scheme.acts_on == {"queries+keys"} and config and not scheme.caches_unrotated_keys:
+        return PositionRotations(config, scheme.max_positions)
     raise ConfigError(
-        f"{what} knows positions that are added to all features of the embeddings (sinusoidal, learned), but this "
-        f"model's are {type(scheme).__name__}. {instead}"
+        f"{what} knows positions that are added to all features of the embeddings (sinusoidal, learned) and rotations "
+        f"that depend on nothing else (rotary), but this model's are {type(scheme).__name__}. {instead}"
     )
 
 

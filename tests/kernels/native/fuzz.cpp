@@ -294,7 +294,8 @@ struct Model {
     do precision = r.from(0, 2);
     while (!locant_supports(precision));
     shape = {r.from(0, 2), r.from(0, 2), e, f, heads, r.from(5, 40), r.from(5, 150), pre, r.from(0, 3), gated,
-             precision, 0, 2};
+             precision, 0, 2, r.chance(2) ? 2 * r.from(0, e / heads / 2) : 0, r.from(0, 1)};
+    const int64_t rotated = shape[13];
     const auto add = [&](std::vector<const float*>& list, int64_t size) {
       arrays.emplace_back(r, size);
       float* data = arrays.back();
@@ -315,8 +316,8 @@ struct Model {
     }
     add(weights, e * shape[6]);
     std::vector<const float*> tables;
-    add(tables, shape[5] * e), add(tables, shape[6] * e), add(tables, rows * e);
-    source = tables[0], target = tables[1], positions = r.from(0, 1) ? tables[2] : nullptr;
+    add(tables, shape[5] * e), add(tables, shape[6] * e), add(tables, rows * (rotated ? rotated : e));
+    source = tables[0], target = tables[1], positions = rotated || r.from(0, 1) ? tables[2] : nullptr;
   }
 
   Said make(void** made) const {
@@ -440,7 +441,8 @@ void translation(Random& r) {
 
   Model wrong = model;
   const int64_t changes[][2] = {{r.from(0, 1), -1}, {r.from(0, 1), 3}, {r.from(2, 6), -r.from(0, 99)}, {4, model.shape[2] + 1},
-                                {8, 4}, {10, 3}, {11, model.shape[6]}, {12, -1}};
+                                {8, 4}, {10, 3}, {11, model.shape[6]}, {12, -1},
+                                {13, r.from(0, 1) ? -2 : 1}, {13, model.shape[2] / model.shape[4] + 2}};
   for (const auto& [index, value] : changes) {
     const int64_t right = wrong.shape[index];
     wrong.shape[index] = value;

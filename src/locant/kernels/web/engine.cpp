@@ -10,10 +10,10 @@
 
 namespace {
 
-// An engine with the codes that are added to its embeddings; without rows there are none.
+// An engine with its tables of positions, as translation.cpp has them; without rows there are none.
 struct Model {
   std::unique_ptr<Engine> engine;
-  const float* positions[2] = {nullptr, nullptr};  // of source and target: [rows, E]
+  const float* positions[2] = {nullptr, nullptr};  // of source and target
   int64_t position_rows[2] = {0, 0};
 };
 
@@ -49,7 +49,7 @@ LOCANT_EXPORTED(engine) Complaint new_engine(const int32_t* fields, Model** made
   model->engine = std::make_unique<Engine>();
   const int32_t* f = fields;
   Shape& s = model->engine->shape;
-  s = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], kInt8, f[10], f[11]};
+  s = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], kInt8, f[10], f[11], f[12], f[13]};
   const int64_t norms = 2 * s.encoder_layers + 3 * s.decoder_layers + (s.pre_norm ? 2 : 0);
   if (const Complaint found = complaint_about(s, 4 * s.encoder_layers + 7 * s.decoder_layers, norms)) return found;
   model->engine->encoder.resize(4 * s.encoder_layers);
@@ -91,7 +91,7 @@ LOCANT_EXPORTED(norm) Complaint take_norm(Model* model, int32_t number, const fl
   return nullptr;
 }
 
-// Takes the embeddings and codes of positions `[rows, E]` of the source (0) or the target (1), which must outlive the
+// Takes the embeddings and the table of positions of the source (0) or the target (1), which must outlive the
 // engine. Without positions the rows are 0.
 LOCANT_EXPORTED(side) Complaint take_side(Model* model, int32_t side, const float* embedding, const float* positions,
                                           int32_t rows) {
