@@ -276,6 +276,19 @@ def test_the_table_of_large_texts_is_its_record():
         assert f"| {found['pairs']:,}{who} | {seconds} | {round(rate, -2):,.0f} | {memory:,} MB |" in page
 
 
+def test_the_table_of_changes_is_its_record():
+    results = ROOT / "docs" / "results"
+    section = (results / "quality.md").read_text(encoding="utf-8").split("## One change at a time")[1]
+    rows = set()
+    for found in map(json.loads, (results / "quality" / "changes.jsonl").read_text(encoding="utf-8").splitlines()):
+        loss = min(loss for _, loss in found["losses"])
+        scores = f"{found['bleu_chosen_by']:.1f} | {found['bleu_reported']:.1f} | {found['chrf']:.1f}"
+        rows.add(f"| {found['variant']} | {found['steps']:,} | {loss:.3f} | {scores} |")
+    table = [line for line in section.splitlines() if line.startswith("| ")]
+    assert set(table[2:]) == rows
+    assert len(table) == 2 + len(rows)
+
+
 def test_the_table_of_defaults_is_its_record():
     results = ROOT / "docs" / "results"
     page = (results / "quality.md").read_text(encoding="utf-8")
