@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from published_corpus import CORPUS
 
@@ -154,6 +154,7 @@ def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str
 
 @settings(max_examples=200 * _TIMES, deadline=None)
 @given(_mutations(), _values)
+@example({"head_dim": 0, "hidden_size": 2880, "num_attention_heads": 64}, 2)  # without a model type
 def test_readers_raise_nothing_but_errors_of_configurations(content: dict[str, Any], value: Any) -> None:
     readers: list[Callable[[], Any]] = [
         lambda: read_huggingface(content),

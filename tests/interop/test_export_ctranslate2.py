@@ -19,6 +19,11 @@ MODELS = {
     "own vocabularies": {"share_embeddings": False},
     "other dialect": {"position_options": {"dialect": "tensor2tensor", "start": 2}, "feed_forward": "gelu"},
     "learned": {"position": "learned", "position_options": {"max_positions": 100}, "feed_forward": "silu"},
+    "rotary": {"position": "rotary", "norm": "pre"},
+    "partly rotary": {
+        "position": "rotary",
+        "position_options": {"layout": "interleaved", "rotary_dim": 4, "base": 500.0},
+    },
     "glu": {"feed_forward": "glu"},
     "reglu": {"feed_forward": "reglu", "norm": "pre"},
     "geglu": {"feed_forward": "geglu"},
@@ -89,7 +94,11 @@ def test_quantized_weights_are_smaller_and_reported(trained, joint, tmp_path):
 
 
 def test_what_ctranslate2_cannot_express_is_refused(joint, tmp_path):
-    Translator(build(joint, position="rotary"), joint).save_pretrained(tmp_path / "run")
+    scaled = {"scaling": {"kind": "linear", "factor": 2.0}}
+    Translator(build(joint, position="rotary", position_options=scaled), joint).save_pretrained(tmp_path / "scaled")
+    with pytest.raises(ConfigError, match="rotary positions without a scaling, but this model's have 'linear'"):
+        export_ctranslate2(tmp_path / "scaled", tmp_path / "other")
+    Translator(build(joint, position="alibi"), joint).save_pretrained(tmp_path / "run")
     with pytest.raises(ConfigError, match="positions that are added"):
         export_ctranslate2(tmp_path / "run", tmp_path / "other")
     with pytest.raises(ConfigError, match="Did you mean 'int8'"):

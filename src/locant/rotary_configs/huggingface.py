@@ -240,8 +240,8 @@ def _doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> l
     return [
         Finding(
             "error",
-            f"'{key}' stands in config.json beside '{name}', which has none: the class of '{config['model_type']}' in "
-            "transformers passes over it, and takes what its text part has by default.",
+            f"'{key}' stands in config.json beside '{name}', which has none: the model's class in transformers passes "
+            "over it, and takes what its text part has by default.",
             f"Move it into '{name}', if it is what the weights were trained with.",
         )
         for key in (_beside(config, config[name]) if name is not None else ())
