@@ -181,6 +181,11 @@ def test_a_mark_alone_stays_with_its_word():
         # What has no place: the parts around it are translated.
         ("He has 3 dogs", "Er hat Hunde", "[He has] 3 [dogs]"),
         ("See www.a.b now", "www.a.b www.a.b", "[See] www.a.b [now]"),
+        # Signs that a model does not know are missing in what it writes.
+        ("Good night \u263a\ufe0f.", "Gute Nacht \u263a\ufe0f.", "Gute Nacht \u263a\ufe0f."),
+        ("♪ We sing ♪", "Wir singen", "♪ [We sing] ♪"),
+        ("Press → now", "Jetzt", "[Press] → [now]"),
+        ("He ran 👩‍🚀👍🏽!", "Er lief!", "[He ran] 👩‍🚀👍🏽!"),
     ],
 )
 def test_numbers_and_addresses_are_kept(sentence, translation, expected):
@@ -192,7 +197,7 @@ def test_numbers_and_addresses_are_kept(sentence, translation, expected):
 
 
 def test_what_is_no_text_is_not_translated():
-    texts = ["1990", "* * *", "https://a.b", "…", "x@y.org, www.a.b"]
+    texts = ["1990", "* * *", "https://a.b", "…", "x@y.org, www.a.b", "♪ ♪", "👍🏽"]
     steps = translation_steps([[Text(text)] for text in texts], ENGLISH, aligned=False)
     assert [raw(written) for written in answer_steps(steps, lambda asked: pytest.fail(str(asked)))] == texts
 

@@ -1,4 +1,4 @@
-"""Parts of a text that its translation has as well: addresses of pages and mail, and numbers."""
+"""Parts of a text that its translation has as well: addresses of pages and mail, numbers, arrows, notes, emoji."""
 
 from __future__ import annotations
 
@@ -19,20 +19,27 @@ Locate = Callable[[int, int], Span | None]
 _ADDRESS = r"(?:(?:https?|ftps?)://|www\.)[^\s<>\"“”«»„‚‘`|\\]+"  # noqa: RUF001
 _MAIL = r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 _NUMBER = r"\d+(?:[.,:/'’\u00a0\u202f]\d+)*"  # noqa: RUF001
-_KEPT = re.compile(f"(?P<address>{_ADDRESS})|(?P<mail>{_MAIL})|(?P<number>{_NUMBER})", re.IGNORECASE)
+# Arrows, notes, stars, emoji and what belongs to them: no model translates them, and few have them in the vocabulary.
+_SIGN = "(?:[©®\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f\u20e3]*)+"
+_KEPT = re.compile(f"(?P<address>{_ADDRESS})|(?P<mail>{_MAIL})|(?P<number>{_NUMBER})|(?P<sign>{_SIGN})", re.IGNORECASE)
+_SIGNS = re.compile(_SIGN)
 _DIGIT = re.compile(r"\d")
 _ENDINGS = ".,;:!?'\"’)]}*_~。，、！？）"  # noqa: RUF001
 
 
 def find_kept(text: str) -> list[tuple[int, int, str]]:
-    """Return where addresses of pages (``address``), of mail (``mail``) and numbers (``number``) stand in a text.
+    """Return where addresses of pages (``address``), of mail (``mail``), numbers and signs (``sign``) stand in a text.
+
+    Signs are arrows, notes, stars, emoji and the like.
 
     Punctuation behind an address is not part of it. Digits that are part of a word, as in ``3rd`` or ``B2B``, are no
     number.
     """
     found: list[tuple[int, int, str]] = []
     # Most sentences have none, which is seen in a tenth of the time.
-    if not ("@" in text or "://" in text or _DIGIT.search(text) or "www." in text.lower()):
+    if not ("@" in text or "://" in text or _DIGIT.search(text) or "www." in text.lower()) and (
+        text.isascii() or not _SIGNS.search(text)
+    ):
         return found
     for match in _KEPT.finditer(text):
         kind, (start, end) = str(match.lastgroup), match.span()
@@ -41,7 +48,7 @@ def find_kept(text: str) -> list[tuple[int, int, str]]:
                 end -= 1
         elif kind == "mail":
             end = start + len(match[0].rstrip(_ENDINGS + "-"))
-        elif _is_cased(text[start - 1 : start]) or _is_cased(text[end : end + 1]):
+        elif kind == "number" and (_is_cased(text[start - 1 : start]) or _is_cased(text[end : end + 1])):
             continue
         found.append((start, end, kind))
     return found
@@ -103,6 +110,8 @@ def place_kept(
     left = Counter(kept[number].kind for number in missing)
     for number in sorted(missing):
         kind = kept[number].kind
+        if kind == "sign":
+            return None  # the model leaves out what it does not know: no word of the translation stands for it
         others = [span for span in theirs if span[2] == kind]
         if others and len(others) == left[kind]:
             place: Span | None = others[0][:2]
