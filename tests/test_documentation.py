@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import statistics
 import sys
 import tomllib
 import traceback
@@ -274,6 +275,37 @@ def test_the_table_of_large_texts_is_its_record():
         memory = max(phase["own_memory_mb"] for phase in phases.values())
         who = ", one process" if found["processes"] == 1 else ""
         assert f"| {found['pairs']:,}{who} | {seconds} | {round(rate, -2):,.0f} | {memory:,} MB |" in page
+
+
+def test_the_tables_of_the_newer_processor_are_their_records():
+    page = (ROOT / "docs" / "results" / "speed.md").read_text(encoding="utf-8").split("## A newer processor")[1]
+    folder = ROOT / "docs" / "results" / "speed" / "zen5"
+    for name, engines in json.loads((folder / "translation.json").read_text(encoding="utf-8"))["results"].items():
+        speeds = {engine: statistics.median(r["tokens_per_second"] for r in runs) for engine, runs in engines.items()}
+        own = [speeds[f"locant {kind}, threads 2"] for kind in ("int8", "bfloat16", "float32")]
+        other = max(speed for engine, speed in speeds.items() if engine.startswith("ctranslate2"))
+        shape, _, _, _, beam = name.split()
+        search = "greedy" if beam == "1" else f"beam {beam}"
+        cells = [f"{speed:,.0f}" for speed in (*own, other)] + [f"{own[0] / other:.2f}", f"{own[1] / own[0]:.2f}"]
+        assert f"| {shape}, {search} | {' | '.join(cells)} |" in page
+    for file in ("contention.json", "contention-training.json"):
+        for name, found in json.loads((folder / file).read_text(encoding="utf-8"))["results"].items():
+            if name == "translating small-8k, batch 32, beam 1 | ctranslate2 int8-1x2":
+                continue  # two workers are faster
+            quiet, one, busy, quota = (
+                statistics.median(found[key]) for key in ("quiet", "one thread", "busy core", "quota")
+            )
+            rates = f"{quiet:,.0f} | {one:,.0f} | {busy:,.0f} | {busy / quiet:.0%} | {quota:,.0f} | {quota / quiet:.0%}"
+            assert f" | {rates} |" in page, name
+
+
+def test_the_page_on_browsers_has_the_numbers_of_its_record():
+    engines = json.loads((ROOT / "docs" / "results" / "web.json").read_text(encoding="utf-8"))["models"][0]["engines"]
+    share = {name.split()[0]: f"{found['share_of_native']:.0%}" for name, found in engines.items()}
+    speeds = [found["sentences_per_second"] for name, found in engines.items() if name != "native"]
+    page = " ".join((ROOT / "docs" / "web.md").read_text(encoding="utf-8").split())
+    assert f"{share['Chromium']} of the command's speed in Chromium, {share['Firefox']} in Firefox and" in page
+    assert f"{share['Node']} in Node, which have no such product: {min(speeds):.0f} to {max(speeds):.0f}" in page
 
 
 def test_the_table_of_changes_is_its_record():

@@ -92,11 +92,11 @@ class Patience:
 
 
 class Scheduler:
-    """Translates the sentences of many requests with one engine, in a thread of its own.
+    """Translates the sentences of many requests with one engine, in threads of its own.
 
     Args:
-        make_search: Returns a search of the engine; called in the thread, again after a failure.
-        observer: Is told what happens, from the thread.
+        make_search: Returns a search of the engine; called in each thread, again after a failure.
+        observer: Is told what happens, from the threads.
         waiting_requests: Most requests with sentences that wait; three quarters of them may be one client's.
         waiting_sentences: Most sentences that wait, likewise.
         waiting_seconds: Longest time until the first sentence of a request joins the search. One that would have to
@@ -218,7 +218,7 @@ class Scheduler:
             self._wake(every=True)
 
     def end(self, seconds: float = 10.0) -> None:
-        """End the thread; what is not finished fails with :class:`SchedulerClosedError`."""
+        """End the threads; what is not finished fails with :class:`SchedulerClosedError`."""
         with self._lock:
             self._closed = self._ended = True
             self._wake(every=True)
