@@ -14,10 +14,11 @@ from with_kernels import needs_compiler
 from locant.errors import ConfigError
 from locant.kernels import variants
 from locant.kernels.building import find_compiler
-from locant.kernels.library import Library
+from locant.kernels.library import LIBRARY, Library
 from locant.kernels.variants import VARIANTS, choose, features, variant_path
 
 SOURCE = Path(variants.__file__).parent / "processor.cpp"
+NATIVE = Path(__file__).parent / "native"
 LINUX_NAMES = {  # of what Linux calls otherwise
     "sse3": "pni",
     "sse4.1": "sse4_1",
@@ -126,7 +127,7 @@ def test_the_best_one_that_is_there_and_runs(asking: Path, tmp_path: Path) -> No
         for name, needed in VARIANTS.items()
         if name.startswith("x86") and linux_flags().issuperset(LINUX_NAMES.get(feature, feature) for feature in needed)
     ]
-    for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni-bf16"):
+    for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni-bf16", "x86-64-v4-vnni-bf16-amx"):
         shutil.copy(asking, variant_path(name, tmp_path))
         there = choose(tmp_path)
         assert there is not None
@@ -138,6 +139,41 @@ def test_the_best_one_that_is_there_and_runs(asking: Path, tmp_path: Path) -> No
         else:
             lacking = [feature for feature in VARIANTS[name] if LINUX_NAMES.get(feature, feature) not in linux_flags()]
             assert there.lacking[name] == lacking
+
+
+@needs_compiler
+@on_linux
+@on_x86
+@pytest.mark.parametrize(
+    ("xcr0", "error", "said"),
+    [
+        (TILES, 0, "1 1 0x1023 18"),
+        (TILES, -1, "0 1 0x1023 18"),
+        (ZMM, 0, "0 0 0 0"),
+    ],
+    ids=["lent", "refused", "not kept"],
+)
+def test_the_system_is_asked_for_tiles(tmp_path: Path, xcr0: int, error: int, said: str) -> None:
+    """The numbers are those of Linux (Documentation/arch/x86/xstate.rst): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA."""
+    program = tmp_path / "asking"
+    compiler = find_compiler()
+    assert compiler is not None
+    source = NATIVE / "asking.cpp"
+    subprocess.run([compiler, f"-I{SOURCE.parent}", source, "-o", program], check=True)
+    run = subprocess.run([program, str(xcr0), str(error)], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{said}\n"
+
+
+@needs_compiler
+@on_linux
+def test_the_program_that_compares_variants_knows_their_interface(tmp_path: Path) -> None:
+    program = tmp_path / "values"
+    compiler, library = find_compiler(), LIBRARY.load()
+    assert compiler is not None
+    subprocess.run([compiler, "-std=c++17", NATIVE / "values.cpp", "-o", program, "-ldl"], check=True)
+    run = subprocess.run([program, library._name], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "# step in float32" in run.stdout
 
 
 @needs_compiler

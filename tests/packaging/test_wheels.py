@@ -69,6 +69,13 @@ def test_every_variant_is_there_and_asks_for_an_old_system(architecture: str, un
         assert all(line.split()[-1].startswith("locant_") for line in symbols.stdout.splitlines())
 
 
+def test_only_the_variant_for_tiles_has_their_instructions(unpacked: dict[str, Path]) -> None:
+    for path in unpacked["x86_64"].iterdir():
+        listing = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True).stdout
+        found = set(re.findall(r"\b(ldtilecfg|tileloadd|tilestored|tdpbusd|tdpbf16ps|tilerelease)\b", listing))
+        assert len(found) == (6 if path.stem.endswith("amx") else 0), found
+
+
 def values(command: list[str | Path]) -> dict[str, torch.Tensor]:
     """Run the driver; return the numbers after each of its headings, which may come several times."""
     run = subprocess.run(command, capture_output=True, text=True, check=False)

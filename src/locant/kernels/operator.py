@@ -88,13 +88,16 @@ class Operator:
         qualified = f"{NAMESPACE}::{self.name}"
         _LIBRARY.impl(self.name, self._run, "CompositeExplicitAutograd")
         torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+        self._others = len(self.overload._schema.arguments) - 1  # asked here, because asking takes a microsecond
         self._function: type[torch.autograd.Function] | None = None
+        self._whole: type[torch.autograd.Function] | None = None
         self._recorded: type[torch.autograd.Function] | None = None
         self._transformed: type[torch.autograd.Function] | None = None
         if gradient is not None:
             seen = _hiding_others(gradient) if gradient.of_first else gradient
             self._transformed = self._for_transforms(seen)
-            self._function = self._for_autograd(kernel, gradient, direct=True)
+            self._function = self._for_autograd(kernel, gradient, direct=True, first=gradient.of_first)
+            self._whole = self._for_autograd(kernel, seen, direct=True) if gradient.of_first else self._function
             self._recorded = self._for_autograd(self._redispatched, seen, direct=False)
             # Not by torch.library.register_autograd, whose way to the kernel costs as much as a small kernel.
             _LIBRARY.impl(self.name, self._under_autograd, "Autograd", with_keyset=True)
@@ -139,11 +142,16 @@ class Operator:
         return self._kernel(*inputs) if self._reads(*inputs) else self.plain(*inputs)
 
     def _under_autograd(self, keys: Any, *inputs: Any) -> Any:
+        is_plain = keys.raw_repr() == _PLAIN_KEYS
         if torch.is_grad_enabled() and _any_requires_grad(*inputs):
+            assert self._whole is not None
             assert self._recorded is not None
-            found = self._recorded.apply(*self._flat(inputs), keys)  # type: ignore[no-untyped-call]
+            if is_plain and self._reads(*inputs):
+                found = self._whole.apply(*self._flat(inputs))  # type: ignore[no-untyped-call]
+            else:
+                found = self._recorded.apply(*self._flat(inputs), keys)  # type: ignore[no-untyped-call]
             return list(found) if self._takes_list else found
-        if keys.raw_repr() == _PLAIN_KEYS:
+        if is_plain:
             return (self._kernel if self._reads(*inputs) else self.plain)(*inputs)  # where the dispatcher would end
         return self._redispatched(*inputs, keys)
 
@@ -162,21 +170,22 @@ class Operator:
         return (*inputs[1:], *inputs[0]) if self._takes_list else tuple(inputs)
 
     def _unflat(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        others = len(self.overload._schema.arguments) - 1
-        return (list(inputs[others:]), *inputs[:others]) if self._takes_list else tuple(inputs)
+        if not self._takes_list:
+            return tuple(inputs)
+        return (list(inputs[self._others :]), *inputs[: self._others])
 
     def _for_autograd(
-        self, compute: Callable[..., Any], gradient: Gradient, *, direct: bool
+        self, compute: Callable[..., Any], gradient: Gradient, *, direct: bool, first: bool = False
     ) -> type[torch.autograd.Function]:
         """Return what records an operator for the backward pass.
 
         Args:
             compute: Computes the results.
             gradient: How they are differentiated.
-            direct: Whether the first result alone is wanted where it is the only one of use. If not, the last
-                argument is the dispatcher's keys, which belong to ``compute`` alone.
+            direct: Whether that is the kernel, which reads the arguments. If not, the last argument is the
+                dispatcher's keys, which belong to ``compute`` alone.
+            first: Whether the first result alone is wanted.
         """
-        first = direct and gradient.of_first
 
         def forward(ctx: Any, *given: Any) -> Any:
             inputs = self._unflat(given if direct else given[:-1])

@@ -119,9 +119,9 @@ void training(Numbers& numbers) {
   }
 }
 
-void translation(Numbers& numbers, int64_t precision) {
+void translation(Numbers& numbers, int64_t precision, int64_t rotated, int64_t interleaved) {
   const int64_t e = 48, f = 80, vocabulary = 70;
-  const int64_t shape[] = {1, 1, e, f, 4, vocabulary, vocabulary, 1, 0, 0, precision, 0, 2};
+  const int64_t shape[] = {1, 1, e, f, 4, vocabulary, vocabulary, 1, 0, 0, precision, 0, 2, rotated, interleaved};
   const int64_t sizes[][2] = {{e, 3 * e}, {e, e}, {e, f}, {f, e}, {e, 3 * e}, {e, e}, {e, e}, {e, 2 * e}, {e, e}, {e, f}, {f, e}};
   std::vector<std::vector<float>> kept;
   std::vector<const float*> weights, biases, norms;
@@ -170,8 +170,12 @@ int main(int count, char** arguments) {
   attention(numbers);
   training(numbers);
   for (int64_t precision = 0; precision < 3; precision++) {
-    Numbers same;
-    if (function<int(int64_t)>("locant_supports")(precision)) translation(same, precision);
+    if (!function<int(int64_t)>("locant_supports")(precision)) continue;
+    constexpr int64_t kRotations[][2] = {{0, 0}, {8, 0}, {12, 1}};
+    for (const auto& [rotated, interleaved] : kRotations) {
+      Numbers same;
+      translation(same, precision, rotated, interleaved);
+    }
   }
   std::fflush(stdout);
   std::_Exit(0);  // the kernels' threads live on
