@@ -43,7 +43,7 @@ tests: $(BIN)/locant
 KERNELS := src/locant/kernels
 KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py \
   tests/kernels/test_layer_norm.py tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
-  tests/translation/test_continuous_search.py
+  tests/translation/test_compiled_search.py tests/translation/test_continuous_search.py
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)

@@ -2,7 +2,7 @@
 
     python benchmarks/speed/decoding_steps.py --shapes small-8k base-32k --beams 1 4 --seconds 3
 
-Medians of wall-clock microseconds in the kernel and outside of it (the search), and means of processor time, of how
+Medians of wall-clock microseconds in a step of the search and outside of it, and means of processor time, of how
 often a helper went to sleep, and of how often the system took a core away from a thread, for each step. Nothing else
 should run meanwhile.
 """
@@ -27,7 +27,7 @@ from shapes import LENGTH, SHAPES
 from translate_engine import locant
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from locant.translation.compiled import CompiledSearchState
+from locant.translation.compiled_search import CompiledSearch
 from measure import machine, warn_when_busy
 
 
@@ -48,14 +48,15 @@ def measure(shape: str, precision: str, batch: int, beam: int, seconds: float) -
     torch.manual_seed(0)
     translate = locant(SHAPES[shape], beam, precision)
     inside: list[float] = []
-    plain = CompiledSearchState._step
+    plain = CompiledSearch.step
 
-    def timed(self: Any, *arguments: Any) -> None:
+    def timed(self: CompiledSearch) -> Any:
         start = time.perf_counter()
-        plain(self, *arguments)
+        found = plain(self)
         inside.append(time.perf_counter() - start)
+        return found
 
-    CompiledSearchState._step = timed  # type: ignore[method-assign]
+    CompiledSearch.step = timed  # type: ignore[method-assign]
     try:
         generator, sentences, wall = torch.Generator().manual_seed(1), 0, []
         while len(wall) < 8 or sum(wall) < seconds:
@@ -77,7 +78,7 @@ def measure(shape: str, precision: str, batch: int, beam: int, seconds: float) -
             f"{each - step:9.1f} {used / steps * 1e6:11.1f} {slept / steps:8.3f} {lost / steps:8.3f}"
         )
     finally:
-        CompiledSearchState._step = plain  # type: ignore[method-assign]
+        CompiledSearch.step = plain  # type: ignore[method-assign]
 
 
 def main() -> None:

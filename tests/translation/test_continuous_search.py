@@ -29,7 +29,9 @@ from locant.translation import (
     continuous_search,
     supports,
 )
+from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.continuous import searches_at_once
+from locant.translation.search import search
 
 VOCABULARY = 30
 ENGINES = ["pytorch", *(pytest.param(name, marks=needs_compiler) for name in ("float32", "bfloat16", "int8"))]
@@ -68,7 +70,11 @@ def random_sentences(count: int, seed: int, **changes: Any) -> dict[Hashable, Se
 
 
 def alone(engine: Engine, sentence: Sentence) -> list[Hypothesis]:
-    found = engine.translate([sentence.source], [sentence.limit], sentence.prefix, sentence.settings)
+    arguments = [sentence.source], [sentence.limit]
+    if isinstance(engine, CompiledEngine):  # by the search in Python
+        found = search(engine.model, *arguments, sentence.settings, prefix=sentence.prefix)
+    else:
+        found = engine.translate(*arguments, sentence.prefix, sentence.settings)
     return dict(found)[0]
 
 
@@ -221,14 +227,24 @@ def test_room(engine: str) -> None:
 
 @needs_compiler
 def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from locant.translation.compiled import CompiledSearchState
-
     computes = engine_of("float32", tiny_model(VOCABULARY, 5))
     counts: list[int] = []
-    best = CompiledSearchState.best
-    monkeypatch.setattr(
-        CompiledSearchState, "best", lambda self, last, k: counts.append(len(last)) or best(self, last, k)
-    )
+    rows: dict[int, int] = {}
+    join, step = CompiledSearch.join, CompiledSearch.step
+
+    def joining(self: CompiledSearch, sentences: Mapping[int, Searched]) -> None:
+        rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
+        join(self, sentences)
+
+    def stepping(self: CompiledSearch) -> Any:
+        counts.append(sum(rows.values()))
+        found = step(self)
+        for number, _ in found:
+            del rows[number]
+        return found
+
+    monkeypatch.setattr(CompiledSearch, "join", joining)
+    monkeypatch.setattr(CompiledSearch, "step", stepping)
     translate(computes, random_sentences(60, 3), 3, rows=11)
     assert 6 < max(counts) <= 11
     counts.clear()
@@ -311,18 +327,17 @@ def test_searches_beside_each_other_share_the_threads() -> None:
         assert searches_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5))) == 1
         limits: list[int] = []
         search = continuous_search(computes, rows=32)
-        state = computes.model.start_search(torch.tensor([[5, EOS]]), torch.tensor([2]))
-        plain = type(state).limit_threads
+        plain = CompiledSearch.limit_threads
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                type(state), "limit_threads", lambda self, threads: limits.append(threads) or plain(self, threads)
+                CompiledSearch, "limit_threads", lambda self, threads: limits.append(threads) or plain(self, threads)
             )
             search.add("one", [5, 6, EOS], 4, (BOS,), DecodingSettings())
             for sharing in (1, 1, 3):
                 search.step(sharing)
         assert limits == [1]
         with pytest.raises(LocantError, match="no team of 0 threads"):
-            state.limit_threads(0)
+            CompiledSearch(computes.model, 1).limit_threads(0)
     finally:
         torch.set_num_threads(before)
 
@@ -339,22 +354,20 @@ def test_searches_in_several_threads_find_what_each_sentence_has_alone() -> None
 
 
 @needs_compiler
-@pytest.mark.parametrize("call", ["best", "join", "select"])
+@pytest.mark.parametrize("call", ["step", "join"])
 def test_memory_that_fails_costs_one_sentence(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from locant.translation.compiled import CompiledSearchState
-
     computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
     sentences = random_sentences(30, 7)
-    calls, plain = iter(range(10**9)), getattr(CompiledSearchState, call)
+    calls, plain = iter(range(10**9)), getattr(CompiledSearch, call)
 
-    def failing(self: CompiledSearchState, *arguments: Any) -> Any:
+    def failing(self: CompiledSearch, *arguments: Any) -> Any:
         if next(calls) == 9:
             raise MemoryError
         return plain(self, *arguments)
 
-    monkeypatch.setattr(CompiledSearchState, call, failing)
+    monkeypatch.setattr(CompiledSearch, call, failing)
     outcomes = translate(computes, sentences, 7)
-    monkeypatch.setattr(CompiledSearchState, call, plain)
+    monkeypatch.setattr(CompiledSearch, call, plain)
     failed = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, LocantError)}
     # Sentences that could not join together are tried one by one, and memory suffices then.
     assert len(failed) == 1 or (call == "join" and not failed)

@@ -731,6 +731,8 @@ Complaint locant_engine(const Shape* shape, const float* const* weights, const f
 
 void locant_engine_free(void* engine) { delete static_cast<Engine*>(engine); }
 
+int64_t locant_engine_vocabulary(const void* engine) { return static_cast<const Engine*>(engine)->shape.vocabulary; }
+
 // Encodes sentences, packed one after the other, of `count` tokens together. `positions` is null, or a table of
 // `position_rows` rows: `[E]` codes that are added to the embeddings, or, where the shape says that features are rotated,
 // `[rotated]`, the sines of the pairs and then their cosines. What is made is freed by locant_batch_free, before the engine.
@@ -794,8 +796,9 @@ Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows) {
   });
 }
 
-// Decodes one token of every row, which stands at the row's next position; `positions` as above. Without `columns`, `values` receives the log-probabilities of the whole vocabulary, whose size
-// k then is, instead of the k best. Whatever goes wrong, the batch stays as it was.
+// Decodes one token of every row, which stands at the row's next position; `positions` as above. Without `columns`, `values`
+// receives the log-probabilities of the whole vocabulary, whose size k then is, instead of the k best. Whatever goes wrong,
+// the batch stays as it was.
 Complaint locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions,
                             int64_t position_rows, int64_t k, float* values, int64_t* columns) {
   auto& found = *static_cast<Batch*>(batch);

@@ -21,7 +21,6 @@ KERNEL = Kernel(
             _SAID,
         ),
         "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _SAID),
-        "locant_batch_threads": ([_ADDRESS, _NUMBER], _SAID),
         "locant_batch_length": ([_ADDRESS], _COUNT),
         "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_batch_step": (
@@ -29,6 +28,17 @@ KERNEL = Kernel(
             _SAID,
         ),
         "locant_batch_free": ([_ADDRESS], None),
+        "locant_search": ([_ADDRESS, _NUMBER, _COUNT, _ADDRESS], _SAID),
+        "locant_search_free": ([_ADDRESS], None),
+        "locant_search_threads": ([_ADDRESS, _NUMBER], _SAID),
+        "locant_search_length": ([_ADDRESS], _COUNT),
+        "locant_search_join": (
+            [_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT],
+            _SAID,
+        ),
+        "locant_search_remove": ([_ADDRESS, _COUNT], None),
+        "locant_search_step": ([_ADDRESS, _ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_search_take": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
     },
 )
 

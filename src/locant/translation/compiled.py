@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError, LocantError, nearest
 from locant.kernels.outcomes import require_done
 from locant.kernels.translation import KERNEL, PRECISIONS, supports
 from locant.models.architectures import require_transformer
@@ -20,9 +20,10 @@ from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
 from locant.runtime import most_threads
+from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import search
+from locant.translation.search import batches, require_sentences, search
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
@@ -62,7 +63,18 @@ class CompiledEngine:
         settings: DecodingSettings,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations; see :meth:`locant.translation.Engine.translate`."""
-        return search(self.model, sources, max_lengths, settings, prefix=prefix)
+        if settings.sampling:
+            yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
+            return
+        require_sentences(sources, max_lengths, prefix)
+        for batch in batches([len(source) for source in sources], settings):
+            running = CompiledSearch(self.model, self.model.threads)
+            running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in batch})
+            while len(running):
+                for index, outcome in running.step():
+                    if isinstance(outcome, LocantError):
+                        raise outcome
+                    yield index, outcome
 
 
 class CompiledTransformer:
@@ -81,6 +93,8 @@ class CompiledTransformer:
         precision: Likewise.
         vocabulary: Number of target tokens.
         target_positions: The most positions that the decoder knows; ``None`` for any number.
+        library: The kernels.
+        handle: Of the model in them.
 
     Raises:
         ConfigError: The model's positions are neither added to the embeddings nor plain rotations; the processor has
@@ -100,7 +114,7 @@ class CompiledTransformer:
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
         self.target_positions = weights.positions[1] and weights.positions[1].most
-        self._library = KERNEL.require()
+        self.library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(
                 f"This processor has no fast {precision} arithmetic ({_INSTRUCTIONS[precision]}). Use float32."
@@ -110,7 +124,7 @@ class CompiledTransformer:
         # Norms and embeddings are read where they lie.
         self._kept = [*weights.norms, *weights.embeddings]
         made = ctypes.c_void_p()
-        said = self._library.locant_engine(
+        said = self.library.locant_engine(
             (ctypes.c_int64 * len(sizes))(*sizes),
             _addresses(weights.matrices),
             _addresses(weights.biases),
@@ -121,36 +135,41 @@ class CompiledTransformer:
             ctypes.byref(made),
         )
         require_done(said, "The compiled model does not fit into memory.")
-        self._engine = made.value
+        self.handle = made.value
         # At the end of a process its memory goes back by itself; other threads may still be using it.
-        weakref.finalize(self, self._library.locant_engine_free, self._engine).atexit = False
+        weakref.finalize(self, self.library.locant_engine_free, self.handle).atexit = False
         self._tables: list[Tensor | None] = [None, None]
         self._growing = threading.Lock()
 
-    def start_search(
-        self, source: Tensor, source_lengths: Tensor, *, threads: int | None = None
-    ) -> CompiledSearchState:
+    def start_search(self, source: Tensor, source_lengths: Tensor) -> CompiledSearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations.
 
         Args:
             source: Source ids.
             source_lengths: Real tokens of each row.
-            threads: The most threads; ``None`` for :attr:`threads`.
 
         Raises:
             ConfigError: An id is outside the vocabulary, a length is not 1 to S, or either is no integer.
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        return CompiledSearchState(self, source, source_lengths, threads or self.threads)
+        return CompiledSearchState(self, source, source_lengths)
 
     @property
     def threads(self) -> int:
         """The most threads that a search has: PyTorch's, or fewer where the process has a quota."""
         return min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
 
-    def _positions(self, stack: int, count: int) -> Tensor | None:
-        """Return the rows of at least ``count`` positions, float32."""
+    def positions(self, stack: int, count: int) -> Tensor | None:
+        """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.
+
+        Args:
+            stack: 0 for the encoder, 1 for the decoder.
+            count: Positions that are needed.
+
+        Raises:
+            DataError: The model knows fewer.
+        """
         kind = self._kinds[stack]
         if kind is None:
             return None
@@ -169,14 +188,14 @@ class CompiledTransformer:
 class CompiledSearchState:
     """Sentences that are being translated; made by :meth:`CompiledTransformer.start_search`."""
 
-    def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor, threads: int) -> None:
-        self._model, self._library = model, model._library
+    def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
+        self._model, self._library = model, model.library
         lengths, tokens = _packed(source, source_lengths)
-        positions = model._positions(0, source.shape[1])
+        positions = model.positions(0, source.shape[1])
         made = ctypes.c_void_p()
         said = self._library.locant_batch(
-            model._engine,
-            threads,
+            model.handle,
+            model.threads,
             len(lengths),
             lengths.data_ptr(),
             tokens.data_ptr(),
@@ -196,7 +215,7 @@ class CompiledSearchState:
         as it was.
         """
         lengths, tokens = _packed(source, source_lengths)
-        positions = self._model._positions(0, source.shape[1])
+        positions = self._model.positions(0, source.shape[1])
         said = self._library.locant_batch_join(
             self._batch,
             len(lengths),
@@ -207,10 +226,6 @@ class CompiledSearchState:
             _rows(positions),
         )
         require_done(said, _TOO_LARGE)
-
-    def limit_threads(self, threads: int) -> None:
-        """Let the next calls have so many threads at most, at least 1."""
-        require_done(self._library.locant_batch_threads(self._batch, threads), _TOO_LARGE)
 
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row.
@@ -241,7 +256,7 @@ class CompiledSearchState:
         last = _ids(last)
         if last.shape != (len(values), 1):
             raise ConfigError(f"The last tokens of some rows are ids [R, 1]; got {list(last.shape)}.")
-        positions = self._model._positions(1, self._library.locant_batch_length(self._batch) + 1)
+        positions = self._model.positions(1, self._library.locant_batch_length(self._batch) + 1)
         said = self._library.locant_batch_step(
             self._batch,
             last.data_ptr(),

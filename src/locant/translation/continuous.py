@@ -4,25 +4,24 @@ A server gets sentences from many clients at any time. Where a batch had to be f
 sentence would wait for the longest of the batch before its own, and at last only a few would be left of a batch. Here
 the places of those that are finished are taken by new ones at once (Yu et al. 2022, "Orca", section 3.1: scheduling by
 iterations).
-
-Notation: N sentences with a beam of the same width K, R rows of the state: hypotheses that are decoded.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 
 from locant.errors import ConfigError, DataError, LocantError
 from locant.models.decoding_settings import DecodingSettings
-from locant.translation.compiled import CompiledEngine, CompiledSearchState
+from locant.translation.compiled import CompiledEngine
+from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.engines import Engine
-from locant.translation.hypotheses import Array, Beams, Hypothesis
-from locant.translation.search import counted_tokens, padded, require_ids, require_sentences
+from locant.translation.hypotheses import Hypothesis
+from locant.translation.search import counted_tokens, require_ids, require_sentences
 
 # More searches beside each other would wait for Python more often than for the kernels.
 _MOST_SEARCHES = 4
@@ -114,13 +113,9 @@ def searches_at_once(engine: Engine) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
+class _Request(Searched):
     """A sentence to be translated; see :meth:`ContinuousSearch.add`."""
 
-    source: list[int]
-    max_length: int
-    prefix: tuple[int, ...]
-    settings: DecodingSettings
     load: _Load
 
 
@@ -234,65 +229,45 @@ class _BatchByBatch(_Line):
 
 
 class _StepByStep(_Line):
-    """A continuous search by the compiled kernels, which take new sentences between any two steps.
-
-    The rows of the state are first the hypotheses that are written, one group after the other, then the sentences whose
-    prefix is read, then those that have just been encoded.
-    """
+    """A continuous search by the compiled kernels, which take new sentences between any two steps."""
 
     def __init__(self, engine: CompiledEngine, rows: int) -> None:
         super().__init__(rows)
         self._engine, self._model = engine, engine.model
         self._threads = engine.model.threads
-        self._state: CompiledSearchState | None = None
-        self._count = 0  # rows of the state
-        self._readers: dict[Hashable, _Reader] = {}
-        self._groups: dict[int, _Group] = {}  # by the width of the beam
+        self._search = CompiledSearch(engine.model, self._threads)
+        self._numbers = itertools.count()
+        self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
         self._leave(self._waiting, key)
-        if self._leave(self._running, key) and not self._readers.pop(key, None):
-            for group in self._groups.values():
-                group.keep(np.array([own != key for own in group.keys], np.bool_))
+        if self._leave(self._running, key):
+            (number,) = (number for number, own in self._keys.items() if own == key)
+            del self._keys[number]
+            self._search.remove(number)
 
     def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
         """Take one decoding step of all that run; see :meth:`ContinuousSearch.step`."""
         outcomes: list[tuple[Hashable, Outcome]] = []
         threads = max(1, self._model.threads // sharing)
-        if threads != self._threads and self._state is not None:
-            self._state.limit_threads(threads)
-        self._threads = threads
+        if threads != self._threads:
+            self._search.limit_threads(threads)
+            self._threads = threads
         try:
-            self._arrange()
             self._begin(outcomes)
-            if self._state is not None:
-                outcomes += self._decode(self._state)
+            for number, outcome in self._search.step():
+                key = self._keys.pop(number)
+                self._leave(self._running, key)
+                outcomes.append((key, outcome))
         except MemoryError as error:
             if not self._running:
                 raise
-            # The state is as it was. The sentence that came last makes room for the others.
+            # The search is as it was. The sentence that came last makes room for the others.
             key = next(reversed(self._running))
             self.remove(key)
             outcomes.append((key, _failure(error)))
         return outcomes
-
-    def _arrange(self) -> None:
-        """Drop the rows that nothing goes on from, and bring the others into order."""
-        self._groups = {beam: group for beam, group in self._groups.items() if group.keys}
-        kept = [group.rows[group.beams.open] for group in self._groups.values()]
-        kept.append(np.array([reader.row for reader in self._readers.values()], np.int64))
-        rows = np.concatenate(kept)
-        if not len(rows):
-            self._state, self._count = None, 0
-        elif self._state is not None and not np.array_equal(rows, np.arange(self._count)):
-            self._state.select(torch.from_numpy(rows))
-            self._count = len(rows)
-        first = 0
-        for group in self._groups.values():
-            first = group.number(first)
-        for row, reader in enumerate(self._readers.values(), start=first):
-            reader.row = row
 
     def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
         """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
@@ -332,123 +307,19 @@ class _StepByStep(_Line):
         """Encode sentences together, or where that fails each alone; returns those that failed."""
         if not joining:
             return []
-        source, lengths = padded([request.source for request in joining.values()])
+        numbers = dict(zip(self._numbers, joining, strict=False))
         try:
-            if self._state is None:
-                self._state = self._model.start_search(source, lengths, threads=self._threads)
-            else:
-                self._state.join(source, lengths)
+            self._search.join({number: joining[key] for number, key in numbers.items()})
         except (LocantError, MemoryError) as error:
             if len(joining) == 1:
                 (key,) = joining
                 self._leave(self._waiting, key)
                 return [(key, _failure(error))]
             return [failure for key, request in joining.items() for failure in self._join({key: request})]
-        for key, request in joining.items():
-            self._readers[key] = _Reader(request, self._count)
-            self._count += 1
+        self._keys |= numbers
+        for key in joining:
             self._running[key] = self._waiting.pop(key)
         return []
-
-    def _decode(self, state: CompiledSearchState) -> list[tuple[Hashable, Outcome]]:
-        """Decode the last token of every row; returns the sentences that are finished."""
-        writing: dict[int, dict[Hashable, _Reader]] = {}
-        for key, reader in self._readers.items():
-            if reader.ready:
-                writing.setdefault(reader.request.settings.beam, {})[key] = reader
-        for beam, readers in writing.items():
-            self._groups.setdefault(beam, _Group(beam)).join(readers)
-            for key in readers:
-                del self._readers[key]
-        last = np.empty(self._count, np.int64)
-        for group in self._groups.values():
-            last[group.rows[group.beams.open]] = group.beams.last[group.beams.open]
-        for reader in self._readers.values():
-            last[reader.row] = reader.request.prefix[reader.read]
-        values, columns = state.best(torch.from_numpy(last[:, None]), max(self._groups, default=1))
-        for reader in self._readers.values():
-            reader.read += 1
-        finished = [
-            outcome for group in self._groups.values() for outcome in group.advance(values.numpy(), columns.numpy())
-        ]
-        for key, _ in finished:
-            self._leave(self._running, key)
-        return finished
-
-
-@dataclass
-class _Reader:
-    """A sentence whose decoder has read some tokens of its prefix, and the row that reads."""
-
-    request: _Request
-    row: int
-    read: int = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether only the last token is left, after which the decoder writes."""
-        return self.read == len(self.request.prefix) - 1
-
-
-class _Group:
-    """Sentences that are being written with beams of the same width.
-
-    Attributes:
-        keys: What the caller knows them by.
-        rows: The row of the state that each hypothesis goes on from, ``[N, K]``; where there is no hypothesis, any row
-            of the same sentence.
-    """
-
-    def __init__(self, beam: int) -> None:
-        self.beams = Beams(beam)
-        self.keys: list[Hashable] = []
-        self.rows = np.empty((0, beam), np.int64)
-
-    def join(self, readers: Mapping[Hashable, _Reader]) -> None:
-        """Append sentences whose prefix has been read but for its last token."""
-        requests = [reader.request for reader in readers.values()]
-        self.beams.join(
-            np.array([request.prefix[-1] for request in requests], np.int64),
-            np.array([request.max_length for request in requests], np.int64),
-            np.array([request.settings.length_penalty for request in requests]),
-            np.array([request.settings.n_best for request in requests], np.int64),
-        )
-        rows = np.array([reader.row for reader in readers.values()], np.int64)
-        self.rows = np.concatenate((self.rows, np.repeat(rows[:, None], self.rows.shape[1], axis=1)))
-        self.keys += readers
-
-    def keep(self, kept: Array) -> None:
-        """Keep some sentences, boolean ``[N]``."""
-        self.beams.keep(kept)
-        self.rows = self.rows[kept]
-        self.keys = [key for key, stays in zip(self.keys, kept.tolist(), strict=True) if stays]
-
-    def number(self, first: int) -> int:
-        """Number the rows of the partial hypotheses from ``first`` on; returns the number after the last."""
-        present = self.beams.open
-        after = first + int(np.count_nonzero(present))
-        rows = np.zeros_like(self.rows)
-        rows[present] = np.arange(first, after)
-        self.rows = np.where(present, rows, rows.max(1, keepdims=True))
-        return after
-
-    def advance(self, values: Array, columns: Array) -> list[tuple[Hashable, Outcome]]:
-        """Take a step by the best tokens of each row, ``[R, >= K]``; returns the sentences that are finished."""
-        beam = self.rows.shape[1]
-        parents = self.beams.advance(values[self.rows, :beam], columns[self.rows, :beam])
-        self.rows = np.take_along_axis(self.rows, parents, axis=1)
-        done = self.beams.done
-        if not done.any():
-            return []
-        finished = [(self.keys[number], self._outcome(number)) for number in done.nonzero()[0].tolist()]
-        self.keep(~done)
-        return finished
-
-    def _outcome(self, number: int) -> Outcome:
-        try:
-            return self.beams.hypotheses(number)
-        except LocantError as error:
-            return error
 
 
 def _translations(engine: Engine, batch: Mapping[Hashable, _Request]) -> list[tuple[Hashable, Outcome]]:

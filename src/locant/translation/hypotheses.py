@@ -20,7 +20,7 @@ from locant.text.tokenizer import EOS
 
 Array = NDArray[Any]
 
-_NOT_A_NUMBER = (
+NOT_A_NUMBER = (
     "The model's output is not a number, so it cannot translate: its weights are damaged, or its training diverged."
 )
 
@@ -72,7 +72,7 @@ def hypothesis_of(tokens: list[int], total: float, limit: int, alpha: float) -> 
         LocantError: The log-probability is not a finite number.
     """
     if not math.isfinite(total):
-        raise LocantError(_NOT_A_NUMBER)
+        raise LocantError(NOT_A_NUMBER)
     length = next((place for place, token in enumerate(tokens) if token == EOS), len(tokens))
     return Hypothesis(tokens[:length], total / length_penalty(min(length + 1, limit), alpha), total)
 
@@ -199,7 +199,7 @@ class Beams:
         """
         of, ended = self._sentences[number], self._ended[number]
         if not ended:  # Only what is not a number never ends.
-            raise LocantError(_NOT_A_NUMBER)
+            raise LocantError(NOT_A_NUMBER)
         limit, alpha = int(of["limit"]), float(of["alpha"])
         order = largest(of["score"][None], int(of["n_best"]))[0, : len(ended)]
         return [

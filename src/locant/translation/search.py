@@ -263,7 +263,7 @@ def search(
     """
     require_sentences(sources, max_lengths, prefix)
     alpha = settings.length_penalty
-    for batch in _batches([len(source) for source in sources], settings):
+    for batch in batches([len(source) for source in sources], settings):
         source, lengths = padded([sources[index] for index in batch], device)
         limits = torch.tensor([max_lengths[index] for index in batch], device=device)
         if settings.sampling:
@@ -309,7 +309,7 @@ def counted_tokens(length: int, settings: DecodingSettings) -> int:
     return max(length, _SHORTEST_COUNTED) * settings.rows
 
 
-def _batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
+def batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int]]:
     """Yield the indices of each batch, longest sentences first."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     while order:

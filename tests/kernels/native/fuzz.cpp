@@ -55,6 +55,20 @@ Said locant_batch_select(void* batch, int64_t count, const int64_t* rows);
 Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
                        int64_t k, float* values, int64_t* columns);
 void locant_batch_free(void* batch);
+struct Wish {
+  int64_t number, beam, limit, n_best, prefix;
+  double alpha;
+};
+Said locant_search(const void* engine, int threads, int64_t end, void** made);
+void locant_search_free(void* search);
+Said locant_search_threads(void* search, int threads);
+int64_t locant_search_length(const void* search);
+Said locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
+                        const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
+                        int64_t prefix_tokens);
+void locant_search_remove(void* search, int64_t number);
+Said locant_search_step(void* search, const float* positions, int64_t position_rows, int64_t* sizes);
+void locant_search_take(void* search, int64_t* integers, float* totals);
 }
 
 // ---------------------------------------------------------------------------------------------- memory that fails
@@ -453,6 +467,90 @@ void translation(Random& r) {
   refused("a model without a weight", wrong.make(&engine));
 }
 
+// Searches with sentences that come and go, and returns all that was found. `call` makes every call that may fail.
+std::vector<float> searched(uint64_t seed, const Model& model, const void* engine, int threads,
+                            const std::function<void(const std::function<Said()>&)>& call) {
+  Random r{std::mt19937_64(seed)};
+  std::vector<float> found;
+  void* search = nullptr;
+  call([&] { return locant_search(engine, threads, 3, &search); });
+  int64_t number = 0;
+  for (int step = 0; step < 14; step++) {
+    if (step < 9 && r.chance(2)) {
+      const Sentences more(r, model, r.from(1, 4));
+      std::vector<Wish> wishes;
+      std::vector<int64_t> prefixes;
+      for (size_t i = 0; i < more.lengths.size(); i++) {
+        const int64_t beam = r.from(1, 5), prefix = r.from(1, 3);
+        wishes.push_back({number++, beam, r.from(1, Model::rows - prefix), r.from(1, beam), prefix, 0.3 * r.from(0, 3)});
+        for (int64_t j = 0; j < prefix; j++) prefixes.push_back(r.from(0, model.shape[6] - 1));
+      }
+      call([&] {
+        return locant_search_join(search, static_cast<int64_t>(wishes.size()), more.lengths.data(), more.tokens.data(),
+                                  static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows, wishes.data(),
+                                  prefixes.data(), static_cast<int64_t>(prefixes.size()));
+      });
+    }
+    if (r.chance(4)) locant_search_remove(search, r.from(0, number));
+    if (locant_search_length(search) > Model::rows) fail("hypotheses beyond their greatest length");
+    int64_t sizes[2];
+    call([&] { return locant_search_step(search, model.positions, Model::rows, sizes); });
+    std::vector<int64_t> integers(sizes[0]);
+    std::vector<float> totals(sizes[1]);
+    locant_search_take(search, integers.data(), totals.data());
+    found.insert(found.end(), integers.begin(), integers.end());
+    found.insert(found.end(), totals.begin(), totals.end());
+  }
+  locant_search_free(search);
+  return found;
+}
+
+void search(Random& r) {
+  const Model model(r, !r.chance(4));
+  void *engine = nullptr, *search = nullptr;
+  done("engine", model.make(&engine));
+  const int threads = r.from(1, 4);
+  const uint64_t seed = r.engine();
+  const auto plain = searched(seed, model, engine, threads, [](const auto& call) { done("search", call()); });
+  const auto disturbed = searched(seed, model, engine, threads, [](const auto& call) { in_any_memory("search", call); });
+  if (plain != disturbed) fail("memory that failed changed a search");
+
+  refused("a search by no thread", locant_search(engine, 0, 3, &search));
+  refused("a search for no end", locant_search(engine, 1, r.chance(2) ? -1 : model.shape[6], &search));
+  done("search", locant_search(engine, threads, 3, &search));
+  refused("no threads", locant_search_threads(search, -r.from(0, 9)));
+  const Sentences sentences(r, model, 2);
+  const auto join = [&](const std::vector<Wish>& wishes, const std::vector<int64_t>& prefixes, int64_t known) {
+    return locant_search_join(search, static_cast<int64_t>(wishes.size()), sentences.lengths.data(),
+                              sentences.tokens.data(), static_cast<int64_t>(sentences.tokens.size()), model.positions, known,
+                              wishes.data(), prefixes.data(), static_cast<int64_t>(prefixes.size()));
+  };
+  const int64_t beyond = int64_t{1} << r.from(33, 62), wrong[] = {-beyond, -1, 0, beyond};
+  const std::vector<Wish> right{{7, 2, 5, 1, 2, 0.5}, {8, 1, 5, 1, 1, 0.5}};
+  for (int64_t Wish::*field : {&Wish::beam, &Wish::limit, &Wish::n_best, &Wish::prefix}) {
+    std::vector<Wish> changed = right;
+    changed[r.from(0, 1)].*field = wrong[r.from(0, 3)];
+    refused("a wrong wish", join(changed, {1, 1, 1}, Model::rows));
+  }
+  std::vector<Wish> changed = right;
+  changed[1].alpha = r.chance(2) ? -0.1 : std::nan("");
+  refused("a wrong exponent", join(changed, {1, 1, 1}, Model::rows));
+  refused("too short prefixes", join(right, {1, 1}, Model::rows));
+  refused("too long prefixes", join(right, {1, 1, 1, 1}, Model::rows));
+  refused("no prefixes", join(right, {}, Model::rows));
+  refused("a prefix of wrong tokens", join(right, {1, r.chance(2) ? -1 : model.shape[6], 1}, Model::rows));
+  refused("no sentences", join({}, {1}, Model::rows));
+  if (model.positions) refused("unknown positions", join(right, {1, 1, 1}, 0));
+  done("join", join(right, {1, 1, 1}, Model::rows));
+  refused("a number twice", join(right, {1, 1, 1}, Model::rows));
+  int64_t sizes[2];
+  refused("a step without sizes", locant_search_step(search, model.positions, Model::rows, nullptr));
+  if (model.positions) refused("a step of an unknown position", locant_search_step(search, model.positions, 0, sizes));
+  done("step", locant_search_step(search, model.positions, Model::rows, sizes));
+  locant_search_free(search);
+  locant_engine_free(engine);
+}
+
 // Sixteen threads with batches of their own on one engine find what one finds.
 void side_by_side(Random& r) {
   const Model model(r, true);
@@ -486,7 +584,7 @@ int main(int count, char** arguments) {
   const Array many(random, 1 << 18, true), sum(random, 1 << 18);
   done("sum", locant_accumulate(many, sum, 1 << 18, 4));
   for (int round = 0; round < rounds; round++) {
-    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation}) part(random);
+    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search}) part(random);
     if (round % 10 == 0) side_by_side(random);
   }
   std::printf("%d rounds\n", rounds);

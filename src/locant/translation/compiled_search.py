@@ -1,0 +1,175 @@
+"""Greedy and beam search by the C++ kernels: a step of all sentences that are searched for is one call."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from locant.errors import LocantError
+from locant.kernels.outcomes import require_done
+from locant.models.decoding_settings import DecodingSettings
+from locant.text.tokenizer import EOS
+from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
+
+if TYPE_CHECKING:
+    from locant.translation.compiled import CompiledTransformer
+
+_TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once, or shorter ones."
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A sentence to be searched for.
+
+    Attributes:
+        source: Source ids as the encoder reads them, EOS included.
+        max_length: Most target tokens, EOS included, at least 1.
+        prefix: Target ids that the decoder reads before it writes, at least one; no part of the hypotheses.
+        settings: Beam, length penalty and number of hypotheses.
+    """
+
+    source: list[int]
+    max_length: int
+    prefix: Sequence[int]
+    settings: DecodingSettings
+
+
+class _Wish(ctypes.Structure):
+    """As ``search.cpp`` has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("number", "beam", "limit", "n_best", "prefix")),
+        ("alpha", ctypes.c_double),
+    )
+
+
+class CompiledSearch:
+    """Sentences that join a search by the kernels at any step, and leave it when they are finished.
+
+    It finds what :func:`~locant.translation.search.beam_search` finds, and at a beam of 1
+    :func:`~locant.translation.search.greedy_search`. A hypothesis that has ended takes no more of the steps.
+
+    Args:
+        model: What is compiled.
+        threads: The most threads.
+
+    Raises:
+        MemoryError: Memory does not suffice.
+    """
+
+    def __init__(self, model: CompiledTransformer, threads: int) -> None:
+        self._model, self._library = model, model.library
+        made = ctypes.c_void_p()
+        require_done(self._library.locant_search(model.handle, threads, EOS, ctypes.byref(made)), _TOO_LARGE)
+        self._search = made.value
+        self._sizes = (ctypes.c_int64 * 2)()
+        self._limits: dict[int, tuple[int, float]] = {}  # by number: greatest length, and length penalty's exponent
+        weakref.finalize(self, self._library.locant_search_free, self._search).atexit = False
+
+    def __len__(self) -> int:
+        """Number of sentences that are searched for."""
+        return len(self._limits)
+
+    def limit_threads(self, threads: int) -> None:
+        """Let the next calls have so many threads at most, at least 1."""
+        require_done(self._library.locant_search_threads(self._search, threads), _TOO_LARGE)
+
+    def join(self, sentences: Mapping[int, Searched]) -> None:
+        """Encode sentences, at least one, whose translations begin at the next step.
+
+        Whatever goes wrong, the search stays as it was.
+
+        Args:
+            sentences: By numbers that no others have.
+
+        Raises:
+            ConfigError: An id is outside the vocabulary, or a number is taken.
+            DataError: A sentence is longer than the positions that the model knows.
+            MemoryError: Memory does not suffice.
+        """
+        wishes = (_Wish * len(sentences))(*(_wish(number, sentence) for number, sentence in sentences.items()))
+        lengths, tokens, prefixes = array("q"), array("q"), array("q")
+        for sentence in sentences.values():
+            lengths.append(len(sentence.source))
+            tokens.extend(sentence.source)
+            prefixes.extend(sentence.prefix)
+        positions = self._model.positions(0, max(lengths))
+        said = self._library.locant_search_join(
+            self._search,
+            len(lengths),
+            _address(lengths),
+            _address(tokens),
+            len(tokens),
+            *_table(positions),
+            wishes,
+            _address(prefixes),
+            len(prefixes),
+        )
+        require_done(said, _TOO_LARGE)
+        for number, of in sentences.items():
+            self._limits[number] = of.max_length, of.settings.length_penalty
+
+    def remove(self, number: int) -> None:
+        """Drop a sentence; a number that is not known is ignored."""
+        self._library.locant_search_remove(self._search, number)
+        self._limits.pop(number, None)
+
+    def step(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Take one decoding step of all sentences.
+
+        Whatever goes wrong, the search stays as it was.
+
+        Returns:
+            The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
+            model's output was not a number.
+
+        Raises:
+            DataError: The translation is longer than the positions that the model knows.
+            MemoryError: Memory does not suffice.
+        """
+        positions = self._model.positions(1, self._library.locant_search_length(self._search) + 1)
+        require_done(self._library.locant_search_step(self._search, *_table(positions), self._sizes), _TOO_LARGE)
+        return self._take(*self._sizes) if self._sizes[0] else []
+
+    def _take(self, integers: int, totals: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Return the sentences that are finished, whose description has so many integers and log-probabilities."""
+        described, scored = (ctypes.c_int64 * integers)(), (ctypes.c_float * totals)()
+        self._library.locant_search_take(self._search, described, scored)
+        probabilities = iter(scored)
+        outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
+        place = 0
+        while place < integers:
+            number, count = described[place : place + 2]
+            place += 2
+            limit, alpha = self._limits.pop(number)
+            hypotheses: list[Hypothesis] = []
+            outcome: list[Hypothesis] | LocantError = hypotheses if count else LocantError(NOT_A_NUMBER)
+            for _ in range(count):
+                first = place + 1
+                place = first + described[place]
+                try:
+                    hypotheses.append(hypothesis_of(described[first:place], next(probabilities), limit, alpha))
+                except LocantError as error:
+                    outcome = error
+            outcomes.append((number, outcome))
+        return outcomes
+
+
+def _wish(number: int, of: Searched) -> _Wish:
+    settings = of.settings
+    return _Wish(number, settings.beam, of.max_length, settings.n_best, len(of.prefix), settings.length_penalty)
+
+
+def _table(positions: Tensor | None) -> tuple[int | None, int]:
+    """Return where a table is, which must be kept while it is read, and its rows."""
+    return (None, 0) if positions is None else (positions.data_ptr(), len(positions))
+
+
+def _address(values: array[int]) -> int:
+    return values.buffer_info()[0]

@@ -1,0 +1,149 @@
+"""The search in C++ against the one in Python with the same kernels: the same hypotheses, to the last bit.
+
+In int8, where a row's sums do not depend on how many others there are: hypotheses as good as each other stay so.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from tiny_models import tiny_model
+from with_kernels import needs_compiler
+
+from locant.errors import ConfigError, LocantError
+from locant.models import DecodingSettings, Transformer
+from locant.text import BOS, EOS
+from locant.translation import CompiledEngine, Hypothesis, continuous_search, supports
+from locant.translation.compiled_search import CompiledSearch, Searched
+from locant.translation.search import search
+
+pytestmark = needs_compiler
+
+VOCABULARY = 24
+
+
+def model_with_ties(seed: int) -> Transformer:
+    """A random model in which tokens are as probable as others, one of them as the end."""
+    model = tiny_model(VOCABULARY, seed, sharpness=(0.5, 2.0, 4.0)[seed % 3])
+    with torch.no_grad():
+        model.output.weight[[5, 9, 17]] = model.output.weight[[4, EOS, 4]]
+    return model
+
+
+def compiled(model: Transformer) -> CompiledEngine:
+    if not supports("int8"):
+        pytest.skip("this processor has no fast int8 arithmetic")
+    return CompiledEngine(model, "int8")
+
+
+def random_sources(draw: random.Random, count: int) -> list[list[int]]:
+    return [[*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 9))), EOS] for _ in range(count)]
+
+
+def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
+    found = search(engine.model, [sentence.source], [sentence.max_length], sentence.settings, prefix=sentence.prefix)
+    return dict(found)[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_batches(seed: int) -> None:
+    engine, draw = compiled(model_with_ties(seed)), random.Random(seed)
+    for beam in (1, 2, 4, 5):
+        settings = DecodingSettings(
+            beam=beam,
+            n_best=draw.randint(1, beam),
+            length_penalty=draw.choice([0.0, 0.6, 2.0]),
+            batch_tokens=draw.choice([1, 300, 8192]),
+        )
+        sources = random_sources(draw, 12)
+        limits = [draw.choice([1, 2, 7, 30]) for _ in sources]
+        prefix = (BOS, 7)[: draw.randint(1, 2)]
+        found = dict(engine.translate(sources, limits, prefix, settings))
+        assert found == dict(search(engine.model, sources, limits, settings, prefix=prefix))
+        assert len(found) == 12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sentences_that_come_and_go(seed: int) -> None:
+    engine, draw = compiled(model_with_ties(seed)), random.Random(seed)
+    sentences = []
+    for source in random_sources(draw, 30):
+        beam = draw.choice([1, 2, 4, 5])
+        settings = DecodingSettings(beam=beam, n_best=draw.randint(1, beam), length_penalty=draw.choice([0, 0.6, 1.5]))
+        prefix = [BOS, *(draw.randrange(4, VOCABULARY) for _ in range(draw.choice([0, 0, 1, 3])))]
+        sentences.append(Searched(source, draw.choice([1, 3, 9, 33]), prefix, settings))
+    running = continuous_search(engine, rows=40)
+    coming, removed, found = list(range(30)), set(), {}
+    while coming or running.active:
+        for number in coming[: draw.randint(0, 4)]:
+            coming.remove(number)
+            one = sentences[number]
+            running.add(number, one.source, one.max_length, one.prefix, one.settings)
+        if draw.random() < 0.1:
+            removed.add(gone := draw.randrange(30))
+            if gone not in coming:
+                running.remove(gone)
+        found.update(running.step())
+    assert len(found) >= 30 - len(removed)
+    assert found == {number: in_python(engine, sentences[number]) for number in found}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_whose_output_is_not_a_number(beam: int) -> None:
+    model = tiny_model(VOCABULARY, 5)
+    with torch.no_grad():
+        model.source_embedding.weight[7] = math.nan
+    engine = compiled(model)
+    settings = DecodingSettings(beam=beam)
+    assert dict(engine.translate([[6, EOS]], [6], (BOS,), settings))
+    with pytest.raises(LocantError, match="not a number"):
+        list(engine.translate([[6, EOS], [7, EOS]], [6, 6], (BOS,), settings))
+
+
+@pytest.mark.parametrize("prefix", [(BOS,), (BOS, 7)])
+def test_part_of_a_model_is_not_a_number(prefix: tuple[int, ...]) -> None:
+    """After some tokens log-probabilities are no numbers."""
+    found = 0
+    for seed in range(8):
+        model = tiny_model(VOCABULARY, seed, sharpness=2.0)
+        with torch.no_grad():
+            model.target_embedding.weight[[8, 11, 14, 20], 3] = math.nan
+        engine = compiled(model)
+        for beam in (1, 2, 4):
+            sentence = Searched([5, 6, EOS], 12, prefix, DecodingSettings(beam=beam, n_best=beam))
+            try:
+                expected = in_python(engine, sentence)
+            except LocantError as error:
+                with pytest.raises(LocantError, match=str(error)):
+                    list(engine.translate([sentence.source], [12], prefix, sentence.settings))
+            else:
+                found += 1
+                assert dict(engine.translate([sentence.source], [12], prefix, sentence.settings)) == {0: expected}
+    assert 0 < found < 24
+
+
+def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
+    engine = compiled(tiny_model(VOCABULARY, 5, sharpness=2.0))
+    running = CompiledSearch(engine.model, 2)
+    right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
+    running.join({4: right})
+    found = running.step()
+    for wrong, message in (
+        (Searched([5, VOCABULARY], 6, (BOS,), right.settings), "outside the source vocabulary"),
+        (Searched([5], 6, (BOS, VOCABULARY), right.settings), "outside the target vocabulary"),
+        (Searched([5], 0, (BOS,), right.settings), "no translation of 0 tokens"),
+        (Searched([5], 6, (), right.settings), "prefix"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            running.join({5: right, 6: wrong})
+        assert len(running) == 1
+    with pytest.raises(ConfigError, match="a sentence 4 already"):
+        running.join({4: right})
+    running.remove(5)
+    while len(running):
+        found += running.step()
+    assert found == [(4, in_python(engine, right))]
+    assert running.step() == []
