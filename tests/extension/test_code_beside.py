@@ -49,6 +49,7 @@ def test_how_pairs_are_turned(tmp_path: Path, pairs: str, layout: str) -> None:
         "def apply_rope(x):\n    return torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))\n",
         "def apply_rotary(x):\n    return x.reshape(sq, -1, np, rot_dim // 2, 2)\n",
         "def apply_rope(x):\n    return x.unflatten(-1, (-1, 2))\n",
+        "def rotate_pairs(x):\n    return rearrange(x, '... (d r) -> ... d r', r=2)\n",
         # DeepSeek's: neighbours are taken apart, and halves turned
         _ROTATE.format(_HALVES) + "def apply_rope(q):\n    return rotate_half(q.view(b, d // 2, 2).transpose(4, 3))\n",
     ],
@@ -124,3 +125,17 @@ def test_code_elsewhere_is_not_looked_for(tmp_path: Path) -> None:
     for named in ("owner/name--modeling_mine.MineModel", "../modeling_mine.MineModel", 7, ["modeling_mine.MineModel"]):
         inspection = _inspected(tmp_path / "model", {}, rope_theta=1e4, auto_map={"AutoModel": named})
         assert "halves are assumed" in _said(inspection, "warning")
+
+
+def test_code_that_the_file_does_not_name(tmp_path: Path) -> None:
+    files = {"model.py": _ROTATE.format(_NEIGHBOURS), "train.py": _ROTATE.format(_HALVES)}
+    inspection = _inspected(tmp_path, files, auto_map=None, rope_theta=1e4)
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.layout == "interleaved"
+    assert "model.py beside the file, which was read and not run" in _said(inspection, "note")
+
+
+def test_rotation_that_the_file_names_and_nothing_more(tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, {}, auto_map=None, position_embedding_type="rotary")
+    assert inspection.parsed is not None
+    assert "the model type 'mine' is not known here: halves are assumed" in _said(inspection, "warning")

@@ -115,10 +115,10 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"use_logn_attn": True}, "warning", "'use_logn_attn' .* looks as if"),
     ({"beta_fast": 32, **_scaled(**_YARN)}, "warning", "'beta_fast' stands in config.json next to rope_scaling"),
     ({"low_freq_factor": 1.0}, "warning", "'low_freq_factor' stands in config.json next to"),
-    (_scaled(rope_type="linear", factor=4.0, attention_factor=1.0), "error", "means nothing to the scaling 'linear'"),
+    (_scaled(rope_type="linear", factor=4.0, attention_factor=1.0), "warning", "means nothing to the scaling 'linear'"),
     (
         _scaled(**_LLAMA3, original_max_position_embeddings=8192, beta_fast=3),
-        "error",
+        "warning",
         "means nothing to the .*'llama3'",
     ),
     # layer types

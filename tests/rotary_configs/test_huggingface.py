@@ -179,10 +179,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
     ("config", "message"),
     [
         (_scaled(rope_type="yarm", factor=2.0), "Unknown rope_type 'yarm'.* Did you mean 'yarn'"),
-        (_scaled(**_YARN, beta_fats=3), "'beta_fats' in rope_scaling of config.json.* Did you mean 'beta_fast'"),
-        (_scaled(**_YARN, attn_factor=1.0), "'attn_factor' .* Did you mean 'attention_factor'"),
-        (_llama(rope_scalling={}), "'rope_scalling' in config.json is not known here. Did you mean 'rope_scaling'"),
-        (_llama(max_position_embedings=4), "Did you mean 'max_position_embeddings'"),
         (_scaled(**_YARN, type="linear"), "rope_type 'yarn' and type 'linear'"),
         (_scaled(**_YARN) | {"rope_parameters": {"rope_type": "default"}}, "rope_parameters as well as rope_scaling"),
         (_llama(rope_parameters={"rope_theta": 5e5}), "rope_theta is 500000.* but 10000"),
@@ -228,7 +224,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
             "short_mscale 1.0 and long_mscale 1.2",
         ),
         (_scaled(type="dynamic", factor=2.0, original_max_position_embeddings=4096), "takes the original length from"),
-        (_scaled(type="dynamic", alpha=1000.0, factor=1.0), "'alpha' in rope_scaling of config.json is not known"),
         (_scaled(type="mrope"), "without mrope_section"),
         (_llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}), "0.25 in .* but 0.5 next to"),
         (
@@ -251,12 +246,47 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
             "make an attention scale beyond any float",
         ),
         (_llama(max_position_embeddings="8k"), "must be a positive whole number; got '8k'"),
-        ({"rope_theta": 1.0, "text_config": _llama()}, "'rope_theta' stands in config.json beside 'text_config'"),
     ],
 )
 def test_what_cannot_be_right_is_refused(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_huggingface(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "severity", "message"),
+    [
+        (
+            _scaled(**_YARN, beta_fats=3),
+            "error",
+            "'beta_fats' in rope_scaling of config.json.* Did you mean 'beta_fast'",
+        ),
+        (
+            _scaled(**_YARN, attn_factor=1.0),
+            "error",
+            "'attn_factor' in rope_scaling .* Did you mean 'attention_factor'",
+        ),
+        (
+            _llama(rope_scalling={}),
+            "error",
+            "'rope_scalling' in config.json is not known.* Did you mean 'rope_scaling'",
+        ),
+        (_llama(max_position_embedings=4), "error", "Did you mean 'max_position_embeddings'"),
+        (_llama(rope_base=5e5), "warning", "'rope_base' in config.json is 500000.0, and nothing known here reads it"),
+        (
+            _scaled(type="dynamic", alpha=1000.0, factor=1.0),
+            "warning",
+            "'alpha' in rope_scaling .* is 1000.0, and nothing",
+        ),
+    ],
+)
+def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: str, message: str) -> None:
+    found = [each for each in read_huggingface(config).findings if re.search(message, each.message)]
+    assert [each.severity for each in found] == [severity]
+    if severity == "warning":  # what other code makes of it is not known
+        unknown = config | {"model_type": "novel", "rope_ratio": 3}
+        with pytest.raises(ConfigError, match="is not known here"):
+            read_huggingface(unknown)
 
 
 @pytest.mark.parametrize(

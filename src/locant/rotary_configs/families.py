@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,9 @@ INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     "hy_v4": ("half", "last"),
 }
 """How the indexers of sparse attention pair features, and which of their ``index_head_dim`` features they rotate."""
+
+SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
+"""Model types with a rotation for every layer type that heed a ``partial_rotary_factor`` beside their groups."""
 
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
@@ -134,6 +138,20 @@ def is_in_transformers(name: str | None) -> bool:
     from locant.rotary_configs.own_code import OWN_CODE
 
     return name in _all_types() and name not in OWN_CODE
+
+
+_HEADS = re.compile(r"(For[A-Z]\w+|PreTrainedModel|LMHeadModel|TextModel|Model|Config)$")
+
+
+def type_of_class(name: str) -> ModelType | None:
+    """Return the facts of the model type whose class has a name, by its stem: ``LlamaForCausalLM``."""
+    stem = _HEADS.sub("", name) if _HEADS.search(name) else ""
+    return model_type(_types_by_letters().get(stem.lower()))
+
+
+@functools.cache
+def _types_by_letters() -> Mapping[str, str]:
+    return {name.replace("_", "").replace("-", "").lower(): name for name in known_model_types()}
 
 
 def layout_of(name: str | None, interleave: bool | None, kind: ModelType | None = None) -> RotaryLayout:

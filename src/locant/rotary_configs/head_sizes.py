@@ -9,7 +9,12 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.rotary_configs.families import HEAD_IS_ROTATED_PART, ModelType
+from locant.rotary_configs.families import (
+    HEAD_IS_ROTATED_PART,
+    SHARES_BESIDE_GROUPS,
+    ModelType,
+    is_in_transformers,
+)
 from locant.rotary_configs.layers import GLOBAL
 from locant.rotary_configs.rope_parameters import read_type
 
@@ -64,11 +69,11 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         ConfigError: They contradict each other, or are not told.
     """
     own = _of_the_layer(part, layer, names)
-    fraction = _fraction(part, rope, kind, layer)
+    findings: list[Finding] = []
+    fraction = _fraction(part, rope, kind, layer, findings)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
         return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer)
-    findings: list[Finding] = []
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
@@ -203,12 +208,18 @@ def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int |
     return next(((int(defaults[name]), f"{name} ({defaults[name]})") for name in names if name in defaults), (None, ""))
 
 
-def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str) -> float | None:
+def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, findings: list[Finding]) -> float | None:
     percent = "rotary_percent" if kind is None and part.values.get("rotary_pct") is None else "rotary_pct"  # Megatron's
     beside = agreed(
         part.number("partial_rotary_factor"), part.number(percent), f"partial_rotary_factor and {percent} differ."
     )
     inside = rope.number("partial_rotary_factor")
+    if kind is not None and beside is not None and inside is None and _passes_over_share(kind):
+        group = (kind.rope or {}).get(layer)
+        share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
+        if beside != (1 if share is None else share):
+            findings.append(_share_passed_over(kind, beside, layer))
+        return share
     message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
     fraction = agreed(inside, beside, message)
     if fraction is not None and not 0 < fraction <= 1:
@@ -235,6 +246,20 @@ def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: fl
             f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
         )
     return stated or (head_dim if counted is None else counted)
+
+
+def _passes_over_share(kind: ModelType) -> bool:
+    """Whether a class with a rotation for every layer type takes their shares from their groups alone."""
+    return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
+
+
+def _share_passed_over(kind: ModelType, share: float, layer: str) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
+        f"transformers passes over it for '{layer}': it takes its own there.",
+        "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
 
 
 def _passed_over(kind: ModelType, fraction: float | None) -> Finding:

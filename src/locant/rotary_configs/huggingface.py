@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,14 @@ from locant.rotary_configs.layers import (
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_groups import base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
+from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
+from locant.rotary_configs.text_parts import (
+    class_in_architectures,
+    doubts_about_others,
+    entries_of_text,
+    text_part,
+    text_type,
+)
 from locant.rotary_configs.without_rotation import (
     ROPE_KEYS,
     has_rotary_code,
@@ -48,9 +57,7 @@ from locant.rotary_configs.wording import speaks_of
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
-_TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
-_LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
-_OTHER_BASES = ("rope_base", "rotary_base", "rope_freq_base", "rotary_embedding_base")
+_OTHER_BASES = re.compile(r"(rope|rotary)_(emb(edding)?_)?(freq_)?(base|theta)")
 """Names of the base in code of people's own; classes of transformers pass over them."""
 
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
@@ -93,23 +100,27 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         in_vllm: Whether the classes are those of vLLM, all of which rotate a part of the head where they are told so.
         kind: Facts of the class, for a model type that is not known here.
     """
-    findings: list[Finding] = []
     name = text_type(config)
     kind = families.model_type(name) or kind
+    findings: list[Finding] = []
+    if kind is None and (named := class_in_architectures(config)) is not None:
+        findings.append(_taken_by_architectures(name, named))
+        name, kind = named.name, named
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config)):
         kind = None  # the class of transformers is another one
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
-    entries = {key: value for key, value in text_part(config).items() if key != LAYOUT_MARK}
+    entries = {key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK}
     if not families.is_in_transformers(name) and not any(key in entries for key in ("rope_theta", "rotary_emb_base")):
-        entries = {"rope_theta" if key in _OTHER_BASES else key: value for key, value in entries.items()}
+        entries = {"rope_theta" if _OTHER_BASES.fullmatch(key) else key: value for key, value in entries.items()}
     part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
-    layout = _marked(config, findings) or families.layout_of(name, _interleaves(part, in_vllm), kind)
+    by_name = families.layout_of(name, _interleaves(part, in_vllm), kind)
+    layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
     findings += _doubts_about_layout(part, kind, name)
-    findings += _doubts_about_others(config, kind)
+    findings += doubts_about_others(config, kind)
     max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
@@ -125,7 +136,12 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
                 "Compare with the model's publication.",
             )
         _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
-        scaling = read_scaling(rope, context, takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE)
+        scaling = read_scaling(
+            rope,
+            context,
+            takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE,
+            passes_over_unknown=families.is_in_transformers(name),
+        )
         configs[layer] = RotaryConfig(
             head_dim=sizes.head_dim,
             base=base,
@@ -138,10 +154,12 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     layers = _layer_types(part, kind, names, configs)
     rotated = {each.rotary_dim for each in configs.values()}
     said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and {value} == rotated)}
+    if any("use_xpos" in key and value is False for key, value in said.items()):
+        said = {key: value for key, value in said.items() if "xpos" not in key}
     unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
-    findings += _switches_passed_over(part, unknown)
-    part.refuse_rest(ROPE_KEYS, unknown)
-    part.refuse_misspelt(_LENGTHS)
+    if not families.is_in_transformers(name):  # whose classes pass over what they do not know
+        part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
+    findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
     findings += layers_without_positions(layers, "queries and keys are not rotated there")
@@ -149,7 +167,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     findings += doubts_about(part.values, kind.defaults if kind else ())
-    parsed = ParsedConfig(configs, tuple(findings), multimodal, layers)
+    parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
 
@@ -174,143 +192,13 @@ def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
     return not is_of_indexer(key) and not is_neutral and not (value is True and key.startswith("use_"))
 
 
-def _switches_passed_over(part: Fields, unknown: list[str]) -> list[Finding]:
-    """Take the switches among entries that nothing knows, and return warnings about them."""
-    switches = [key for key in unknown if key in part.untaken() and isinstance(part.values[key], bool)]
-    return [
-        Finding(
-            "warning",
-            f"'{key}' in config.json is {str(part.flag(key)).lower()}, and nothing known here reads it.",
-            "Remove it; if the model's own code reads it, compare with that code.",
-        )
-        for key in switches
-    ]
-
-
-def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole.
-
-    Raises:
-        ConfigError: An entry about rotary positions stands beside that part and contradicts it, or stands in none of
-            it where the class of the whole is not known.
-    """
-    for name in _part_names(config):
-        part = config.get(name)
-        if not isinstance(part, Mapping):
-            continue
-        if _repeats(config, part):
-            return config
-        for key in _beside(config, part):
-            if part.get(key) is not None or not _passes_over_others(config):
-                raise ConfigError(
-                    f"'{key}' stands in config.json beside '{name}', where it is {part.get(key)!r}. transformers reads "
-                    f"the one in '{name}'; remove the other one."
-                )
-        return text_part(part)
-    return config
-
-
-def _repeats(config: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    """Whether a file says all of its text part over again, as DeepSeek-OCR: its own code takes that, and the rest."""
-    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads")
-    if _passes_over_others(config) or any(config.get(key) is None or part.get(key) is None for key in sizes):
-        return False
-    stated = (key for key in part if key not in ("model_type", "architectures", "auto_map", "torch_dtype", "dtype"))
-    return all(key in config and config[key] == part[key] for key in stated)
-
-
-def _beside(config: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
-    """Return the entries about positions beside a text part, as far as it has not the same."""
-    names = dict.fromkeys((*ROPE_KEYS, *_LENGTHS))
-    stated = (key for key in names if config.get(key) is not None and key != "use_mrope")
-    return [key for key in stated if config[key] != part.get(key)]
-
-
-def _passes_over_others(config: Mapping[str, Any]) -> bool:
-    """Whether the class of a multimodal model is known, so that entries beside its text part count for nothing."""
-    name = config.get("model_type")
-    return isinstance(name, str) and families.is_in_transformers(name) and not config.get("auto_map")
-
-
-def _doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> list[Finding]:
-    """Return errors about entries beside the text part that it does not have, and that the class passes over."""
-    name = next((name for name in _part_names(config) if isinstance(config.get(name), Mapping)), None)
-    share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
-    taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
-    return [
-        Finding(
-            "error",
-            f"'{key}' stands in config.json beside '{name}', which has none: the model's class in transformers passes "
-            "over it, and takes what its text part has by default.",
-            f"Move it into '{name}', if it is what the weights were trained with.",
-        )
-        for key in (_beside(config, config[name]) if name is not None else ())
-        if key in ROPE_KEYS and config[key] != taken.get(key)
-    ]
-
-
-def text_type(config: Mapping[str, Any]) -> str | None:
-    """Return the model type of the text part of a config.json.
-
-    Where that part does not state one, it is what the class of the whole takes there.
-
-    Raises:
-        ConfigError: It is not text.
-    """
-    part = text_part(config)
-    name = _stated_type(config, part)
-    if part.get("use_mla") is False and (name == "deepseek_v2" or families.model_type(name) is None):
-        return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
-    return name
-
-
-def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | None:
-    own, outer = (Fields(each, "config.json").text("model_type") for each in (part, config))
-    whole = families.model_type(outer)
-    if own and outer and whole and whole.text_type and own.startswith(outer) and families.model_type(own) is None:
-        return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
-    for name in (own, outer):
-        known = families.model_type(name)
-        if known is not None and known.text_type is not None:
-            return known.text_type
-        if name is not None:
-            return name
-    return None
-
-
-def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
-    name = config.get("model_type")
-    known = families.model_type(name if isinstance(name, str) else None)
-    if known is not None and known.rotates and not known.text_part and (only := _sized_part(config)):
-        return only
-    if known is not None and (not known.text_part or known.text_part[0] in config):
-        return known.text_part[:1] or _TEXT_PARTS
-    if known is not None and not config.get("auto_map"):
-        return known.text_part[:1]
-    # Code of its own may call the text part by any name.
-    return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
-
-
-def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
-    widths, heads = ("hidden_size", "n_embd", "d_model"), ("num_attention_heads", "n_head", "n_heads")
-
-    def has_any(part: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-        return any(part.get(name) is not None for name in names)
-
-    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
-    found = tuple(name for name, part in groups if has_any(part, widths) and has_any(part, heads))
-    return found if len(found) == 1 and not has_any(config, (*widths, *heads, "num_hidden_layers")) else ()
-
-
-def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone."""
-    if any(config.get(entry) is not None for entry in ("hidden_size", "num_hidden_layers")):
-        return ()
-    groups = {name: part.get("model_type") for name, part in config.items() if isinstance(part, Mapping)}
-    known = {name: families.model_type(kind) for name, kind in groups.items() if isinstance(kind, str)}
-    found = tuple(name for name, kind in known.items() if kind is not None and kind.rotates)
-    return found if len(found) == 1 else ()
+def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
+    known = "The file has no model_type" if name is None else f"The model type '{name}' is not known here"
+    return Finding(
+        "note" if name is None else "warning",
+        f"{known}: it is read as the class of '{kind.name}', which architectures names.",
+        "Compare with the code that trained the model, if it was another.",
+    )
 
 
 def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout | None:

@@ -11,6 +11,7 @@ from locant.positions.scaling import SCALINGS, FrequencyScaling
 from locant.positions.scaling.fields import Fields
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs.base import cannot_express
+from locant.rotary_configs.rotary_names import passed_over
 
 _SHARED_ENTRIES = (
     "rope_type",
@@ -47,13 +48,16 @@ def _first_name(rope_type: str) -> str:
     return rope_type if scaling is None else scaling.rope_types[0]
 
 
-def read_scaling(rope: Fields, context: RopeContext, *, takes_yarn_for_longrope: bool = False) -> FrequencyScaling:
+def read_scaling(
+    rope: Fields, context: RopeContext, *, takes_yarn_for_longrope: bool = False, passes_over_unknown: bool = False
+) -> FrequencyScaling:
     """Read the scaling of one group of parameters; every entry must have a meaning for its type.
 
     Args:
         rope: The group.
         context: What stands around it.
         takes_yarn_for_longrope: Whether the model's class does, as that of Phi-3.
+        passes_over_unknown: Whether the class is known to pass over what it does not know.
 
     Raises:
         ConfigError: The type or an entry is unknown, missing or wrong.
@@ -77,17 +81,16 @@ def read_scaling(rope: Fields, context: RopeContext, *, takes_yarn_for_longrope:
     for name in rope.untaken():
         owners = [f"'{each.rope_types[0]}'" for each in SCALINGS.values() if name in each.rope_entries]
         if owners:
-            raise ConfigError(
-                f"'{name}' in {rope.where} means nothing to the scaling '{scaling.rope_types[0]}'; it belongs to "
-                f"{' and '.join(owners)}. Remove it, or name that scaling in rope_type."
-            )
-        if isinstance(rope.values[name], bool):
-            rope.flag(name)
+            rope.get(name)
             context.warn(
-                f"'{name}' in {rope.where} is {str(rope.values[name]).lower()}, and nothing known here reads it.",
-                "Remove it; if the model's own code reads it, compare with that code.",
+                f"'{name}' in {rope.where} means nothing to the scaling '{scaling.rope_types[0]}'; it belongs to "
+                f"{' and '.join(owners)}.",
+                "Remove it, or name that scaling in rope_type.",
             )
-    rope.refuse_rest({*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)})
+    entries = {*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)}
+    if not passes_over_unknown:
+        rope.refuse_rest(entries, [name for name in rope.untaken() if not isinstance(rope.values[name], bool)])
+    context.findings += passed_over(rope, rope.untaken(), entries, likeness=0.7)
     return scaling
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling import SCALINGS
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Fields, Finding
 
 _READ = """
 rope_parameters rope_scaling rope_theta rotary_emb_base rope_local_base_freq global_rope_theta local_rope_theta
@@ -26,6 +27,7 @@ t2u_max_position_embeddings relation_bias_theta layer_type layers_type
 """
 _NEAR = 0.88
 _LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|freqbase|basefreq|mscale|mrope")
+_OF_A_SCALING = re.compile(r"type|scal|factor|ratio|ntk|yarn|alpha|interpol")
 _MEANT = (("theta", "rope_theta"), ("base", "rope_theta"), ("rota", "partial_rotary_factor"), ("", "rope_scaling"))
 
 
@@ -72,3 +74,41 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
                 f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
                 f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
             )
+
+
+def says_a_scaling(name: str, value: Any) -> bool:
+    """Whether an entry says that frequencies or positions are scaled, in names of code of people's own."""
+    return not isinstance(value, bool) and _OF_A_SCALING.search(name) is not None
+
+
+def passed_over(
+    fields: Fields, names: Iterable[str], known: Iterable[str], *, likeness: float = _NEAR
+) -> list[Finding]:
+    """Take the entries that nobody read, and return findings about them: errors where another name was meant.
+
+    Args:
+        fields: The group that they stand in.
+        names: Those that may be meant to say how to rotate.
+        known: Names that are read.
+        likeness: From which likeness on, up to 1, one of them was meant.
+    """
+    found = []
+    for name in names:
+        if name not in fields.untaken():
+            continue
+        value, meant = fields.get(name), difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
+        if meant and not isinstance(value, bool):
+            finding = Finding(
+                "error",
+                f"'{name}' in {fields.where} is not known, and passed over. Did you mean '{meant[0]}'?",
+                "Correct the name, or remove the entry; what is shown is the rotation without it.",
+            )
+        else:
+            shown = json.dumps(value) if isinstance(value, bool) else repr(value)
+            finding = Finding(
+                "warning",
+                f"'{name}' in {fields.where} is {shown:.60}, and nothing known here reads it.",
+                "Remove it; if the model's own code reads it, compare with that code.",
+            )
+        found.append(finding)
+    return found

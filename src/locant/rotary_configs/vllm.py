@@ -15,8 +15,9 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import VllmContext, VllmLengths
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
-from locant.rotary_configs.huggingface import read_config, text_part
+from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
+from locant.rotary_configs.text_parts import text_part
 from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"

@@ -29,7 +29,8 @@ from locant.files import replacing_folder, require_new_folder
 from locant.locks import holding
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
-from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.huggingface import read_huggingface
+from locant.rotary_configs.text_parts import text_part
 
 if TYPE_CHECKING:
     import torch

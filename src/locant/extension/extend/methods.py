@@ -13,9 +13,10 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.frequency import ExtensionMethod
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.huggingface import read_huggingface, text_part
+from locant.rotary_configs.huggingface import read_huggingface
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.layers import LOCAL
+from locant.rotary_configs.text_parts import text_part
 
 AUTO = "auto"
 """The method that measures the others and takes one of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from locant.rotary_configs.families import ModelType
 
 _LARGEST = 2_000_000
 _MOST_FILES = 24
+_USUAL_FILES = re.compile(
+    r"(modell?(ing)?|configuration|config|transformer|attention|rope|rotary)(_\w+)?$", re.IGNORECASE
+)
 _TAKEN_APART = "taken apart"  # neighbours that become halves, as in DeepSeek's code
 _OF_ROTATION = re.compile(r"rotary|rotat|rope|inv_freq", re.IGNORECASE)
 _OF_IMAGES_AND_SOUND = re.compile(r"vis|vit|siglip|clip|image|audio|whisper|speech|projector", re.IGNORECASE)
@@ -33,7 +36,6 @@ _USUAL = frozenset(
         *("standardize_rope_params", "get", "dtype", "torch_dtype", "use_cache", "to_dict", "is_decoder"),
     ]
 )
-_HEADS = re.compile(r"(ForCausalLM|ForConditionalGeneration|PreTrainedModel|Model|Config)$")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class ReadCode:
 
 
 def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> ReadCode | None:
-    """Read what the code that ``auto_map`` of a config.json names does with positions.
+    """Read what the code that ``auto_map`` of a config.json names, or that lies beside it, does with positions.
 
     Looked for are the class of transformers that it extends, and the function that turns pairs: neighbours are taken
     by steps of two, halves by half of the width.
@@ -117,6 +119,8 @@ def _modules(folder: Path, content: Mapping[str, Any]) -> tuple[dict[str, ast.Mo
     left = [str(value).partition(".")[0] for value in named if isinstance(value, str)]
     modules: dict[str, ast.Module] = {}
     is_whole = bool(left)
+    if not maps:  # code of people's own lies there under usual names
+        left = sorted(path.stem for path in folder.glob("*.py") if _USUAL_FILES.match(path.stem))[:_MOST_FILES]
     while left and len(modules) < _MOST_FILES:
         module = left.pop(0)
         file = f"{module}.py"
@@ -180,11 +184,15 @@ def _layouts_in(function: ast.FunctionDef) -> Iterator[str]:
             if called in ("view", "reshape", "unflatten") and node.args and _is_two(node.args[-1]):
                 yield _TAKEN_APART if id(node) in apart else "interleaved"
             if called == "rearrange" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                pattern = str(node.args[1].value)
-                if re.match(r"\.\.\. \((j d|two d)\) ->", pattern):
-                    yield "half"
-                elif re.match(r"\.\.\. \((d j|d two)\) ->", pattern):
-                    yield "interleaved"
+                yield from _layout_of_pattern(str(node.args[1].value), node.keywords)
+
+
+def _layout_of_pattern(pattern: str, sizes: Sequence[ast.keyword]) -> Iterator[str]:
+    """Yield how a pattern of einops takes pairs apart: by the axis of size 2, or one that is unpacked as ``j``."""
+    axes = re.match(r"\.\.\. \((\w+) (\w+)\) ->", pattern)
+    twos = {each.arg for each in sizes if isinstance(each.value, ast.Constant) and each.value.value == 2} | {"j", "two"}
+    if axes is not None and (axes[1] in twos) is not (axes[2] in twos):
+        yield "half" if axes[1] in twos else "interleaved"
 
 
 def _is_two(size: ast.expr) -> bool:
@@ -205,13 +213,11 @@ def _is_half(bound: ast.expr | None) -> bool:
 
 def _extended(modules: Mapping[str, ast.Module]) -> tuple[ModelType, str] | None:
     """Return the only class that rotates, of those known here, which the code's own classes extend."""
-    types = {name.replace("_", "").replace("-", ""): name for name in families.known_model_types()}
     found: dict[str, str] = {}
     for file, tree in modules.items():
         for node in ast.walk(tree):
             for base in node.bases if isinstance(node, ast.ClassDef) else ():
-                stem = _HEADS.sub("", base.id) if isinstance(base, ast.Name) and _HEADS.search(base.id) else ""
-                kind = families.model_type(types.get(stem.lower()))
+                kind = families.type_of_class(base.id) if isinstance(base, ast.Name) else None
                 if kind is not None and kind.rotates and not kind.text_part and not _is_own(base, modules):
                     found.setdefault(kind.name, file)
     if len(found) != 1:

@@ -12,7 +12,7 @@ from typing import Any
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
-from locant.rotary_configs.huggingface import text_part
+from locant.rotary_configs.text_parts import text_part
 from locant.rotary_configs.vllm import read_vllm
 
 

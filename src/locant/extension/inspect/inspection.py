@@ -17,16 +17,18 @@ from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.huggingface import read_config, read_huggingface, text_part, text_type
+from locant.rotary_configs.huggingface import read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_type
 from locant.rotary_configs.vision import VisionRotary, read_vision
 from locant.rotary_configs.vllm import read_vllm
+from locant.rotary_configs.without_rotation import speaks_of_rotation
 from locant.rotary_configs.wording import finding_in_words_of, in_words_of
 
 
@@ -240,7 +242,10 @@ def _repeated(source: Source) -> Iterator[Finding]:
 def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
     known = (families.model_type(str(part.get("model_type"))) for part in parts)
-    return any(known) or any("rope" in key or "rotary" in key for part in parts for key in part)
+    names = any("rope" in key or "rotary" in key for part in parts for key in part)
+    stated = any(speaks_of_rotation(Fields(part, "config.json")) for part in parts)
+    is_named = text_type(content) is not None and families.model_type(text_type(content)) is not None
+    return any(known) or names or stated or is_named or class_in_architectures(content) is not None
 
 
 def _model_type(source: Source, content: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,8 @@ from locant.extension.source import EXTRA
 from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
-from locant.rotary_configs.huggingface import read_config, text_part, text_type
+from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.text_parts import text_part, text_type
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,7 +13,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.huggingface import text_part
+from locant.rotary_configs.text_parts import text_part
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -79,8 +79,9 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         with contextlib.suppress(Exception), quiet():
             config = _text_config(transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content))))
             entries = entries_of(config)
-            if isinstance(getattr(config, "head_dim", None), int) and "head_dim" in text_part(content):
-                entries["head_dim"] = config.head_dim  # some classes read it without an entry for it
+            # Some classes read it without an entry for it; others refuse to name one for all layers.
+            if "head_dim" in text_part(content) and "head_dim" not in entries:
+                entries["head_dim"] = config.head_dim
             small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
             model = build(small)
             layers = tuple(observe(model, positions))

@@ -1,0 +1,333 @@
+"""Entries of models whose code comes with their checkpoints, in the names of transformers: one rotation for all layers.
+
+Every function names the model and the file of its code that it speaks of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding
+
+Findings = list[Finding]
+
+
+def chatglm(given: dict[str, Any], findings: Findings) -> None:
+    """ChatGLM2, ChatGLM3, GLM-4-9B (modeling_chatglm.py): half of a head of ``kv_channels``, a larger base."""
+    if given.get("position_encoding_2d"):
+        raise ConfigError(
+            "config.json has position_encoding_2d true: ChatGLM-6B turns half of a head by the position and half by "
+            "the place within the answer, which a rotary configuration does not express."
+        )
+    rename(given, "kv_channels", "head_dim")
+    rename(given, "seq_length", "max_position_embeddings")
+    rename(given, "num_layers", "num_hidden_layers")
+    if given.get("rotary_percent") == 0.5:  # CodeGeeX2 says what the code does in any case
+        given.pop("rotary_percent")
+    given.setdefault("partial_rotary_factor", 0.5)
+    ratio = number(given.pop("rope_ratio", None), "rope_ratio") or 1.0
+    given["rope_theta"] = (number(given.get("rope_theta"), "rope_theta") or 10_000.0) * ratio
+    given.pop("original_rope", None)
+    if ratio != 1:
+        findings.append(
+            Finding(
+                "warning",
+                f"rope_ratio {ratio:g} multiplies the base, as in the code of ChatGLM3, GLM-4 and vLLM; the code of "
+                "ChatGLM2-6B-32k divides positions by it.",
+                "Look for rope_ratio in the modeling_chatglm.py that comes with the model.",
+            )
+        )
+
+
+def openelm(given: dict[str, Any], findings: Findings) -> None:
+    """OpenELM (configuration_openelm.py): ``rope_freq_constant`` is the base."""
+    del findings
+    rename(given, "rope_freq_constant", "rope_theta")
+    rename(given, "num_transformer_layers", "num_hidden_layers")
+    rename(given, "max_context_length", "max_position_embeddings")
+    given.pop("rope_max_length", None)  # the length of a table of angles, which grows
+
+
+def nomic_bert(given: dict[str, Any], findings: Findings) -> None:
+    """nomic-bert-2048, nomic-embed-text (modeling_hf_nomic_bert.py): GPT-2's names, xPos and NTK as options."""
+    if given.pop("rotary_emb_scale_base", None) is not None:
+        raise ConfigError("rotary_emb_scale_base stands for xPos, whose decay a rotary configuration does not hold.")
+    if given.pop("rotary_emb_interleaved", False):
+        raise ConfigError("rotary_emb_interleaved true: the class of 'nomic_bert' in transformers pairs halves.")
+    rename(given, "rotary_emb_base", "rope_theta")
+    rename(given, "rotary_emb_fraction", "partial_rotary_factor")
+    if given.get("partial_rotary_factor") == 0:
+        raise ConfigError("rotary_emb_fraction is 0: the model has no rotary positions.")
+    factor = number(given.pop("rotary_scaling_factor", None), "rotary_scaling_factor")
+    trained = given.pop("max_trained_positions", None)
+    if factor:
+        given["rope_scaling"] = {"rope_type": "dynamic", "factor": factor}
+        given["max_position_embeddings"] = trained or given.get("n_positions")
+
+
+def phi3_small(given: dict[str, Any], findings: Findings) -> None:
+    """Phi-3-small (modeling_phi3_small.py): ``rope_embedding_base``, positions divided by ``rope_position_scale``."""
+    del findings
+    rename(given, "rope_embedding_base", "rope_theta")
+    scale = number(given.pop("rope_position_scale", None), "rope_position_scale")
+    if scale not in (None, 1):
+        if given.get("rope_scaling"):
+            raise ConfigError(
+                f"rope_position_scale {scale:g} and rope_scaling are both given; no scaling here does both."
+            )
+        given["rope_scaling"] = {"rope_type": "linear", "factor": scale}
+
+
+def stablelm_epoch(given: dict[str, Any], findings: Findings) -> None:
+    """StableLM 3B, Zephyr 3B (modeling_stablelm_epoch.py): ``rope_pct``."""
+    del findings
+    rename(given, "rope_pct", "partial_rotary_factor")
+
+
+def internlm(given: dict[str, Any], findings: Findings) -> None:
+    """InternLM-7B-8k (modeling_internlm.py): a group ``rotary`` of base and type, dynamic with factor 1."""
+    del findings
+    group = given.pop("rotary", None)
+    if not isinstance(group, Mapping):
+        return
+    base, kind = group.get("base"), group.get("type", "origin")
+    if base is not None:
+        given["rope_theta"] = base
+    if kind == "dynamic":
+        given["rope_scaling"] = {"rope_type": "dynamic", "factor": group.get("scaling_factor", 1.0)}
+    elif kind != "origin":
+        raise ConfigError(f"Unknown type {kind!r} in the group 'rotary' of config.json. Known: origin, dynamic.")
+
+
+def baichuan(given: dict[str, Any], findings: Findings) -> None:
+    """Baichuan, Baichuan2 (modeling_baichuan.py): 7B rotates, 13B, which is wider, has ALiBi."""
+    del findings
+    rename(given, "model_max_length", "max_position_embeddings")
+    if given.get("hidden_size") == 5120:
+        raise ConfigError("Baichuan of 13 billion parameters (hidden_size 5120) has ALiBi and no rotary positions.")
+
+
+def qwen(given: dict[str, Any], findings: Findings) -> None:
+    """Qwen-7B to 72B of 2023 (modeling_qwen.py): ``kv_channels``, NTK by length and log-scaled queries as options."""
+    rename(given, "kv_channels", "head_dim")
+    length = given.pop("seq_length", None)
+    if length is not None:
+        given["max_position_embeddings"] = length
+    rename(given, "rotary_emb_base", "rope_theta")
+    rename(given, "rotary_pct", "partial_rotary_factor")
+    if given.pop("use_dynamic_ntk", False):
+        findings.append(
+            Finding(
+                "warning",
+                f"use_dynamic_ntk: texts longer than {length} tokens raise the base by steps, which a rotary "
+                "configuration does not hold; what is shown is the rotation within that length.",
+                "Measure long texts with the model's own code.",
+            )
+        )
+    if given.pop("use_logn_attn", False):
+        findings.append(
+            Finding(
+                "note",
+                f"use_logn_attn multiplies queries beyond {length} tokens by log(position) / log({length}).",
+                "Scale the queries in the attention.",
+            )
+        )
+
+
+def kimi_linear(given: dict[str, Any], findings: Findings) -> None:
+    """Kimi-Linear (modeling_kimi.py): ``mla_use_nope`` leaves its attention without positions."""
+    del findings
+    if given.pop("mla_use_nope", False):
+        raise ConfigError("config.json has mla_use_nope true: the model has no rotary positions.")
+
+
+def hunyuan(given: dict[str, Any], findings: Findings) -> None:
+    """Hunyuan (modeling_hunyuan_v1_dense.py): ``alpha`` raises the base to base * alpha^(d / (d - 2))."""
+    del findings
+    for name in ("rope_scaling", "rope_parameters"):
+        group = given.get(name)
+        alpha = number(group.get("alpha"), "alpha") if isinstance(group, Mapping) else None
+        if not isinstance(group, Mapping) or alpha is None:
+            continue
+        width, heads = given.get("hidden_size"), given.get("num_attention_heads")
+        size = (
+            given.get("head_dim")
+            or given.get("attention_head_dim")
+            or (width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None)
+        )
+        if not isinstance(size, int) or size < 3 or alpha <= 0:
+            raise ConfigError(
+                f"alpha {alpha:g} in {name} of config.json needs a head_dim above 2, and must be above 0."
+            )
+        base = number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
+        given["rope_theta"] = base * alpha ** (size / (size - 2))
+        given[name] = None
+
+
+def dbrx(given: dict[str, Any], findings: Findings) -> None:
+    """DBRX (modeling_dbrx.py): base in the group ``attn_config``, which the class of transformers 5 passes over."""
+    group = given.get("attn_config")
+    if not isinstance(group, Mapping) or group.get("rope_theta") is None:
+        return
+    written = given.get("rope_parameters")
+    taken = written.get("rope_theta", 10_000) if isinstance(written, Mapping) else 10_000
+    if not written:
+        given.setdefault("rope_theta", group["rope_theta"])
+    if group["rope_theta"] != taken:
+        findings.append(
+            Finding(
+                "warning",
+                f"rope_theta {group['rope_theta']!r:.20} stands in attn_config, where the model's own code and vLLM "
+                f"look for it. The class of 'dbrx' in transformers 5 passes over it and takes {taken:g}.",
+                "Set the same rope_theta in rope_parameters.",
+            )
+        )
+
+
+def olmo(given: dict[str, Any], findings: Findings) -> None:
+    """OLMo as first published, LLaDA (modeling_olmo.py, modeling_llada.py): ``max_sequence_length``, switches."""
+    del findings
+    rename(given, "max_sequence_length", "max_position_embeddings")
+    given.pop("rope_full_precision", None)  # angles are float32 in any case
+
+
+def mpt(given: dict[str, Any], findings: Findings) -> None:
+    """MPT (modeling_mpt.py of llm-foundry): ``rope`` in the group ``attn_config``."""
+    del findings
+    group = given.get("attn_config")
+    if isinstance(group, Mapping) and group.get("rope") is True:
+        raise ConfigError(
+            "attn_config of config.json has rope true: the code of llm-foundry rotates, but the class of 'mpt' in "
+            "transformers has ALiBi, whatever the file says."
+        )
+
+
+def deepseek(given: dict[str, Any], findings: Findings) -> None:
+    """DeepSeek-MoE, and the text parts of DeepSeek-OCR and DeepSeek-VL2 without latent attention."""
+    del findings
+    for name in ("qk_rope_head_dim", "qk_nope_head_dim"):
+        if not given.get(name):
+            given.pop(name, None)
+
+
+def clvp_encoder(given: dict[str, Any], findings: Findings) -> None:
+    """CLVP (modeling_clvp.py): as many features as ``projection_dim`` says, in values too."""
+    width, heads = given.get("projection_dim", 768), given.get("num_attention_heads", 12)
+    if isinstance(width, int) and isinstance(heads, int) and heads > 0:
+        given["rotary_dim"] = max(width // (2 * heads), 32)
+    findings.append(
+        Finding(
+            "warning",
+            "The class of 'clvp_encoder' turns values as well as queries and keys.",
+            "Turn the values too, in code of your own; no rotary scheme does.",
+        )
+    )
+
+
+def ernie_vl(given: dict[str, Any], findings: Findings) -> None:
+    """ERNIE 4.5 VL as first published (configuration_ernie4_5_vl.py): axes, as its class in transformers has them."""
+    del findings
+    if given.pop("rope_3d", True) is False:
+        raise ConfigError("rope_3d false: the class of 'ernie4_5_vl_moe' in transformers has axes of images always.")
+
+
+def neobert(given: dict[str, Any], findings: Findings) -> None:
+    """NeoBERT (model.py): ``max_length``."""
+    del findings
+    rename(given, "max_length", "max_position_embeddings")
+
+
+def mixformer(given: dict[str, Any], findings: Findings) -> None:
+    """Phi-1.5 and Phi-2 as first published (modeling_mixformer_sequential.py, modeling_phi.py)."""
+    del findings
+    given.pop("flash_rotary", None)  # by which kernel
+
+
+def is_gpt_oss(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of gpt-oss's own code, whose files have no model type."""
+    return "rope_ntk_alpha" in part and "initial_context_length" in part
+
+
+def gpt_oss(given: dict[str, Any], findings: Findings) -> None:
+    """gpt-oss by its own code (gpt_oss/torch/model.py): YaRN without rounded corners, where the factor is above 1."""
+    del findings
+    if not is_gpt_oss(given):
+        return
+    alpha, beta = (number(given.pop(name, None), name) for name in ("rope_ntk_alpha", "rope_ntk_beta"))
+    factor = number(given.pop("rope_scaling_factor", None), "rope_scaling_factor")
+    length = given.pop("initial_context_length")
+    given["rope_parameters"] = {"rope_type": "default", "rope_theta": given.get("rope_theta", 150_000.0)}
+    if factor is None or factor > 1:
+        given["rope_parameters"] |= {
+            "rope_type": "yarn",
+            "factor": 32.0 if factor is None else factor,
+            "beta_slow": 1.0 if alpha is None else alpha,
+            "beta_fast": 32.0 if beta is None else beta,
+            "original_max_position_embeddings": length,
+            "truncate": False,
+        }
+
+
+PARAMS_JSON = "params.json"
+"""The model type, here, of files of Meta's and Mistral's own code, which have none."""
+
+
+def is_params_json(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of params.json, by the names that its sizes have, beside no other names."""
+    return all(part.get(name) is not None for name in ("dim", "n_layers", "n_heads", "norm_eps")) and (
+        part.get("hidden_size") is None
+    )
+
+
+def params_json(given: dict[str, Any], findings: Findings) -> None:
+    """Llama (llama/model.py), Mistral (mistral_inference/args.py) and ExecuTorch (model_args.py): their own names."""
+    if given.pop("use_scaled_rope", False):
+        factor = number(given.pop("rope_scaling_factor", given.pop("rope_scale_factor", None)), "rope_scaling_factor")
+        given["rope_scaling"] = {
+            "rope_type": "llama3",
+            "factor": 8.0 if factor is None else factor,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": first_of(given.pop("high_freq_factor", None), 4.0),
+            "original_max_position_embeddings": 8192,
+        }
+    yarn = given.pop("yarn", None)
+    if isinstance(yarn, Mapping):
+        group = dict(yarn)
+        rename(group, "beta", "beta_fast")
+        rename(group, "alpha", "beta_slow")
+        if group.pop("apply_scale", True) is False:
+            group["attention_factor"] = 1.0
+        given["rope_scaling"] = {"rope_type": "yarn", **group}
+    lists = {name: given.pop(f"rope_scaling_{name}", None) for name in ("short_factor", "long_factor")}
+    if all(isinstance(each, list) for each in lists.values()):
+        given["rope_scaling"] = {"rope_type": "longrope", **lists}
+    if "rope_theta" not in given:
+        findings.append(
+            Finding(
+                "warning",
+                "The file has no rope_theta: Llama 1 and 2 have 10000 then, which is taken; some code has 1000000.",
+                "Compare with the code that runs the model.",
+            )
+        )
+
+
+def number(value: Any, name: str) -> float | None:
+    """Return a value that must be a number where there is one."""
+    if value is not None and not is_number(value):
+        raise ConfigError(f"'{name}' in config.json must be a number; got {value!r}.")
+    return value
+
+
+def first_of(stated: Any, usual: float) -> Any:
+    """Return a value, or the usual one where there is none."""
+    return usual if stated is None else stated
+
+
+def rename(given: dict[str, Any], theirs: str, ours: str) -> None:
+    """Move a value to another name, which it replaces where it is not null."""
+    value = given.pop(theirs, None)
+    if value is not None:
+        given[ours] = value

@@ -1,0 +1,131 @@
+"""Entries of models whose layers differ, in the names of transformers: windows, bases and scalings by layer.
+
+Every function names the model and the file of its code that it speaks of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.checks import is_number
+from locant.rotary_configs.own_entries import Findings, first_of, rename
+
+_COMPRESSED = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+"""Layer types by the entries of ``compress_ratios``."""
+
+
+def smallthinker(given: dict[str, Any], findings: Findings) -> None:
+    """SmallThinker (modeling_smallthinker.py): which layers rotate, and which have a window, by lists of 0 and 1."""
+    del findings
+    rename(given, "rope_layout", "no_rope_layers")  # 1 where a layer rotates in both
+    slides = given.pop("sliding_window_layout", None)
+    if isinstance(slides, list) and "layer_types" not in given:
+        given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
+
+
+def step3p5(given: dict[str, Any], findings: Findings) -> None:
+    """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention."""
+    del findings
+    bases, shares = given.get("rope_theta"), given.get("partial_rotary_factors")
+    types = given.get("layer_types")
+    if not isinstance(bases, list) and shares is None:
+        return
+    if not isinstance(types, list):
+        types = ["full_attention"] * (len(bases) if isinstance(bases, list) else 1)
+    groups: dict[str, Any] = {}
+    for index, name in enumerate(types):
+        if not isinstance(name, str):
+            raise ConfigError(f"'layer_types' in config.json must be a list of the layers' types; got {types!r:.60}.")
+        group = {"rope_type": "default"}
+        for key, value in (("rope_theta", bases), ("partial_rotary_factor", shares)):
+            if isinstance(value, list) and index < len(value):
+                group[key] = value[index]
+            elif value is not None and not isinstance(value, list):
+                group[key] = value
+        if groups.setdefault(name, group) != group:
+            raise ConfigError(
+                f"rope_theta or partial_rotary_factors of config.json differ within the layers of type '{name}'; the "
+                "class of 'step3p5' in transformers takes those of the first."
+            )
+    scaling = given.pop("rope_scaling", None)
+    if isinstance(scaling, Mapping) and "full_attention" in groups:
+        groups["full_attention"] |= scaling
+    for key in ("rope_theta", "partial_rotary_factors"):
+        given.pop(key, None)
+    given["rope_parameters"] = groups
+
+
+def mimo_v2(given: dict[str, Any], findings: Findings) -> None:
+    """MiMo-V2-Flash (configuration_mimo_v2_flash.py): a base for sliding layers, ``hybrid_layer_pattern``."""
+    del findings
+    pattern, past = given.pop("hybrid_layer_pattern", None), given.pop("sliding_window_size", None)
+    if isinstance(pattern, list) and "layer_types" not in given:
+        given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in pattern]
+    if (before := _none_unless_positive(past)) is not None:
+        given["sliding_window"] = before + 1  # tokens before the token itself
+    given.pop("swa_head_dim", None)
+    full, sliding = given.pop("rope_theta", None), given.pop("swa_rope_theta", None)
+    share = given.pop("partial_rotary_factor", None)
+    if given.get("rope_parameters") is None and (full is not None or sliding is not None):
+        usual = {"rope_type": "default", "partial_rotary_factor": 0.334 if share is None else share}
+        given["rope_parameters"] = {
+            "full_attention": {**usual, "rope_theta": 5_000_000.0 if full is None else full},
+            "sliding_attention": {**usual, "rope_theta": 10_000.0 if sliding is None else sliding},
+        }
+
+
+def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
+    """DeepSeek-V4 as published (configuration_deepseek_v4.py of transformers): YaRN for compressed layers alone."""
+    del findings
+    ratios = given.pop("compress_ratios", None)
+    if isinstance(ratios, list) and given.get("layer_types") is None:
+        unknown = [ratio for ratio in ratios if not is_number(ratio) or ratio not in _COMPRESSED]
+        if unknown:
+            raise ConfigError(f"compress_ratios in config.json must hold 0, 4 and 128; got {unknown[0]!r:.20}.")
+        given["layer_types"] = [_COMPRESSED[int(ratio)] for ratio in ratios]
+    compressed = given.pop("compress_rope_theta", None)
+    for name in ("rope_parameters", "rope_scaling"):
+        group = given.get(name)
+        if not isinstance(group, Mapping) or not group or isinstance(group.get("main"), Mapping):
+            continue
+        scaling = {key: each for key, each in group.items() if key not in ("rope_theta", "partial_rotary_factor")}
+        if scaling.get("rope_type", scaling.get("type")) == "yarn":
+            scaling.setdefault("attention_factor", 1.0)
+        given[name] = {
+            "main": {"rope_type": "default", "rope_theta": first_of(given.get("rope_theta"), 10_000.0)},
+            "compress": scaling | {"rope_theta": first_of(compressed, 160_000.0)},
+        }
+        given.pop("rope_theta", None)
+
+
+def dots3_note(given: dict[str, Any], findings: Findings) -> None:
+    """dots3.note (configuration_dots3_note.py): ``sliding_window_size``, 512 where the file has neither name."""
+    del findings
+    size = given.pop("sliding_window_size", None)
+    if given.get("sliding_window") is None:
+        given["sliding_window"] = first_of(size, 512)
+
+
+def linear_attention(given: dict[str, Any], findings: Findings) -> None:
+    """Models of flash-linear-attention (fla/models, fla/layers/attn.py): a group ``attn`` of layers with attention."""
+    del findings
+    group, count = given.pop("attn", None), given.get("num_hidden_layers")
+    listed = group.get("layers") if isinstance(group, Mapping) else None
+    if not isinstance(group, Mapping) or not isinstance(listed, list) or not listed:
+        raise ConfigError("config.json names no layers with attention, in a group attn: none rotates.")
+    if not isinstance(count, int) or not 0 < count <= 10_000:
+        raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {count!r:.40}.")
+    for name in ("head_dim", "num_heads", "rope_theta"):
+        given.pop(name, None)  # of the layers without attention
+    window = _none_unless_positive(group.get("window_size"))
+    attention = "full_attention" if window is None else "sliding_attention"
+    given["layer_types"] = [attention if index in listed else "linear_attention" for index in range(count)]
+    given |= {"num_attention_heads": group.get("num_heads"), "sliding_window": window}
+    given["rope_theta"] = first_of(group.get("rope_theta"), 10_000.0)
+
+
+def _none_unless_positive(window: Any) -> int | None:
+    """Return a window of tokens; by null, 0 and -1 code of people's own says that there is none."""
+    return window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None

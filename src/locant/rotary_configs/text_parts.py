@@ -1,0 +1,193 @@
+"""The part of a config.json that is about text, its model type, and what stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs import families
+from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.own_entries import PARAMS_JSON, is_gpt_oss, is_params_json
+from locant.rotary_configs.rope_groups import base_of_class
+from locant.rotary_configs.without_rotation import ROPE_KEYS
+
+_TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
+_BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq")
+_LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+
+
+def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole."""
+    steps = _steps(config)
+    return steps[-1][2] if steps else config
+
+
+def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of the text part, and those about positions beside it where they count.
+
+    They count where the class of the whole is not known and the text part says nothing of the kind.
+    """
+    steps = _steps(config)
+    entries = dict(steps[-1][2] if steps else config)
+    for _, whole, part in reversed(steps):
+        if not _passes_over_others(whole):
+            entries |= {key: whole[key] for key in _beside(whole, part) if _is_left_out(entries, key)}
+    return entries
+
+
+def _is_left_out(entries: Mapping[str, Any], key: str) -> bool:
+    """Whether a text part neither has an entry nor another that says the same: base and scaling go together."""
+    return all(entries.get(name) is None for name in (_BASE_AND_SCALING if key in _BASE_AND_SCALING else (key,)))
+
+
+def _steps(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Return the way to the text part: the name of each nested group, what it stands in, and the group."""
+    steps: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
+    while True:
+        name = next((name for name in _part_names(config) if isinstance(config.get(name), Mapping)), None)
+        if name is None or _repeats(config, config[name]):
+            return steps
+        steps.append((name, config, config[name]))
+        config = config[name]
+
+
+def _repeats(config: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Whether a file says all of its text part over again, as DeepSeek-OCR: its own code takes that, and the rest."""
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+    if _passes_over_others(config) or any(config.get(key) is None or part.get(key) is None for key in sizes):
+        return False
+    stated = (key for key in part if key not in ("model_type", "architectures", "auto_map", "torch_dtype", "dtype"))
+    return all(key in config and config[key] == part[key] for key in stated)
+
+
+def _beside(config: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
+    """Return the entries about positions beside a text part, as far as it has not the same."""
+    names = dict.fromkeys((*ROPE_KEYS, *_LENGTHS))
+    stated = (key for key in names if config.get(key) is not None and key != "use_mrope")
+    return [key for key in stated if config[key] != part.get(key)]
+
+
+def _passes_over_others(config: Mapping[str, Any]) -> bool:
+    """Whether the class of a multimodal model is known, so that entries beside its text part count for nothing."""
+    name = config.get("model_type")
+    return isinstance(name, str) and families.is_in_transformers(name) and not config.get("auto_map")
+
+
+def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> list[Finding]:
+    """Return findings about entries beside the text part, which the class passes over, or may.
+
+    Args:
+        config: The content of config.json.
+        kind: The facts of the class of its text part, where they are known.
+    """
+    share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
+    taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
+    found = []
+    for name, whole, part in _steps(config):
+        for key in _beside(whole, part):
+            stands = f"'{key}' stands in config.json beside '{name}', "
+            if part.get(key) is not None:
+                of = "transformers reads" if _passes_over_others(whole) else "what is shown is"
+                found.append(
+                    Finding(
+                        "warning",
+                        f"{stands}where it is {part[key]!r:.60}: {of} the one in '{name}'.",
+                        "Remove the other one; if the model's own code reads it, compare with that code.",
+                    )
+                )
+            elif not _passes_over_others(whole):
+                how = "it is taken for that part" if _is_left_out(part, key) else "it is passed over here"
+                found.append(
+                    Finding(
+                        "warning",
+                        f"{stands}which has none; the class of the whole is not known, and {how}.",
+                        f"Move it into '{name}', if that is what the model's code reads.",
+                    )
+                )
+            elif key in ROPE_KEYS and whole[key] != taken.get(key):
+                found.append(
+                    Finding(
+                        "error",
+                        f"{stands}which has none: the model's class in transformers passes over it, and takes what its "
+                        "text part has by default.",
+                        f"Move it into '{name}', if it is what the weights were trained with.",
+                    )
+                )
+    return found
+
+
+def text_type(config: Mapping[str, Any]) -> str | None:
+    """Return the model type of the text part of a config.json.
+
+    Where that part does not state one, it is what the class of the whole takes there.
+
+    Raises:
+        ConfigError: It is not text.
+    """
+    part = text_part(config)
+    name = _stated_type(config, part)
+    if part.get("use_mla") is False and (name == "deepseek_v2" or families.model_type(name) is None):
+        return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
+    return name
+
+
+def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | None:
+    own, outer = (Fields(each, "config.json").text("model_type") for each in (part, config))
+    whole = families.model_type(outer)
+    if own and outer and whole and whole.text_type and own.startswith(outer) and families.model_type(own) is None:
+        return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
+    for name in (own, outer):
+        known = families.model_type(name)
+        if known is not None and known.text_type is not None:
+            return known.text_type
+        if name is not None:
+            return name
+    return "gpt_oss" if is_gpt_oss(part) else PARAMS_JSON if is_params_json(part) else None
+
+
+def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
+    """Return the facts of the class that ``architectures`` of the text part or the whole names, where it is known."""
+    for each in (text_part(config), config):
+        names = each.get("architectures")
+        if isinstance(names, list) and names and isinstance(names[0], str):
+            kind = families.type_of_class(names[0])
+            if kind is not None and not kind.text_part:
+                return kind
+    return None
+
+
+def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    name = config.get("model_type")
+    known = families.model_type(name if isinstance(name, str) else None)
+    if (known is None or (known.rotates and not known.text_part)) and (only := _sized_part(config)):
+        return only
+    if known is not None and (not known.text_part or known.text_part[0] in config):
+        return known.text_part[:1] or _TEXT_PARTS
+    if known is not None and not config.get("auto_map"):
+        return known.text_part[:1]
+    # Code of its own may call the text part by any name.
+    return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
+
+
+def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
+    widths, heads = ("hidden_size", "n_embd", "d_model"), ("num_attention_heads", "n_head", "n_heads")
+
+    def has_any(part: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+        return any(part.get(name) is not None for name in names)
+
+    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
+    found = tuple(name for name, part in groups if has_any(part, widths) and has_any(part, heads))
+    return found if len(found) == 1 and not has_any(config, (*widths, *heads, "num_hidden_layers")) else ()
+
+
+def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone."""
+    if any(config.get(entry) is not None for entry in ("hidden_size", "num_hidden_layers")):
+        return ()
+    groups = {name: part.get("model_type") for name, part in config.items() if isinstance(part, Mapping)}
+    known = {name: families.model_type(kind) for name, kind in groups.items() if isinstance(kind, str)}
+    found = tuple(name for name, kind in known.items() if kind is not None and kind.rotates)
+    return found if len(found) == 1 else ()

@@ -1,0 +1,94 @@
+"""Files of models' own code: without a model type, or with one that only their code knows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from locant.positions.scaling import Llama3, LongRoPE, YaRN
+from locant.rotary_configs import read_huggingface
+
+_SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
+_GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
+_GPT_OSS |= {"sliding_window": 128, "initial_context_length": 4096, "rope_theta": 150000}
+_GPT_OSS |= {"rope_scaling_factor": 32.0, "rope_ntk_alpha": 1, "rope_ntk_beta": 32}
+_PARAMS = {"dim": 512, "n_layers": 4, "n_heads": 8, "norm_eps": 1e-5, "rope_theta": 5e5}
+
+
+def _said(content: dict[str, Any]) -> str:
+    return " ".join(each.message for each in read_huggingface(content).findings)
+
+
+def test_gpt_oss_by_its_own_code() -> None:
+    """gpt_oss/torch/model.py: YaRN between corners that are not rounded, every other layer with a window."""
+    parsed = read_huggingface(_GPT_OSS)
+    assert not parsed.findings
+    assert [(kind.window, kind.layers) for kind in parsed.layers] == [(128, (0, 2)), (None, (1, 3))]
+    corner = {turns: 32 * math.log(4096 / (turns * 2 * math.pi)) / math.log(150000) for turns in (1, 32)}
+    for index, pair in enumerate(parsed.config.explain().pairs):
+        ramp = min(1.0, max(0.0, (index - corner[32]) / (corner[1] - corner[32])))
+        frequency = 150000 ** (-index / 32)
+        assert pair.frequency_after == pytest.approx(frequency / 32 * ramp + frequency * (1 - ramp), rel=1e-12)
+    assert parsed.config.attention_scale(9000) == pytest.approx(0.1 * math.log(32) + 1)
+    assert read_huggingface(_GPT_OSS | {"rope_scaling_factor": 1.0}).config.scaling.name == "none"
+
+
+def test_params_json_of_meta_and_mistral() -> None:
+    config = read_huggingface(_PARAMS).config
+    assert (config.layout, config.base, config.head_dim, config.scaling.name) == ("interleaved", 5e5, 64, "none")
+    scaled = read_huggingface(_PARAMS | {"use_scaled_rope": True}).config.scaling
+    assert isinstance(scaled, Llama3)
+    assert (scaled.factor, scaled.original_length) == (8, 8192)
+    assert read_huggingface(_PARAMS | {"use_scaled_rope": True, "rope_scale_factor": 32}).config.scaling.factor == 32  # type: ignore[attr-defined]
+    yarn = {"factor": 16, "original_max_position_embeddings": 8192, "beta": 32, "alpha": 1, "apply_scale": False}
+    read = read_huggingface(_PARAMS | {"yarn": yarn}).config
+    assert isinstance(read.scaling, YaRN)
+    assert (read.scaling.factor, read.attention_scale(9000)) == (16, 1)
+    lists = {f"rope_scaling_{name}_factor": [1.0] * 32 for name in ("short", "long")}
+    lengths = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
+    of_phi = read_huggingface(_PARAMS | lists | lengths | {"use_hf_rope": True}).config
+    assert isinstance(of_phi.scaling, LongRoPE)
+    assert of_phi.layout == "half"
+    without = {key: value for key, value in _PARAMS.items() if key != "rope_theta"}
+    assert "The file has no rope_theta: Llama 1 and 2 have 10000 then" in _said(without)
+
+
+def test_the_class_that_architectures_names() -> None:
+    phi = {"architectures": ["Phi3ForCausalLM"], **_SIZES, "partial_rotary_factor": 0.75}
+    assert read_huggingface(phi).config.rotary_dim == 48
+    assert "The file has no model_type: it is read as the class of 'phi3'" in _said(phi)
+    named = read_huggingface(phi | {"model_type": "phi4"})
+    said = [each for each in named.findings if "The model type 'phi4' is not known here: it is read as" in each.message]
+    assert [each.severity for each in said] == ["warning"]
+    assert "halves are assumed" in _said(phi | {"architectures": ["NovelForCausalLM"]})
+    glm = read_huggingface({"architectures": ["GlmForCausalLM"], **_SIZES})
+    assert (glm.config.layout, glm.config.rotary_dim, glm.config.head_dim) == ("interleaved", 64, 128)
+
+
+def test_shares_beside_groups_that_the_class_passes_over() -> None:
+    """Gemma4TextConfig: a group for every layer type, whatever stands beside."""
+    sizes = {"hidden_size": 512, "num_attention_heads": 2, "head_dim": 256, "num_hidden_layers": 6}
+    text = {"model_type": "gemma4_text", **sizes, "partial_rotary_factor": 0.25}
+    configs = read_huggingface(text).configs
+    assert configs["sliding_attention"].rotary_dim == 256
+    assert configs["full_attention"].scaling.turning_fraction == 0.25
+    assert "passes over it for 'sliding_attention': it takes its own there" in _said(text)
+    assert "passes over it for 'full_attention'" not in _said(text)
+
+
+def test_latent_attention_that_the_file_leaves_out() -> None:
+    """DeepseekV3Config, which Kimi-K2 has: qk_rope_head_dim is 64."""
+    config = read_huggingface({"model_type": "kimi_k2", **_SIZES, "kv_channels": 128, "rope_theta": 50000.0}).config
+    assert (config.head_dim, config.rotary_dim, config.layout) == (64, 64, "interleaved")
+
+
+@pytest.mark.parametrize("window", [None, 0, -1])
+def test_windows_that_are_none(window: int | None) -> None:
+    attn = {"layers": [1], "num_heads": 8, "window_size": window}
+    parsed = read_huggingface({"model_type": "gla", "hidden_size": 512, "num_hidden_layers": 2, "attn": attn})
+    assert [(kind.name, kind.window) for kind in parsed.layers if kind.attends] == [("full_attention", None)]
+    mimo = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "hybrid_layer_pattern": [1, 0, 1, 0]}
+    windows = {kind.window for kind in read_huggingface(mimo | {"sliding_window_size": window}).layers}
+    assert 1 not in windows
