@@ -122,7 +122,6 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("DeepSeek-V3", rope={"mscale_all_dim": ...}), "warning", "one without the other"),
         (_changed(_YARN, rope={"attention_factor": 1.0}), "note", "scale 1, as .* up to 0.25, .* mscale: 1.13863"),
         (_changed(_YARN, rope={"attn_factor": 1.0}), "error", "Did you mean 'attention_factor'"),
-        (_changed(_YARN, rope={"attn_factor": 1.5}), "warning", "attn_factor 1.5 means nothing to vLLM since"),
         (
             {"model_type": "novel", "hidden_size": 512, "num_attention_heads": 8},
             "warning",
