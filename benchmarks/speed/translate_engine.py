@@ -39,18 +39,17 @@ def _model(shape: Shape) -> torch.nn.Module:
 
 def locant(shape: Shape, beam: int, variant: str) -> Translate:
     """Locant's search; variants: pytorch (float32), and its compiled kernels in float32, bfloat16 and int8."""
-    from locant.translation import CompiledTransformer, beam_search, greedy_search
+    from locant.models import DecodingSettings
+    from locant.translation import CompiledEngine, PyTorchEngine
 
     keep_freed_memory()
-    found = _model(shape)
-    model = found if variant == "pytorch" else CompiledTransformer(found, variant)
+    model = _model(shape)
+    engine = PyTorchEngine(model) if variant == "pytorch" else CompiledEngine(model, variant)
+    settings = DecodingSettings(beam=beam, batch_tokens=10_000_000)  # all in one batch
 
     def translate(sources: list[list[int]]) -> list[list[int]]:
-        source = torch.tensor(sources)
-        lengths = torch.full((len(sources),), LENGTH)
-        if beam == 1:
-            return [found.tokens for found in greedy_search(model, source, lengths, lengths)]
-        return [found[0].tokens for found in beam_search(model, source, lengths, lengths, beam=beam)]
+        found = dict(engine.translate(sources, [LENGTH] * len(sources), (BOS,), settings))
+        return [found[number][0].tokens for number in range(len(sources))]
 
     return translate
 

@@ -91,10 +91,18 @@ class Kernel:
     Args:
         functions: For each function its arguments' types and that of its result, as for :mod:`ctypes`.
         library: Where they are.
+        brief: Those that take so little time that other Python threads wait meanwhile: giving way to them and coming
+            back costs more.
     """
 
-    def __init__(self, functions: Mapping[str, tuple[Sequence[Any], Any]], library: Library = LIBRARY) -> None:
-        self._functions, self._of = functions, library
+    def __init__(
+        self,
+        functions: Mapping[str, tuple[Sequence[Any], Any]],
+        library: Library = LIBRARY,
+        *,
+        brief: Sequence[str] = (),
+    ) -> None:
+        self._functions, self._of, self._brief = functions, library, brief
         self._library: ctypes.CDLL | None = None
 
     def usable(self) -> bool:
@@ -129,6 +137,8 @@ class Kernel:
             for name, (arguments, result) in self._functions.items():
                 function = getattr(library, name)
                 function.argtypes, function.restype = list(arguments), result
+                if name in self._brief:
+                    setattr(library, name, ctypes.PYFUNCTYPE(result, *arguments)((name, library)))
             self._library = library
         return self._library
 

@@ -40,6 +40,7 @@ KERNEL = Kernel(
         "locant_search_step": ([_ADDRESS, _ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_search_take": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
     },
+    brief=("locant_search_length", "locant_search_remove", "locant_search_take"),
 )
 
 

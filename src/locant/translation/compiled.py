@@ -175,10 +175,10 @@ class CompiledTransformer:
             return None
         # Other threads may put another table in its place at any moment, so each reads the one that it has seen.
         table = self._tables[stack]
-        if table is None or len(table) < count:
+        if table is None or table.shape[0] < count:
             with self._growing:
                 table = self._tables[stack]
-                if table is None or len(table) < count:
+                if table is None or table.shape[0] < count:
                     room = max(64, 2 * count)
                     rows = min(room, kind.most or room)
                     table = self._tables[stack] = kind.table(max(rows, count))
@@ -301,7 +301,7 @@ def _packed(source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rows(table: Tensor | None) -> int:
-    return 0 if table is None else len(table)
+    return 0 if table is None else table.shape[0]
 
 
 def _address(tensor: Tensor | None) -> int | None:

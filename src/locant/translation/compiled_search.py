@@ -168,7 +168,7 @@ def _wish(number: int, of: Searched) -> _Wish:
 
 def _table(positions: Tensor | None) -> tuple[int | None, int]:
     """Return where a table is, which must be kept while it is read, and its rows."""
-    return (None, 0) if positions is None else (positions.data_ptr(), len(positions))
+    return (None, 0) if positions is None else (positions.data_ptr(), positions.shape[0])
 
 
 def _address(values: array[int]) -> int:

@@ -236,13 +236,14 @@ class _StepByStep(_Line):
         self._engine, self._model = engine, engine.model
         self._threads = engine.model.threads
         self._search = CompiledSearch(engine.model, self._threads)
+        self._beside = _Room(rows)  # with those that run
         self._numbers = itertools.count()
         self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
         self._leave(self._waiting, key)
-        if self._leave(self._running, key):
+        if self._end(key):
             (number,) = (number for number, own in self._keys.items() if own == key)
             del self._keys[number]
             self._search.remove(number)
@@ -258,7 +259,7 @@ class _StepByStep(_Line):
             self._begin(outcomes)
             for number, outcome in self._search.step():
                 key = self._keys.pop(number)
-                self._leave(self._running, key)
+                self._end(key)
                 outcomes.append((key, outcome))
         except MemoryError as error:
             if not self._running:
@@ -269,16 +270,20 @@ class _StepByStep(_Line):
             outcomes.append((key, _failure(error)))
         return outcomes
 
+    def _end(self, key: Hashable) -> bool:
+        """Take a sentence out of those that run; returns whether it was there."""
+        request = self._running.get(key)
+        if request is not None:
+            self._beside.put(request.load, -1)
+        return self._leave(self._running, key)
+
     def _begin(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
         """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
         if not self._waiting:
             return
         joining: dict[Hashable, _Request] = {}
-        beside = _Room(self._rows)
-        for request in self._running.values():
-            beside.put(request.load)
         for key, request in list(self._waiting.items()):
-            if not beside.fits(request.load, request.settings):
+            if not self._beside.fits(request.load, request.settings):
                 break
             if request.settings.sampling:  # at once and to its end; those that run wait for one such sentence a step
                 self._leave(self._waiting, key)
@@ -291,7 +296,7 @@ class _StepByStep(_Line):
                 outcomes.append((key, error))
             else:
                 joining[key] = request
-                beside.put(request.load)
+                self._beside.put(request.load)
         outcomes += self._join(joining)
 
     def _require_possible(self, request: _Request) -> None:
@@ -312,8 +317,9 @@ class _StepByStep(_Line):
             self._search.join({number: joining[key] for number, key in numbers.items()})
         except (LocantError, MemoryError) as error:
             if len(joining) == 1:
-                (key,) = joining
+                ((key, request),) = joining.items()
                 self._leave(self._waiting, key)
+                self._beside.put(request.load, -1)
                 return [(key, _failure(error))]
             return [failure for key, request in joining.items() for failure in self._join({key: request})]
         self._keys |= numbers
