@@ -42,10 +42,10 @@ from measure import machine, warn_when_busy
 HERE = Path(__file__).parent
 SHORT = 8
 """Words of the longest short sentence."""
-OFFLINE = 100, 2_500
-"""Sentences of the shorter text that is translated without a server, and most of the longer one."""
-OFFLINE_SECONDS = 30.0
-"""Time that the longer one may take."""
+OFFLINE = 100, 500, 20_000
+"""Sentences of the short text that is translated without a server, least and most of the long one."""
+OFFLINE_SECONDS = 20.0
+"""Time that the translation of the long one takes, if it has not too many or too few sentences for that."""
 OFFLINE_RUNS = 3
 """Runs of each, in turns: the shortest and the least processor time count, which other work disturbs least."""
 TIMES = 10
@@ -201,9 +201,10 @@ def offline(model: Path, texts: Path, options: list[str]) -> dict[str, float]:
             seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
             return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-        few = OFFLINE[0]
-        many = min(OFFLINE[1], max(3 * few, int(few * OFFLINE_SECONDS / run(few)[0])))
-        # The second text is longer; the difference is translation alone.
+        few, least, most = OFFLINE
+        each = (run(least)[0] - run(few)[0]) / (least - few)
+        many = max(least, min(most, int(OFFLINE_SECONDS / each) if each > 0 else most))
+        # The difference between the two is translation alone.
         turns = [(run(few), run(many)) for _ in range(OFFLINE_RUNS)]
     seconds, processor = (
         min(longer[kind] for _, longer in turns) - min(shorter[kind] for shorter, _ in turns) for kind in range(2)

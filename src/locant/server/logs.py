@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TextIO
 
 _ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
@@ -19,9 +20,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         entry: dict[str, Any] = {
-            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "time": f"{_clock(int(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "process": record.process,
@@ -30,6 +30,12 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             entry.update(where_it_failed(record.exc_info[1]))
         return _ENCODE(entry)
+
+
+@lru_cache(maxsize=4)  # a second has many entries
+def _clock(seconds: int) -> str:
+    """Return a time, of seconds since the epoch, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def where_it_failed(error: BaseException) -> dict[str, Any]:

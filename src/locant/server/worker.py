@@ -73,6 +73,7 @@ class Worker(uvicorn.Server):
         # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
         sys.setswitchinterval(_TURN)
         gc.set_threshold(_COLLECTED)  # a request makes hundreds of objects, and hardly one that only this finds
+        gc.freeze()  # what the application is made of stays to the end, so it need not look through that
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._terminate)
