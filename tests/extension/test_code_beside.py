@@ -139,3 +139,20 @@ def test_rotation_that_the_file_names_and_nothing_more(tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, {}, auto_map=None, position_embedding_type="rotary")
     assert inspection.parsed is not None
     assert "the model type 'mine' is not known here: halves are assumed" in _said(inspection, "warning")
+
+
+def test_copies_of_classes_and_scalings_of_their_own(tmp_path: Path) -> None:
+    named = {"architectures": ["ModernBertForMaskedLM"], "global_rope_theta": 5e5, "local_rope_theta": 1e4}
+    files = {"configuration_mine.py": _CONFIG, "modeling_mine.py": _ROTATE.format(_HALVES)}
+    parsed = _inspected(tmp_path, files, **named).parsed
+    assert parsed is not None
+    assert {name: config.base for name, config in parsed.configs.items()} == {
+        "full_attention": 5e5,
+        "sliding_attention": 1e4,
+    }
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+    files["modeling_mine.py"] += "class YaRNScalingRotaryEmbedding:\n    pass\n"
+    scaled = _inspected(tmp_path, files, rope_scaling=yarn, max_position_embeddings=2048)
+    said = "computes by code of its own (YaRNScalingRotaryEmbedding); it is read as the one that transformers has"
+    assert said in _said(scaled, "warning")
+    assert said not in _said(_inspected(tmp_path, files), "warning")

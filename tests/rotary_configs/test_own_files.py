@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import read_huggingface
 
@@ -92,3 +93,36 @@ def test_windows_that_are_none(window: int | None) -> None:
     mimo = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "hybrid_layer_pattern": [1, 0, 1, 0]}
     windows = {kind.window for kind in read_huggingface(mimo | {"sliding_window_size": window}).layers}
     assert 1 not in windows
+
+
+def test_files_of_the_code_beside_deepseeks_checkpoints() -> None:
+    """inference/model.py: precompute_freqs_cis, by the defaults of ModelArgs."""
+    file = {"dim": 512, "inter_dim": 1024, "n_layers": 4, "n_heads": 8, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+    config = read_huggingface(file).config
+    assert (config.layout, config.rotary_dim, config.base) == ("interleaved", 64, 10000.0)
+    assert isinstance(config.scaling, YaRN)
+    assert (config.scaling.factor, config.scaling.original_length, config.attention_scale(9000)) == (40, 4096, 1)
+    assert read_huggingface(file | {"max_seq_len": 4096}).config.scaling.name == "none"
+
+
+def test_usual_entries_by_other_names() -> None:
+    own = {"model_type": "mine", **_SIZES, "rotary_base": 5e5, "partial_rope_ratio": 0.25}
+    own |= {"custom_rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}}
+    config = read_huggingface(own).config
+    assert (config.base, config.rotary_dim, config.head_dim, config.scaling.name) == (5e5, 16, 64, "yarn")
+    with pytest.raises(ConfigError, match="'custom_rope_scaling' in config.json is not known"):
+        read_huggingface(own | {"rope_scaling": {"type": "linear", "factor": 2.0}})
+
+
+def test_a_group_with_sizes_and_positions_that_its_class_does_not_have() -> None:
+    group = {"model_type": "gpt2", "n_embd": 512, "n_head": 8, "n_layer": 2, "position_embedding_type": "rope"}
+    whole = {"model_type": "mine", "hidden_size": 512, "gpt2_config": group | {"rope_base": 5e5}}
+    config = read_huggingface(whole | {"auto_map": {"AutoModel": "mine.Mine"}}).config
+    assert (config.base, config.rotary_dim) == (5e5, 64)
+    with pytest.raises(ConfigError, match="'gpt2' in transformers has no rotary positions"):
+        read_huggingface(whole)
+
+
+def test_no_name_is_proposed_for_itself() -> None:
+    said = _said({"model_type": "novel", **_SIZES, "rope_theta": 1e4, "global_rope_theta": 5e5})
+    assert "Did you mean 'global_rope_theta'" not in said

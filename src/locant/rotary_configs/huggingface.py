@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,6 +35,7 @@ from locant.rotary_configs.layers import (
     windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
+from locant.rotary_configs.own_entries import in_names_of_all
 from locant.rotary_configs.rope_groups import base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
@@ -57,8 +57,6 @@ from locant.rotary_configs.wording import speaks_of
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
-_OTHER_BASES = re.compile(r"(rope|rotary)_(emb(edding)?_)?(freq_)?(base|theta)")
-"""Names of the base in code of people's own; classes of transformers pass over them."""
 
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 
@@ -106,13 +104,14 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if kind is None and (named := class_in_architectures(config)) is not None:
         findings.append(_taken_by_architectures(name, named))
         name, kind = named.name, named
-    if kind is not None and not kind.rotates and has_rotary_code(text_part(config)):
-        kind = None  # the class of transformers is another one
+    is_known = families.is_in_transformers(name)
+    if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
+        kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
     entries = {key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK}
-    if not families.is_in_transformers(name) and not any(key in entries for key in ("rope_theta", "rotary_emb_base")):
-        entries = {"rope_theta" if _OTHER_BASES.fullmatch(key) else key: value for key, value in entries.items()}
+    if not is_known:
+        entries = in_names_of_all(entries)
     part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
@@ -140,7 +139,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
             rope,
             context,
             takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE,
-            passes_over_unknown=families.is_in_transformers(name),
+            passes_over_unknown=is_known,
         )
         configs[layer] = RotaryConfig(
             head_dim=sizes.head_dim,
@@ -157,7 +156,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if any("use_xpos" in key and value is False for key, value in said.items()):
         said = {key: value for key, value in said.items() if "xpos" not in key}
     unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
-    if not families.is_in_transformers(name):  # whose classes pass over what they do not know
+    if not is_known:  # classes of transformers pass over what they do not know
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
     findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):

@@ -37,6 +37,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "mpt": own_entries.mpt,
     "gpt_oss": own_entries.gpt_oss,
     own_entries.PARAMS_JSON: own_entries.params_json,
+    own_entries.DEEPSEEK_ARGS: own_entries.deepseek_args,
     "deepseek": own_entries.deepseek,
     "smallthinker": own_layers.smallthinker,
     "step3p5": own_layers.step3p5,
@@ -83,6 +84,7 @@ OWN_CODE: dict[str, ModelType] = {
     for name, facts in {
         "chatglm": {"layout": "interleaved", **_half(num_attention_heads=32, hidden_size=4096)},
         own_entries.PARAMS_JSON: {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        own_entries.DEEPSEEK_ARGS: {"layout": "interleaved", **_half(rope_theta=10000.0)},
         "openelm": _half(head_dim=128),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
         "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),

@@ -5,6 +5,7 @@ Every function names the model and the file of its code that it speaks of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -312,6 +313,52 @@ def params_json(given: dict[str, Any], findings: Findings) -> None:
                 "Compare with the code that runs the model.",
             )
         )
+
+
+DEEPSEEK_ARGS = "deepseek-ai inference"
+"""The model type, here, of files of the code that DeepSeek publishes beside its checkpoints, which have none."""
+
+
+def is_deepseek_args(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of that code: latent attention beside ``dim`` and ``inter_dim``."""
+    return all(part.get(name) is not None for name in ("dim", "inter_dim", "n_heads", "qk_rope_head_dim"))
+
+
+def deepseek_args(given: dict[str, Any], findings: Findings) -> None:
+    """DeepSeek-V3, V3.2 (inference/model.py): YaRN by the defaults of its ModelArgs, for texts above the length."""
+    del findings
+    usual = {"rope_factor": 40.0, "original_seq_len": 4096, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0}
+    taken = {name: first_of(given.pop(name, None), value) for name, value in usual.items()}
+    longest = first_of(given.get("max_seq_len"), 16384)
+    if is_number(longest) and is_number(taken["original_seq_len"]) and longest > taken["original_seq_len"]:
+        group = {"rope_type": "yarn", "factor": taken["rope_factor"], "mscale_all_dim": taken["mscale"]}
+        group |= {"original_max_position_embeddings": taken["original_seq_len"]}
+        given["rope_scaling"] = group | {name: taken[name] for name in ("beta_fast", "beta_slow", "mscale")}
+
+
+def own_format(part: Mapping[str, Any]) -> str | None:
+    """Return the model type, here, of a file without one whose entries are those of some code."""
+    found = {"gpt_oss": is_gpt_oss, DEEPSEEK_ARGS: is_deepseek_args, PARAMS_JSON: is_params_json}
+    return next((name for name, has_its_entries in found.items() if has_its_entries(part)), None)
+
+
+_BASES = re.compile(r"(rope|rotary)_(emb(edding)?_)?(freq_)?(base|theta)")
+_SHARES = re.compile(r"partial_(rope|rotary)_(ratio|percent|fraction)|(rope|rotary)_(emb_)?(fraction|percentage)")
+_SCALINGS = re.compile(r"(custom|own|text|my)_rope_scaling")
+
+
+def in_names_of_all(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return entries of own code, with base, share and scaling by their usual names where these are free."""
+    given = dict(entries)
+    for pattern, name, others in (
+        (_BASES, "rope_theta", ("rotary_emb_base",)),
+        (_SHARES, "partial_rotary_factor", ("rotary_pct",)),
+        (_SCALINGS, "rope_scaling", ("rope_parameters",)),
+    ):
+        theirs = [key for key in given if pattern.fullmatch(key) and key != name and given[key] is not None]
+        if len(theirs) == 1 and all(given.get(key) is None for key in (name, *others)):
+            given[name] = given.pop(theirs[0])
+    return given
 
 
 def number(value: Any, name: str) -> float | None:

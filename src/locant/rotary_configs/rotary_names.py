@@ -97,7 +97,7 @@ def passed_over(
         if name not in fields.untaken():
             continue
         value, meant = fields.get(name), difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
-        if meant and not isinstance(value, bool):
+        if meant and meant[0] != name and not isinstance(value, bool):
             finding = Finding(
                 "error",
                 f"'{name}' in {fields.where} is not known, and passed over. Did you mean '{meant[0]}'?",

@@ -9,7 +9,7 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.own_entries import PARAMS_JSON, is_gpt_oss, is_params_json
+from locant.rotary_configs.own_entries import own_format
 from locant.rotary_configs.rope_groups import base_of_class
 from locant.rotary_configs.without_rotation import ROPE_KEYS
 
@@ -144,16 +144,16 @@ def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | No
             return known.text_type
         if name is not None:
             return name
-    return "gpt_oss" if is_gpt_oss(part) else PARAMS_JSON if is_params_json(part) else None
+    return own_format(part)
 
 
 def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
-    """Return the facts of the class that ``architectures`` of the text part or the whole names, where it is known."""
+    """Return the facts of the class that ``architectures`` names, where it is known and rotates."""
     for each in (text_part(config), config):
         names = each.get("architectures")
         if isinstance(names, list) and names and isinstance(names[0], str):
             kind = families.type_of_class(names[0])
-            if kind is not None and not kind.text_part:
+            if kind is not None and kind.rotates and not kind.text_part:
                 return kind
     return None
 
@@ -180,7 +180,7 @@ def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
 
     groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
     found = tuple(name for name, part in groups if has_any(part, widths) and has_any(part, heads))
-    return found if len(found) == 1 and not has_any(config, (*widths, *heads, "num_hidden_layers")) else ()
+    return found if len(found) == 1 and not has_any(config, (*heads, "num_hidden_layers")) else ()
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:

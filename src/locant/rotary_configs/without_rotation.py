@@ -46,9 +46,12 @@ _ROTATES = re.compile(
 """Names of switches by which a model rotates at all."""
 
 
-def has_rotary_code(part: Mapping[str, Any]) -> bool:
+def has_rotary_code(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     """Whether a file names rotary positions and code of its own: jina-embeddings-v3, with the type xlm-roberta."""
-    return bool(part.get("auto_map")) and part.get("position_embedding_type") in ("rotary", "rope")
+    return bool(part.get("auto_map") or whole.get("auto_map")) and part.get("position_embedding_type") in (
+        "rotary",
+        "rope",
+    )
 
 
 def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:

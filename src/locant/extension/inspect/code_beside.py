@@ -12,6 +12,8 @@ from typing import Any
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.text_parts import class_in_architectures, text_part
+from locant.rotary_configs.usual_values import GROUPS
 
 _LARGEST = 2_000_000
 _MOST_FILES = 24
@@ -19,7 +21,8 @@ _USUAL_FILES = re.compile(
     r"(modell?(ing)?|configuration|config|transformer|attention|rope|rotary)(_\w+)?$", re.IGNORECASE
 )
 _TAKEN_APART = "taken apart"  # neighbours that become halves, as in DeepSeek's code
-_OF_ROTATION = re.compile(r"rotary|rotat|rope|inv_freq", re.IGNORECASE)
+_OF_ROTATION = re.compile(r"rotary|rotat|rope|inv_freq|freqs_cis", re.IGNORECASE)
+_OF_A_SCALING = re.compile(r"scal|ntk|yarn|dynamic|long", re.IGNORECASE)
 _OF_IMAGES_AND_SOUND = re.compile(r"vis|vit|siglip|clip|image|audio|whisper|speech|projector", re.IGNORECASE)
 _NUMBERS = {
     **{name: name for name in ("rope_theta", "partial_rotary_factor", "head_dim", "max_position_embeddings")},
@@ -47,12 +50,14 @@ class ReadCode:
         file: The file that says so.
         says: What it says, to follow the file's name: "pairs features in the layout 'half'".
         others: Entries that its rotation reads and that no other model has.
+        scalings: Names of its own code for the scaling that the file states.
     """
 
     kind: ModelType
     file: str
     says: str
     others: tuple[str, ...] = ()
+    scalings: tuple[str, ...] = ()
 
     def findings(self) -> list[Finding]:
         """Return what is to be said of a reading by these facts."""
@@ -62,14 +67,25 @@ class ReadCode:
             f"run, {self.says}.",
             "Compare with that code where it does more than others.",
         )
-        if not self.others:
-            return [said]
-        more = Finding(
-            "warning",
-            f"The rotation of {self.file} reads entries that nothing here knows: {', '.join(self.others[:8])}.",
-            "Look there for what they do to the base or to the angles.",
-        )
-        return [said, more]
+        found = [said]
+        if self.others:
+            found.append(
+                Finding(
+                    "warning",
+                    f"The rotation of {self.file} reads entries that nothing here knows: {', '.join(self.others[:8])}.",
+                    "Look there for what they do to the base or to the angles.",
+                )
+            )
+        if self.scalings:
+            found.append(
+                Finding(
+                    "warning",
+                    f"The file states a scaling, which {self.file} computes by code of its own "
+                    f"({', '.join(self.scalings[:4])}); it is read as the one that transformers has under that name.",
+                    "Compare the frequencies of that code with those shown here.",
+                )
+            )
+        return found
 
 
 def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> ReadCode | None:
@@ -97,15 +113,20 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
     if base is not None and base[0].rotates and layouts <= {base[0].layout}:
         kind, file = base
         return ReadCode(replace(kind, name=name or kind.name), file, f"extends the class of '{kind.name}'")
+    scalings = () if not _is_scaled(text_part(content)) else _scalings(modules)
     if base is None and len(layouts) == 1:
         ((layout, file), *_) = sorted(found)
+        copied = class_in_architectures(content)
+        if copied is not None and copied.layout == layout:
+            says = f"has a class of the name that '{copied.name}' has in transformers, and pairs features as that does"
+            return ReadCode(replace(copied, name=name or copied.name), file, says, _others(modules), scalings)
         facts = ModelType(
             name or "",
             layout="half" if layout == "half" else "interleaved",
             defaults=_defaults(modules),
             rotates_partly=True,
         )
-        return ReadCode(facts, file, f"pairs features in the layout '{layout}'", _others(modules))
+        return ReadCode(facts, file, f"pairs features in the layout '{layout}'", _others(modules), scalings)
     if base is None and is_whole and not any(_speaks_of_rotation(tree) for tree in modules.values()):
         return ReadCode(ModelType(name or "", rotates=False), next(iter(modules)), "rotates nothing")
     return None
@@ -270,9 +291,20 @@ def _others(modules: Mapping[str, ast.Module]) -> tuple[str, ...]:
                 named = (
                     owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
                 )
-                if isinstance(node, ast.Attribute) and named == "config" and node.attr not in _USUAL:
+                if isinstance(node, ast.Attribute) and named in ("config", "args") and node.attr not in _USUAL:
                     found[node.attr] = None
     return tuple(found)
+
+
+def _is_scaled(part: Mapping[str, Any]) -> bool:
+    return any(isinstance(part.get(name), Mapping) and part[name].get("factor") for name in GROUPS)
+
+
+def _scalings(modules: Mapping[str, ast.Module]) -> tuple[str, ...]:
+    """Return the classes and functions of rotation whose names speak of a scaling."""
+    nodes = (node for tree in modules.values() for node in tree.body)
+    scopes = (node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef))
+    return tuple(dict.fromkeys(name for name in scopes if _OF_ROTATION.search(name) and _OF_A_SCALING.search(name)))
 
 
 def _speaks_of_rotation(tree: ast.Module) -> bool:
