@@ -152,7 +152,8 @@ def test_copies_of_classes_and_scalings_of_their_own(tmp_path: Path) -> None:
     }
     yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
     files["modeling_mine.py"] += "class YaRNScalingRotaryEmbedding:\n    pass\n"
-    scaled = _inspected(tmp_path, files, rope_scaling=yarn, max_position_embeddings=2048)
     said = "computes by code of its own (YaRNScalingRotaryEmbedding); it is read as the one that transformers has"
-    assert said in _said(scaled, "warning")
+    for name in ("rope_scaling", "custom_rope_scaling"):
+        scaled = _inspected(tmp_path, files, max_position_embeddings=2048, **{name: yarn})
+        assert said in _said(scaled, "warning")
     assert said not in _said(_inspected(tmp_path, files), "warning")

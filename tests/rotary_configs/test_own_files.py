@@ -110,7 +110,7 @@ def test_usual_entries_by_other_names() -> None:
     own |= {"custom_rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}}
     config = read_huggingface(own).config
     assert (config.base, config.rotary_dim, config.head_dim, config.scaling.name) == (5e5, 16, 64, "yarn")
-    with pytest.raises(ConfigError, match="'custom_rope_scaling' in config.json is not known"):
+    with pytest.raises(ConfigError, match=r"'custom_rope_scaling' in config\.json is not known"):
         read_huggingface(own | {"rope_scaling": {"type": "linear", "factor": 2.0}})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.own_entries import in_names_of_all
 from locant.rotary_configs.text_parts import class_in_architectures, text_part
 from locant.rotary_configs.usual_values import GROUPS
 
@@ -113,7 +114,7 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
     if base is not None and base[0].rotates and layouts <= {base[0].layout}:
         kind, file = base
         return ReadCode(replace(kind, name=name or kind.name), file, f"extends the class of '{kind.name}'")
-    scalings = () if not _is_scaled(text_part(content)) else _scalings(modules)
+    scalings = () if not _is_scaled(in_names_of_all(text_part(content))) else _scalings(modules)
     if base is None and len(layouts) == 1:
         ((layout, file), *_) = sorted(found)
         copied = class_in_architectures(content)
