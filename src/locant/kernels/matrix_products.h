@@ -19,6 +19,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "kernel_common.h"
@@ -296,6 +297,19 @@ struct Rows {
 #define LOCANT_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// Weights are fetched a page before they are read: what the processor fetches by itself ends with the page. `bytes` are
+// read at once; what is less than a line of the cache is left to the processor.
+inline void fetch_ahead(const void* reading, int64_t bytes) {
+  constexpr int64_t page = 4096, line = 64;
+  for (int64_t begin = 0; begin + line <= bytes; begin += line)
+    __builtin_prefetch(static_cast<const uint8_t*>(reading) + page + begin);
+}
+
+// Rows from which fetching all of them ahead pays: there is enough to compute meanwhile. Measured on Zen 5, where weights
+// that do not fit the caches then take a quarter to a third less time; few rows in bfloat16 took up to a tenth more.
+template <class Sum>
+constexpr int kRowsFetched = std::is_same<Sum, int32_t>::value ? 4 : 5;
+
 // The sums of R rows over one panel of weights. Loops of constant length are unrolled by force, and what follows the sums
 // stands elsewhere: only then do compilers keep them in registers.
 template <int R, int U>
@@ -305,8 +319,8 @@ __attribute__((noinline)) void sum_float(const float* x, int64_t width, const fl
   for (; k + U <= inputs; k += U) {
 LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
-      // A page ahead: what the processor fetches by itself ends with the page, and few rows wait for memory.
-      __builtin_prefetch(w + (k + u) * kColumns + 1024);
+      constexpr int64_t line = 64, step = kColumns * sizeof(float);
+      fetch_ahead(w + (k + u) * kColumns, R >= kRowsFetched<float> ? std::max(line, step) : line);
       const Lanes first = load(w + (k + u) * kColumns), second = load(w + (k + u) * kColumns + kLanes);
 LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
@@ -444,8 +458,9 @@ __attribute__((noinline)) void sum_narrow(const uint8_t* x, int64_t stride, cons
   for (int64_t g = 0; g < groups; g += U) {
 LOCANT_UNROLL
     for (int u = 0; u < U; u++) {
-      const Bytes first = bytes_at(w + (g + u) * kColumns * kGroupBytes);
-      const Bytes second = bytes_at(w + (g + u) * kColumns * kGroupBytes + kLanes * kGroupBytes);
+      constexpr int64_t step = kColumns * kGroupBytes;
+      if constexpr (R >= kRowsFetched<Sum>) fetch_ahead(w + (g + u) * step, step);
+      const Bytes first = bytes_at(w + (g + u) * step), second = bytes_at(w + (g + u) * step + step / 2);
 LOCANT_UNROLL
       for (int r = 0; r < R; r++) {
         int32_t four;
