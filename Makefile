@@ -197,7 +197,7 @@ bench: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/run.py text
 	.venv-bench/bin/python benchmarks/speed/run.py translation
 
-# The same beside a process that keeps a core busy, and under a quota; takes about a quarter of an hour.
+# The same beside a process that keeps a core busy, and under a quota; takes about half an hour.
 bench-contention: .venv-bench/bin/locant
 	.venv-bench/bin/python benchmarks/speed/contention.py --output contention.json
 

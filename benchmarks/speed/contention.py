@@ -4,7 +4,8 @@
 
 Each engine runs as its users run it, with as many threads as it takes by itself, on a quiet machine; with one thread;
 with a process that keeps one core busy; and under a quota of so many cores as there are, less a half. Prints a Markdown
-table with the share of the quiet speed that is left. Nothing else should run meanwhile; takes a quarter of an hour.
+table with the share of the quiet speed that is left. Nothing else should run meanwhile; takes half an hour, and with
+``--only "locant int8"`` some minutes.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def jobs(seconds: float) -> dict[str, list[str]]:
     engines = [("locant", kind) for kind in kinds if supports(kind)]
     engines += [("ctranslate2", f"{kind}-{share}") for kind in kinds for share in (f"1x{CORES}", f"{CORES}x1")]
     engines += [("transformers", "float32")]
-    for batch, beam in ((32, 1), (1, 4)):
+    for shape, batch, beam in (("small-8k", 32, 1), ("small-8k", 1, 4), ("base-32k", 1, 1), ("base-32k", 32, 1)):
         for engine, variant in engines:
             options = ["--batch", str(batch), "--beam", str(beam), "--seconds", str(seconds)]
-            name = f"translating small-8k, batch {batch}, beam {beam} | {engine} {variant}"
-            found[name] = ["translate_engine.py", engine, variant, "small-8k", *options]
+            name = f"translating {shape}, batch {batch}, beam {beam} | {engine} {variant}"
+            found[name] = ["translate_engine.py", engine, variant, shape, *options]
     return found
 
 
