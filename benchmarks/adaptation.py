@@ -1,24 +1,29 @@
 """A trained model adapted to other text, against training from scratch for five times as long; and what it forgets.
 
 Usage: python benchmarks/adaptation.py FOLDER [--minutes 2] [--source web] [--target bbe] [--old-weight 1] [--seed 1]
+    [--processor-time]
 
 The parent is the demonstration's model (recipe bible-modern-english, the King James Version into modern English), which
 is trained into FOLDER/parent unless a run is there. It is adapted to another pair of versions, once with the new text
 alone and once with old and new text mixed; both models and one that is trained on the new text from scratch translate
 both tests, whose chapters nobody was trained on. With `--source kjv` both pairs have the same sources, so that a
-mixture cannot tell which translation is wanted. Nothing else should run meanwhile.
+mixture cannot tell which translation is wanted. Nothing else should run meanwhile, except with `--processor-time`:
+then minutes are those of the processor, on one thread. The record is FOLDER/adaptation.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from locant.analysis import paired_bootstrap
-from locant.training import Evaluation, evaluate, load_run_recipe
+from locant.training import Evaluation, evaluate, load_run_recipe, read_metrics
 from locant.translation import load_translator
 from measure import machine, warn_when_busy
 
@@ -27,10 +32,11 @@ LONGER = 5
 """Time of training from scratch, in times of adapting."""
 
 
-def train(run: Path, *arguments: str) -> None:
+def train(run: Path, *arguments: str, processor_time: bool) -> None:
     """Train a run unless it is there."""
     if not (run / "recipe.yaml").exists():
-        subprocess.run([sys.executable, "-m", "locant", "train", *arguments, "--output", str(run)], check=True)
+        locant = [str(Path(__file__).parent / "processor_clock.py")] if processor_time else ["-m", "locant"]
+        subprocess.run([sys.executable, *locant, "train", *arguments, "--output", str(run)], check=True)
 
 
 def translated(run: Path, folder: Path) -> dict[str, Evaluation]:
@@ -60,8 +66,11 @@ def main() -> None:
     parser.add_argument("--target", default="bbe")
     parser.add_argument("--old-weight", type=float, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processor-time", action="store_true", help="minutes of the processor, on one thread")
     options = parser.parse_args()
-    warn_when_busy()
+    if not options.processor_time:
+        warn_when_busy()
+    train_run = functools.partial(train, processor_time=options.processor_time)
     folder, parent = options.folder, options.folder / "parent"
     folder.mkdir(parents=True, exist_ok=True)
     minutes, seed = options.minutes, f"seed={options.seed}"
@@ -75,25 +84,34 @@ def main() -> None:
         "adapted": f"adapted, {minutes:g} minutes",
         "mixed": f"adapted with old text, {minutes:g} minutes",
     }
-    train(parent, RECIPE)
-    train(folder / "scratch", RECIPE, f"corpus={new}", "--minutes", f"{LONGER * minutes}", seed)
+    train_run(parent, RECIPE)
+    train_run(folder / "scratch", RECIPE, f"corpus={new}", "--minutes", f"{LONGER * minutes}", seed)
     start = ["--from", str(parent), "--minutes", f"{minutes}", seed, "finetuning.test_sentences=0"]
-    train(folder / "adapted", *start, RECIPE, f"corpus={new}")
-    train(folder / "mixed", *start, RECIPE, mixture)
+    train_run(folder / "adapted", *start, RECIPE, f"corpus={new}")
+    train_run(folder / "mixed", *start, RECIPE, mixture)
 
     write_test(parent, folder, "old")
     write_test(folder / "adapted", folder, "new")
     found = {name: translated(folder / name, folder) for name in runs}
-    print("| model | BLEU, new test | BLEU, old test |")
-    print("| --- | --- | --- |")
+    print("| model | updates | BLEU, new test | BLEU, old test |")
+    print("| --- | --- | --- | --- |")
+    record: dict[str, Any] = {"models": {}, "gains": []}
     for name, label in runs.items():
-        print(f"| {label} | {found[name]['new'].scores.bleu:.1f} | {found[name]['old'].scores.bleu:.1f} |")
+        new_bleu, old_bleu = (round(found[name][test].scores.bleu, 2) for test in ("new", "old"))
+        updates = max(row["step"] for row in read_metrics(folder / name))
+        record["models"][label] = {"updates": updates, "new": new_bleu, "old": old_bleu}
+        print(f"| {label} | {updates:,} | {new_bleu:.1f} | {old_bleu:.1f} |")
     print()
     for one, other, test in (("scratch", "adapted", "new"), ("scratch", "mixed", "new"), ("parent", "mixed", "old")):
         first, second = found[one][test], found[other][test]
         tested = paired_bootstrap(first.hypotheses, second.hypotheses, first.references)
-        print(f"{test} test, {other} against {one}: {tested.bleu_gain:+.1f} BLEU (p {tested.bleu_p_value:.3f})")
-    print(f"\n{found['parent']['new'].scores.bleu_signature}; {machine()}")
+        gain, p_value = round(tested.bleu_gain, 2), round(tested.bleu_p_value, 4)
+        record["gains"].append({"test": test, "of": other, "against": one, "bleu": gain, "p": p_value})
+        print(f"{test} test, {other} against {one}: {gain:+.1f} BLEU (p {p_value:.3f})")
+    record |= {"signature": found["parent"]["new"].scores.bleu_signature, "machine": machine()}
+    record |= {"corpora": [new, old], "minutes": minutes, "processor_time": options.processor_time}
+    print(f"\n{record['signature']}; {record['machine']}")
+    (folder / "adaptation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

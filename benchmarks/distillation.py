@@ -3,10 +3,12 @@
 Usage: python benchmarks/distillation.py FOLDER, with the runs that `make distillation` leaves in it: teacher, student
 and undistilled. Every model translates the teacher's test text, greedily and with a beam of four, in turns with the
 others, with the engine that `locant evaluate` takes; the shortest time of the rounds counts.
+The record is FOLDER/distillation.json.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -43,15 +45,21 @@ def main() -> None:
         sys.exit("The runs have different tests; train them as `make distillation` does.")
     print("| model | parameters | beam | BLEU | chrF | sentences/s | speed |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
     for name, label in RUNS.items():
         millions = count_parameters(load_model_folder(folder / name, device="cpu").model) / 1e6
         for beam in BEAMS:
             found = best[name, beam]
+            speed, times = len(found.sources) / found.seconds, teacher.seconds / found.seconds
+            scores = {"bleu": round(found.scores.bleu, 2), "chrf": round(found.scores.chrf, 2)}
+            rows.append({"model": label, "beam": beam, **scores, "sentences_per_second": speed, "speed": times})
             print(
-                f"| {label} | {millions:.1f} million | {beam} | {found.scores.bleu:.1f} | {found.scores.chrf:.1f} | "
-                f"{len(found.sources) / found.seconds:,.0f} | {teacher.seconds / found.seconds:.1f} |"
+                f"| {label} | {millions:.1f} million | {beam} | {scores['bleu']:.1f} | {scores['chrf']:.1f} | "
+                f"{speed:,.0f} | {times:.1f} |"
             )
-    print(f"\n{len(teacher.sources)} sentences, {teacher.engine}; {teacher.scores.bleu_signature}; {machine()}")
+    facts = {"engine": teacher.engine, "signature": teacher.scores.bleu_signature, "machine": machine()}
+    print(f"\n{len(teacher.sources)} sentences, {'; '.join(facts.values())}")
+    (folder / "distillation.json").write_text(json.dumps({"rows": rows, **facts}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

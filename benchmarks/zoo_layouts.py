@@ -48,7 +48,9 @@ def main() -> None:
     every = sorted(CONFIG_MAPPING.keys())
     done = read_run(options.run, options.seeds)
     left = options.names or [name for name in every if name not in done]
-    for line in survey(options.run, () if options.page else left, options.seeds, partial(outcomes, seeds=options.seeds)):
+    for line in survey(
+        options.run, () if options.page else left, options.seeds, partial(outcomes, seeds=options.seeds)
+    ):
         done[line["model_type"]] = line
         for each in line["outcomes"]:
             said = each["reason"] or f"{each['difference']:.1e} of {each['largest']:.1e}"

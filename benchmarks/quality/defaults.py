@@ -27,9 +27,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from run import Record, read, train_and_score, use_processor_time
+from run import Record, read, train_and_score
 
 from measure import machine
+from processor_clock import use_processor_time
 
 CORPORA = Path(__file__).with_suffix(".yaml")
 

@@ -27,13 +27,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import machine, warn_when_busy
+from processor_clock import use_processor_time
 
 Record = dict[str, Any]
-
-
-def use_processor_time() -> None:
-    """Let every clock of this process count its own work; call before Locant is imported."""
-    time.perf_counter = time.process_time
 
 
 def train_and_score(name: str, recipe: str, changes: list[str], seed: int, decoding: dict[str, Any]) -> Record:

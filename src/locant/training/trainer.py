@@ -28,6 +28,7 @@ from locant.training.losses import TranslatorLoss
 from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, learning_rate, training_precision
 from locant.training.sharded_checkpoint import BackgroundSave, parts_can_be_written
+from locant.training.state import TrainingState
 from locant.training.stopping import Interruption, StopRequest
 from locant.training.weight_average import WeightAverage
 
@@ -38,9 +39,6 @@ _LOWER = (
     "Lower batches.tokens and raise training.gradient_accumulation_steps as much, which trains the same, or train a "
     "smaller model. The last checkpoint is kept."
 )
-
-# Begins the names of a checkpoint's tensors that hold the moving average of the weights.
-_AVERAGE = "average/"
 
 Validate = Callable[[EncoderDecoder[Any]], ValidationScores]
 """Measures a model on the validation set."""
@@ -102,6 +100,9 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, settings, sharded=self.distributed.sharded, lr_scales=lr_scales)
         decay = settings.ema_decay
         self.average = WeightAverage(self.model.named_parameters(), decay) if decay else None
+        self.state = TrainingState(
+            self.model, self.distributed, self.optimizer, self.average, device, in_parts=in_parts
+        )
         self.loop: TrainingLoop[Batch] = TrainingLoop(
             self.distributed,
             self.optimizer,
@@ -123,20 +124,8 @@ class Trainer:
         Raises:
             ConfigError: The model is not the one that the checkpoint was written of.
         """
-        if self.saving and stored.in_parts:
-            parallel.from_first_process(lambda: _require_same_model(self.model, stored.shapes_of_weights()))
-            self._go_back(stored.progress)
-            with self.optimizer.evaluated_weights() if stored.evaluated else nullcontext():
-                weights = self.distributed.weights()
-                states, average, generators = _apart(stored.read_share(weights))
-                self.distributed.restore_optimizer(self.optimizer, states)
-                self._restore_beside(average or weights, generators)
-            return
-        mine: list[Checkpoint] = []
-        parallel.from_first_process(lambda: mine.append(stored.read()))
-        # The others get the tensors one by one when they are put in their places.
-        weights, states = (mine[0].weights, mine[0].optimizer) if mine else ({}, {})
-        self.begin_with(Checkpoint(weights, states, stored.progress, stored.evaluated))
+        self._go_back(stored.progress)
+        self.state.restore_stored(stored)
 
     def begin_with(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint in memory; its tensors are those of the first process.
@@ -144,15 +133,8 @@ class Trainer:
         Raises:
             ConfigError: The model is not the one that the checkpoint is of.
         """
-        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
-        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
         self._go_back(checkpoint.progress)
-        states, average, mine = _apart(checkpoint.optimizer)
-        generators = parallel.from_first_process(lambda: mine)
-        with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
-            self.distributed.restore(checkpoint.weights, self.optimizer, states)
-        weights = average or checkpoint.weights
-        self._restore_beside(self.distributed.sharded_as(weights) if self.average else {}, generators)
+        self.state.restore(checkpoint)
 
     def _go_back(self, progress: Progress) -> None:
         if progress.stage and progress.stage >= len(self.stages):
@@ -161,14 +143,6 @@ class Trainer:
                 "now. Leave the stages that are begun in the recipe."
             )
         self.progress = progress
-
-    def _restore_beside(self, average: Mapping[str, Tensor], generators: Mapping[str, Tensor]) -> None:
-        """Restore the moving average and the random numbers of this process."""
-        if self.average:
-            self.average.restore(average)
-        own = generators.get(self._random_name(parallel.rank()))
-        if own is not None:
-            _set_random_state(self.device, own)
 
     def train(self) -> str:
         """Train until the budget is used or validation stops improving, and publish the averaged model.
@@ -270,24 +244,10 @@ class Trainer:
             self._log.write("training", asdict(report))
         self.callback.on_step(self.loop.used(), report)
 
-    def _content(self, *, evaluated: bool) -> Checkpoint:
-        """Return what a checkpoint holds; every process must call this.
-
-        Each gets its part where parts are written, and else the first one all.
-        """
-        weights, states = self.distributed.weights(), self.distributed.optimizer_state(self.optimizer)
-        if self.average:
-            states |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
-        if not self.saving:
-            weights, states = self.distributed.whole(weights), self.distributed.whole(states)
-        generators = enumerate(parallel.gather(_random_state(self.device)))
-        states |= {self._random_name(number): state for number, state in generators}
-        return Checkpoint(weights, states, self.progress, evaluated)
-
     def _save(self) -> None:
         """Write a checkpoint between validations."""
         before = self.loop.clock.seconds
-        self._write(self._content(evaluated=False))
+        self._write(self.state.content(self.progress, evaluated=False))
         self._saved = self.progress.seconds
         # Saving is no part of the speed of training.
         since = self.progress.interval.get("since", 0.0)
@@ -314,7 +274,7 @@ class Trainer:
         cuda = [self.device] if self.device.type == "cuda" else []
         # Training draws the same random numbers whether or not something else drew some in between.
         with self.optimizer.evaluated_weights(), torch.random.fork_rng(devices=cuda):
-            content = self._content(evaluated=True)
+            content = self.state.content(self.progress, evaluated=True)
             validated = self._validated(content)
             if validated is None:
                 self.loop.stopping = True
@@ -331,11 +291,7 @@ class Trainer:
         Returns:
             The new progress, and what was found; ``None`` where the process is to stop before.
         """
-        usable = content.weights
-        if self.average:  # it is what translates
-            usable = {name: each for name in usable if (each := content.optimizer.get(f"{_AVERAGE}{name}")) is not None}
-        if self.saving:
-            usable = self.distributed.whole(usable)
+        usable = self.state.usable_weights(content)
         return parallel.from_first_process(lambda: self._validated_here(usable))
 
     def _validated_here(self, usable: dict[str, Tensor]) -> tuple[Progress, ValidationReport] | None:
@@ -447,30 +403,6 @@ class Trainer:
             f"A lower training.learning_rate, a longer training.warmup_steps{norm} usually helps."
         )
 
-    def _random_name(self, rank: int) -> str:
-        return f"random/{self.device.type}/{rank}"
-
-
-def _apart(states: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """Return the state of the optimiser, the moving average and the random states of what a checkpoint keeps."""
-    generators = {name: state for name, state in states.items() if name.startswith("random/")}
-    average = {name: state for name, state in states.items() if name.startswith(_AVERAGE)}
-    rest = {name: state for name, state in states.items() if name not in generators and name not in average}
-    return rest, {name.removeprefix(_AVERAGE): state for name, state in average.items()}, generators
-
-
-def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
-    """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
-    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
-    different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
-    if different:
-        name = different[0]
-        raise ConfigError(
-            f"The run's checkpoint holds another model: {name} is {before.get(name, 'missing')} there and "
-            f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
-            "model.* and the tokenizer as they were, or begin a new run."
-        )
-
 
 def _at_least_one_row(batch: Batch) -> Batch:
     """Give a process that got no rows of a small batch one row of padding, which counts for nothing."""
@@ -479,14 +411,3 @@ def _at_least_one_row(batch: Batch) -> Batch:
     pad = torch.full((1, 1), PAD)
     one = torch.ones(1, dtype=torch.long)
     return Batch(pad, one, pad, pad, one, source_tokens=0, target_tokens=0)
-
-
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _set_random_state(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

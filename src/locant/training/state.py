@@ -1,0 +1,152 @@
+"""The state of a training that a checkpoint keeps, taken from its parts and given back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from locant.errors import ConfigError
+from locant.models.encoder_decoder import EncoderDecoder
+from locant.training import parallel
+from locant.training.checkpoint import Checkpoint, Progress, StoredCheckpoint
+from locant.training.optimizers import OptimizerSet
+from locant.training.weight_average import WeightAverage
+
+# Begins the names of a checkpoint's tensors that hold the moving average of the weights.
+_AVERAGE = "average/"
+
+
+class TrainingState:
+    """Weights, state of the optimiser, moving average of the weights and random numbers.
+
+    Args:
+        model: The model that is trained.
+        distributed: The same model as the processes hold it.
+        optimizer: Its optimiser.
+        average: The moving average of the weights, if there is one.
+        device: Where the model is trained; its random numbers are kept.
+        in_parts: Whether each process keeps its part of a sharded model, and else the first one all.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any],
+        distributed: parallel.DistributedModel,
+        optimizer: OptimizerSet,
+        average: WeightAverage | None,
+        device: torch.device,
+        *,
+        in_parts: bool,
+    ) -> None:
+        self.model, self.distributed, self.optimizer = model, distributed, optimizer
+        self.average, self.device, self.in_parts = average, device, in_parts
+
+    def content(self, progress: Progress, *, evaluated: bool) -> Checkpoint:
+        """Return what a checkpoint holds; every process must call this.
+
+        Each gets its part where parts are kept, and else the first one all.
+
+        Args:
+            progress: How far training has come.
+            evaluated: Whether the optimiser has put the weights in place that are evaluated.
+        """
+        weights, states = self.distributed.weights(), self.distributed.optimizer_state(self.optimizer)
+        if self.average:
+            states |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
+        if not self.in_parts:
+            weights, states = self.distributed.whole(weights), self.distributed.whole(states)
+        generators = enumerate(parallel.gather(_random_state(self.device)))
+        states |= {self._random_name(number): state for number, state in generators}
+        return Checkpoint(weights, states, progress, evaluated)
+
+    def usable_weights(self, content: Checkpoint) -> dict[str, Tensor]:
+        """Return the weights that translate: those of the moving average where there is one.
+
+        All of them on the first process; every process must call this where parts are kept.
+        """
+        usable = content.weights
+        if self.average:
+            usable = {name: each for name in usable if (each := content.optimizer.get(f"{_AVERAGE}{name}")) is not None}
+        return self.distributed.whole(usable) if self.in_parts else usable
+
+    def restore_stored(self, stored: StoredCheckpoint) -> None:
+        """Go back to a checkpoint on disk.
+
+        Raises:
+            ConfigError: The model is not the one that the checkpoint was written of.
+        """
+        if self.in_parts and stored.in_parts:
+            parallel.from_first_process(lambda: _require_same_model(self.model, stored.shapes_of_weights()))
+            with self.optimizer.evaluated_weights() if stored.evaluated else nullcontext():
+                weights = self.distributed.weights()
+                states, average, generators = _apart(stored.read_share(weights))
+                self.distributed.restore_optimizer(self.optimizer, states)
+                self._restore_beside(average or weights, generators)
+            return
+        mine: list[Checkpoint] = []
+        parallel.from_first_process(lambda: mine.append(stored.read()))
+        # The others get the tensors one by one when they are put in their places.
+        weights, states = (mine[0].weights, mine[0].optimizer) if mine else ({}, {})
+        self.restore(Checkpoint(weights, states, stored.progress, stored.evaluated))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint in memory; its tensors are those of the first process.
+
+        Raises:
+            ConfigError: The model is not the one that the checkpoint is of.
+        """
+        shapes = {name: list(weight.shape) for name, weight in checkpoint.weights.items()}
+        parallel.from_first_process(lambda: _require_same_model(self.model, shapes))
+        states, average, mine = _apart(checkpoint.optimizer)
+        generators = parallel.from_first_process(lambda: mine)
+        with self.optimizer.evaluated_weights() if checkpoint.evaluated else nullcontext():
+            self.distributed.restore(checkpoint.weights, self.optimizer, states)
+        weights = average or checkpoint.weights
+        self._restore_beside(self.distributed.sharded_as(weights) if self.average else {}, generators)
+
+    def _restore_beside(self, average: Mapping[str, Tensor], generators: Mapping[str, Tensor]) -> None:
+        """Restore the moving average and the random numbers of this process."""
+        if self.average:
+            self.average.restore(average)
+        own = generators.get(self._random_name(parallel.rank()))
+        if own is not None:
+            _set_random_state(self.device, own)
+
+    def _random_name(self, rank: int) -> str:
+        return f"random/{self.device.type}/{rank}"
+
+
+def _apart(states: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """Return the state of the optimiser, the moving average and the random states of what a checkpoint keeps."""
+    generators = {name: state for name, state in states.items() if name.startswith("random/")}
+    average = {name: state for name, state in states.items() if name.startswith(_AVERAGE)}
+    rest = {name: state for name, state in states.items() if name not in generators and name not in average}
+    return rest, {name.removeprefix(_AVERAGE): state for name, state in average.items()}, generators
+
+
+def _require_same_model(model: EncoderDecoder[Any], before: Mapping[str, list[int]]) -> None:
+    """Raise ConfigError where a checkpoint's weights are not those of a model, by names and shapes."""
+    now = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    different = [name for name in (*before, *now) if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigError(
+            f"The run's checkpoint holds another model: {name} is {before.get(name, 'missing')} there and "
+            f"{now.get(name, 'missing')} in the model of the recipe. A resumed run keeps its model: leave the sizes in "
+            "model.* and the tokenizer as they were, or begin a new run."
+        )
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _set_random_state(device: torch.device, state: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
