@@ -308,6 +308,23 @@ def test_the_page_on_browsers_has_the_numbers_of_its_record():
     assert f"{share['Node']} in Node, which have no such product: {min(speeds):.0f} to {max(speeds):.0f}" in page
 
 
+def test_the_tables_of_adapting_are_their_record():
+    results = ROOT / "docs" / "results"
+    page = (results / "adaptation.md").read_text(encoding="utf-8")
+    record = json.loads((results / "quality" / "adaptation.json").read_text(encoding="utf-8"))
+    for model, found in record["models"].items():
+        assert f"| {model} | {found['updates']:,} | {found['new']:.1f} | {found['old']:.1f} |" in page
+    for found in record["rates"]:
+        settings = f"{found['text']} | {found['optimizer']} | {found['learning_rate']:g} | {found['trained_on']}"
+        assert f"| {settings} | {found['new']:.1f} | {found['old']:.1f} |" in page
+    parent, scratch, adapted, mixed = record["models"].values()
+    by = "The two pairs have little in common"
+    assert f"{scratch['new'] - adapted['new']:.1f} BLEU less" in page.split(by)[0]
+    after = f"loses {parent['old'] - mixed['old']:.1f} BLEU instead of {parent['old'] - adapted['old']:.1f}"
+    gained = f"gains {mixed['new'] - parent['new']:.1f} instead of {adapted['new'] - parent['new']:.1f}"
+    assert f"{after}, and the new one {gained}" in page
+
+
 def test_the_table_of_changes_is_its_record():
     results = ROOT / "docs" / "results"
     section = (results / "quality.md").read_text(encoding="utf-8").split("## One change at a time")[1]

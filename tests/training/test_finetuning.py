@@ -29,6 +29,7 @@ from locant.training import (
     train,
 )
 from locant.training.checkpoint import checkpoint_folders
+from locant.training.parent import fitted_recipe, open_parent
 from locant.training.recipe import apply_overrides, load_recipe
 
 NEW = {"one": "een", "two": "zwei", "three": "drei", "zebra": "zebra", "seven": "sieben"}
@@ -215,6 +216,25 @@ def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
     assert recipe.training.minutes == 2
     assert recipe.training.validation_sentences == 200
     assert load_recipe("bible-modern-english").model["d_model"] == 192
+
+
+@pytest.mark.parametrize(
+    ("finetuning", "optimizer", "rate"),
+    [({}, "muon", 0.004), ({"lora": {"rank": 2}}, "adamw", 0.002), ({"optimizer": "adamw"}, "adamw", 0.002)],
+    ids=str,
+)
+def test_a_model_that_muon_trained_goes_on_with_it(finetuning, optimizer, rate, parent, new_data, tmp_path):
+    run = tmp_path / "parent"
+    shutil.copytree(parent, run)
+    own = yaml.safe_load((run / "recipe.yaml").read_text())
+    own["training"]["optimizer"] = "muon"
+    (run / "recipe.yaml").write_text(yaml.safe_dump(own))
+    settings = {key: value for key, value in finetuning.items() if key == "lora"}
+    given = {key: value for key, value in finetuning.items() if key == "optimizer"}
+    recipe = Recipe.parse({**new_data, "training": given, "finetuning": {"parent": str(run), **settings}})
+    assert recipe.finetuning is not None
+    fitted = fitted_recipe(recipe, open_parent(recipe.finetuning), recipe.open_corpus()).training
+    assert (fitted.optimizer, fitted.learning_rate) == (optimizer, rate)
 
 
 @pytest.mark.parametrize(

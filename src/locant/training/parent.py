@@ -179,23 +179,27 @@ def _settings_of(found: ModelFolder) -> TokenizerSettings:
 def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fine-tuning defaults of the schedule.
 
-    AdamW's peak is ``0.1 / E`` for a model of width ``E`` (5e-4 for 192, 2e-4 for 512, 1e-4 for 1024), ten times as
-    much for adapters (which begin at zero, and are usually trained so), at most 2e-3. It is reached after 100 updates,
-    or a tenth of fewer than 1,000; an optimiser that goes on needs no warm-up. Then it falls to zero as a cosine.
+    A model that Muon trained goes on with it, unless adapters are trained; others with AdamW. The peak is a factor over
+    the model's width ``E``: for AdamW 0.1 (5e-4 for a width of 192, 1e-4 for 1024), ten times as much for adapters
+    (which begin at zero, and are usually trained so), for Muon 0.5; at most 2e-3, or 4e-3 with Muon. After 100 updates,
+    or a tenth of fewer than 1,000, it is reached; an optimiser that goes on needs no warm-up. Then it falls to zero as
+    a cosine.
 
     Raises:
         ConfigError: The optimiser that is to go on is another one.
     """
     assert recipe.finetuning is not None
-    steps = given.get("steps")
-    peak = (1.0 if recipe.finetuning.lora else 0.1) / parent.found.model.config.d_model
+    steps, lora = given.get("steps"), recipe.finetuning.lora
+    trained_by = parent.recipe.training.optimizer if parent.recipe else None
+    optimizer = given.get("optimizer") or ("muon" if trained_by == "muon" and not lora else "adamw")
+    factor, largest = (1.0, 2e-3) if lora else (0.5, 4e-3) if optimizer == "muon" else (0.1, 2e-3)
     found: dict[str, Any] = {
-        "optimizer": "adamw",
-        "learning_rate": min(2e-3, peak),
+        "optimizer": optimizer,
+        "learning_rate": min(largest, factor / parent.found.model.config.d_model),
         "warmup_steps": min(100, steps // 10) if steps else 100,
     }
     if parent.checkpoint and parent.recipe:
-        own = parent.recipe.training.optimizer
+        own = trained_by
         if given.get("optimizer", own) != own:
             raise ConfigError(
                 f"training.optimizer is {given['optimizer']}, but finetuning.keep_optimizer goes on with the parent's, "
