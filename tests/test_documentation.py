@@ -308,6 +308,27 @@ def test_the_page_on_browsers_has_the_numbers_of_its_record():
     assert f"{share['Node']} in Node, which have no such product: {min(speeds):.0f} to {max(speeds):.0f}" in page
 
 
+def test_the_table_of_four_languages_is_its_record():
+    results = ROOT / "docs" / "results"
+    page = (results / "bible-four-languages.md").read_text(encoding="utf-8")
+    record = json.loads((results / "bible-four-languages" / "test.json").read_text(encoding="utf-8"))
+    rows = [[cell.strip(" *") for cell in line.split("|")[2:-1]] for line in page.splitlines() if line.startswith("| ")]
+    languages = ("en", "de", "fr", "es")
+    for source, row in zip(languages, rows[2:6], strict=True):
+        scores = [record["directions"].get(f"{source}-{target}") for target in languages]
+        assert row == [f"{found['bleu']:.1f}" if found else "" for found in scores]
+    assert f"are trained is {record['mean']['bleu']:.1f} BLEU and {record['mean']['chrf']:.1f} chrF" in page
+    metrics = (results / "bible-four-languages" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    validations = [found for found in map(json.loads, metrics) if found["kind"] == "validation"]
+    for name, cells in (
+        ("step", [f"{found['step']:,}" for found in validations]),
+        ("loss", [f"{found['loss']:.3f}" for found in validations]),
+        ("BLEU", [f"{found['bleu']:.1f}" for found in validations]),
+        ("German to Spanish", [f"{found['parts']['de-es']:.1f}" for found in validations]),
+    ):
+        assert f"| {name} | {' | '.join(cells)} |" in page
+
+
 def test_the_tables_of_adapting_are_their_record():
     results = ROOT / "docs" / "results"
     page = (results / "adaptation.md").read_text(encoding="utf-8")
