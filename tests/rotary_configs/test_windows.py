@@ -64,6 +64,15 @@ def test_which_layers_of_qwens_mixtures_have_the_window() -> None:
     assert _windows("qwen3_moe", **windowed | {"use_sliding_window": False}) == [None] * 4
 
 
+def test_classes_without_a_switch_ask_the_window_alone() -> None:
+    """configuration_dots1.py, configuration_qwen3_omni_moe.py: 4,096 and none where the file leaves it out."""
+    assert _windows("dots1", max_window_layers=2) == [None, None, 4096, 4096]
+    assert _windows("dots1", max_window_layers=2, sliding_window=6) == [None, None, 6, 6]
+    assert _windows("dots1", max_window_layers=2, sliding_window=None) == [None] * 4
+    assert _windows("dots1", sliding_window=6) == [None] * 4  # 62 layers by default
+    assert _windows("qwen3_omni_moe_talker_code_predictor", max_window_layers=2) == [None] * 4
+
+
 def test_windows_that_a_file_leaves_out_are_those_of_the_class() -> None:
     assert _windows("mistral") == [4096] * 4
     assert _windows("mistral", sliding_window=None) == [None] * 4

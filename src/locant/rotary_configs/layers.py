@@ -174,8 +174,10 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
         names = tuple(GLOBAL if (index + 1) % pattern == 0 else LOCAL for index in range(count))
         return (*names[:-1], kind.last_type) if kind is not None and kind.last_type else names
     first, is_windowed = part.get("max_window_layers"), part.get("use_sliding_window") is True
-    if first is None and kind is not None:
-        first = kind.defaults.get("max_window_layers")
+    if kind is not None and "max_window_layers" in kind.defaults:
+        first = kind.defaults["max_window_layers"] if first is None else first
+        if "use_sliding_window" not in kind.defaults:  # classes without that switch ask the window alone
+            is_windowed = _stated_window(part, kind, LOCAL) is not None
     if is_windowed and kind is not None and kind.name in WINDOW_OF_ALL_LAYERS:
         return ()
     if is_windowed and kind is not None and kind.name in WINDOW_OF_FIRST_LAYERS and isinstance(first, int):
