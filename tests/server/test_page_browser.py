@@ -188,7 +188,6 @@ def test_mistakes_are_sentences(page: Any) -> None:
     page.route("**/translate/stream", lambda route: route.abort())
     page.get_by_label("Text to translate").fill("alpha")
     page.get_by_role("alert").get_by_text("The server does not answer.").wait_for()
-    page.unroute("**/translate/stream")
     page.route("**/translate/stream", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
     page.keyboard.press("Control+Enter")
     page.get_by_role("alert").get_by_text("status 502").wait_for()
