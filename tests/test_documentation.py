@@ -288,7 +288,7 @@ def test_the_tables_of_the_newer_processor_are_their_records():
         search = "greedy" if beam == "1" else f"beam {beam}"
         cells = [f"{speed:,.0f}" for speed in (*own, other)] + [f"{own[0] / other:.2f}", f"{own[1] / own[0]:.2f}"]
         assert f"| {shape}, {search} | {' | '.join(cells)} |" in page
-    for file in ("contention.json", "contention-training.json"):
+    for file in ("contention.json", "contention-training.json", "contention-later.json"):
         for name, found in json.loads((folder / file).read_text(encoding="utf-8"))["results"].items():
             if name == "translating small-8k, batch 32, beam 1 | ctranslate2 int8-1x2":
                 continue  # two workers are faster
@@ -327,6 +327,27 @@ def test_the_table_of_four_languages_is_its_record():
         ("German to Spanish", [f"{found['parts']['de-es']:.1f}" for found in validations]),
     ):
         assert f"| {name} | {' | '.join(cells)} |" in page
+
+
+def test_the_table_of_distillation_is_its_record():
+    results = ROOT / "docs" / "results"
+    page = (results / "distillation.md").read_text(encoding="utf-8")
+    rows = json.loads((results / "quality" / "distillation.json").read_text(encoding="utf-8"))["rows"]
+    table = [line for line in page.splitlines() if " million | " in line]
+    for line, found in zip(table, rows, strict=True):
+        assert line.startswith(f"| {found['model']} | ")
+        numbers = (
+            f"{found['bleu']:.1f} | {found['chrf']:.1f} | {found['sentences_per_second']:,.0f} | {found['speed']:.1f}"
+        )
+        assert line.endswith(f" million | {found['beam']} | {numbers} |")
+    teacher, greedy_teacher, _, student, beam, greedy = rows
+    text = " ".join(page.split())
+    assert f"{student['speed']:.1f} times as fast as its teacher with a beam of four" in text
+    cost, times = teacher["bleu"] - student["bleu"], student["speed"] / greedy_teacher["speed"]
+    assert f"for {cost:.1f} BLEU, and {times:.1f} times as fast as its teacher searched" in text
+    assert f"as its teacher searched greedily, for {greedy_teacher['bleu'] - student['bleu']:.1f}." in text
+    assert f"are worth {student['bleu'] - greedy['bleu']:.1f} BLEU to a greedy search" in text
+    assert abs(beam["bleu"] - rows[2]["bleu"]) < 0.2
 
 
 def test_the_tables_of_adapting_are_their_record():
