@@ -318,6 +318,9 @@ def test_the_table_of_four_languages_is_its_record():
         scores = [record["directions"].get(f"{source}-{target}") for target in languages]
         assert row == [f"{found['bleu']:.1f}" if found else "" for found in scores]
     assert f"are trained is {record['mean']['bleu']:.1f} BLEU and {record['mean']['chrf']:.1f} chrF" in page
+    guide = " ".join((ROOT / "docs" / "languages.md").read_text(encoding="utf-8").split())
+    german, zero_shot = (record["directions"][name]["bleu"] for name in ("de-en", "de-es"))
+    assert f"{german:.1f} BLEU from German into English, and {zero_shot:.1f} from German into Spanish" in guide
     metrics = (results / "bible-four-languages" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     validations = [found for found in map(json.loads, metrics) if found["kind"] == "validation"]
     for name, cells in (
@@ -348,6 +351,8 @@ def test_the_table_of_distillation_is_its_record():
     assert f"as its teacher searched greedily, for {greedy_teacher['bleu'] - student['bleu']:.1f}." in text
     assert f"are worth {student['bleu'] - greedy['bleu']:.1f} BLEU to a greedy search" in text
     assert abs(beam["bleu"] - rows[2]["bleu"]) < 0.2
+    guide = " ".join((ROOT / "docs" / "distillation.md").read_text(encoding="utf-8").split())
+    assert f"{student['speed']:.1f} times as fast as its teacher, for {cost:.1f} BLEU" in guide
 
 
 def test_the_tables_of_adapting_are_their_record():
@@ -365,6 +370,9 @@ def test_the_tables_of_adapting_are_their_record():
     after = f"loses {parent['old'] - mixed['old']:.1f} BLEU instead of {parent['old'] - adapted['old']:.1f}"
     gained = f"gains {mixed['new'] - parent['new']:.1f} instead of {adapted['new'] - parent['new']:.1f}"
     assert f"{after}, and the new one {gained}" in page
+    mixed_at = {found["optimizer"]: found for found in record["rates"] if found["trained_on"] == "new and old"}
+    more, less = mixed_at["Muon"]["new"] - mixed["new"], mixed["old"] - mixed_at["Muon"]["old"]
+    assert f"0.005 learned {more:.1f} BLEU more and lost {less:.1f} more" in page
 
 
 def test_the_table_of_changes_is_its_record():
