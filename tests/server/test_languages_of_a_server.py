@@ -6,7 +6,6 @@ import json
 
 import pytest
 from served import serving, tiny_translator
-from starlette.requests import Request
 from tiny_models import tiny_model, tiny_tokenizers
 
 from locant.errors import ConfigError, UsageError
@@ -155,4 +154,4 @@ def test_languages_are_identified_by_the_codes_of_the_models():
     ],
 )
 def test_addresses_of_one_customer_are_one_client(host, client):
-    assert address_of(Request({"type": "http", "client": (host, 1), "headers": []})) == client
+    assert address_of({"type": "http", "client": (host, 1), "headers": []}) == client

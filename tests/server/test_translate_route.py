@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 
 import docx
 import pytest
 from served import serving, tiny_models, tiny_translator
+
+from locant.translation.hypotheses import Hypothesis
 
 TEXT = "alpha beta gamma. Delta epsilon!\n\n  zeta eta theta\tiota.\r\nkappa"
 
@@ -279,3 +282,25 @@ def test_a_sentence_that_is_too_long_is_translated_in_parts(translator):
         answer = ask(small, q=f"{words}  {words}").json()["translatedText"]
     part = translator.translate(words)
     assert answer == f"{part}  {part}"
+
+
+def test_an_error_in_an_answer_is_that_requests_alone(client, monkeypatch):
+    """Answers of several requests come in one call of the loop, and one that fails holds up none of the others."""
+    service = client.app.state.locant.service
+    (scheduler, *_) = service._schedulers
+    delivered = []
+    monkeypatch.setattr(scheduler, "submit", lambda client, sentences, deliver, resumed: delivered.append(deliver))
+    way = service.models.ways["de", "en"]
+
+    async def ask_for_two():
+        asked = [asyncio.create_task(service.translate([(text, way)], "client")) for text in ("alpha", "beta")]
+        while len(delivered) < 2:
+            await asyncio.sleep(0)
+        first, second = delivered
+        first([(5, [])])  # no such sentence
+        second([(0, [Hypothesis([4], 0.0, 0.0)])])
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 5)
+
+    wrong, right = client.portal.call(ask_for_two)
+    assert isinstance(wrong, IndexError)
+    assert right[0].text

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -56,7 +56,8 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         begun, status = time.monotonic(), 0
-        scope.setdefault("state", {})["arrived"] = asyncio.get_running_loop().time()
+        noted = scope.setdefault("state", {})
+        noted["locant"], noted["arrived"] = self._state, asyncio.get_running_loop().time()
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -66,14 +67,14 @@ class Envelope:
                 given = {name for name, _ in raw}
                 raw += [header for header in _HEADERS if header[0] not in given]
                 # What is left of a body that was refused is not read.
-                unread = status in (408, 413, 503) and not scope["state"].get("body_read")
+                unread = status in (408, 413, 503) and not noted.get("body_read")
                 if unread or self._state.retiring or self._state.draining:
                     MutableHeaders(raw=raw)["connection"] = "close"
             await send(message)
 
         self._state.requests += 1
         try:
-            if not _HOST.fullmatch(Headers(scope=scope).get("host", "localhost")):
+            if not _HOST.fullmatch(_host(scope)):
                 raise RequestError(400, "The header Host is not the name of a host.", reason="host")
             if self._state.requests > self._state.settings.limits.connections:
                 raise RequestError(
@@ -81,8 +82,7 @@ class Envelope:
                 )
             await self._app(scope, receive, send_on)
         except Exception as error:
-            kind = "error" if not isinstance(error, LocantError) else "refused"
-            if kind == "error":
+            if not isinstance(error, (LocantError, HTTPException)):
                 _LOG.error("a request failed", extra=where_it_failed(error))
             if not status:
                 await answer_error(Request(scope), error)(scope, receive, send_on)
@@ -105,11 +105,18 @@ class Envelope:
                 "method": scope["method"] if scope["method"].isalpha() else "other",
                 "status": status,
                 "seconds": round(seconds, 4),
-                "client": noted.get("client_name") or address_of(Request(scope)),
+                "client": noted.get("client_name") or address_of(scope),
                 **noted.get("noted", {}),
                 **known,
             },
         )
+
+
+def _host(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"host":
+            return str(value, "latin-1")
+    return "localhost"
 
 
 def answer_error(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ import ipaddress
 from functools import lru_cache
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from locant.server.keys import KeyRing
 from locant.server.rates import Rates
@@ -40,7 +41,7 @@ class Gate:
         Raises:
             RequestError: It has tried too many wrong keys, or asked too often where no keys are asked for (429).
         """
-        address = address_of(request)
+        address = address_of(request.scope)
         if self._keys.required:
             if wait := self._rates.is_over(f"failures of {address}", self._most_failures):
                 raise _slow_down("too many wrong API keys from this address", wait, "key_failures")
@@ -60,7 +61,7 @@ class Gate:
         Raises:
             RequestError: The key is missing (400) or wrong (403), or has been used too often (429).
         """
-        address = address_of(request)
+        address = address_of(request.scope)
         if not self._keys.required:
             return address
         key = key or _bearer(request)
@@ -79,9 +80,10 @@ class Gate:
             raise _slow_down(f"at most {self._most:,} requests a minute", wait, "rate")
 
 
-def address_of(request: Request) -> str:
-    """Return the address of a client; of IPv6 the network that is one customer's."""
-    return _network(request.client.host if request.client else "")
+def address_of(scope: Scope) -> str:
+    """Return the address of the client of a request; of IPv6 the network that is one customer's."""
+    client = scope.get("client")
+    return _network(client[0] if client else "")
 
 
 @lru_cache(maxsize=4096)

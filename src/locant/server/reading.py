@@ -19,6 +19,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from locant.errors import LocantError
+from locant.server.timers import Limit
 
 _MOST_FIELDS = 1_000  # of a form
 _LET_PASS = 32_000_000  # bytes of the largest body that is read although it is too large
@@ -105,29 +106,34 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
     Raises:
         RequestError: It is too large (413) or takes too long (408), or the client has gone.
     """
-    too_large = RequestError(
-        413, f"The body of the request is too large; at most {most_bytes:,} bytes are read.", reason="body_size"
-    )
+
+    def too_large() -> RequestError:
+        return RequestError(
+            413, f"The body of the request is too large; at most {most_bytes:,} bytes are read.", reason="body_size"
+        )
+
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > most_bytes:
         if int(announced[:20]) <= _LET_PASS and "expect" not in request.headers:
             await _let_pass(request.stream())
-        raise too_large
-    parts, size = [], 0
+        raise too_large()
+    parts, size, more = [], 0, True
     try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
+        with Limit(asyncio.get_running_loop().time() + seconds):
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError(400, "The connection was closed before the request was complete.", reason="gone")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
                 if size > most_bytes:
-                    raise too_large
-                parts.append(part)
+                    raise too_large()
+                more = message.get("more_body", False)
     except TimeoutError:
         raise RequestError(
             408, f"The body of the request did not arrive within {seconds:g} seconds.", reason="body_time"
         ) from None
-    except ClientDisconnect:
-        raise RequestError(400, "The connection was closed before the request was complete.", reason="gone") from None
-    request.state.body_read = True  # the connection can have another request
+    request.scope.setdefault("state", {})["body_read"] = True  # the connection can have another request
     return b"".join(parts)
 
 

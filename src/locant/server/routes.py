@@ -35,6 +35,7 @@ from locant.server.reading import (
     shown_code,
 )
 from locant.server.settings import ServerSettings
+from locant.server.timers import Limit, timers
 from locant.server.translating import Translated, TranslationService
 from locant.text.directions import Direction
 
@@ -75,7 +76,7 @@ class State:
 
 def state_of(request: Request) -> State:
     """Return what the routes share."""
-    found: State = request.app.state.locant
+    found: State = request.scope["state"]["locant"]
     return found
 
 
@@ -89,7 +90,7 @@ async def translate(request: Request) -> Response:
     sources = await _sources(state, texts, asked.source, asked.target)
     routed = [(text, _way(state, source.code, asked.target)) for text, source in zip(texts, sources, strict=True)]
     work = _translate(state, routed, client, asked.format == "html", asked.alternatives)
-    found = await _unless_gone(request, _in_time(request, work))
+    found = await _in_time(request, work)
     many = not isinstance(asked.q, str)
 
     def shaped(values: list[Any]) -> Any:
@@ -100,7 +101,7 @@ async def translate(request: Request) -> Response:
         answer["detectedLanguage"] = shaped([_identified(source) for source in sources])
     if asked.alternatives:
         answer["alternatives"] = shaped([each.alternatives for each in found])
-    request.state.noted = {"characters": sum(map(len, texts)), "texts": len(texts)}
+    _note(request, sum(map(len, texts)), len(texts))
     return JSONResponse(answer)
 
 
@@ -112,13 +113,13 @@ async def stream(request: Request) -> Response:
     _check_size(state, [asked.q], state.settings.limits.characters)
     (source,) = await _sources(state, [asked.q], asked.source, asked.target)
     way = _way(state, source.code, asked.target)
-    request.state.noted = {"characters": len(asked.q), "texts": 1}
+    _note(request, len(asked.q))
     start: dict[str, Any] = {"detectedLanguage": _identified(source)} if asked.source == _AUTO else {}
     if way is None:
         return _EventStream(_same(start, asked.q))
     pieces = state.service.stream(asked.q, way, client)
     # With the first piece it is known that the text was taken: a refusal still has its own status.
-    start["sentences"], first = await _unless_gone(request, _in_time(request, _first(pieces)))
+    start["sentences"], first = await _in_time(request, _first(pieces))
     return _EventStream(_events(state, start, first, pieces, _deadline(request)))
 
 
@@ -165,13 +166,13 @@ async def translate_file(request: Request) -> Response:
     way = _way(state, source.code, asked.target)
     if way is not None:
         work = state.service.translate_document(document, read, way, client)
-        content = await _unless_gone(request, _in_time(request, work))
+        content = await _in_time(request, work)
     path = PurePath(name)
     try:
         kept = await state.service.aside(state.files.keep, content, f"{path.stem}_{asked.target}{path.suffix.lower()}")
     except NoRoomError as error:
         raise RequestError(503, str(error), reason="files", retry_after=60) from None
-    request.state.noted = {"characters": len(text), "texts": 1}
+    _note(request, len(text))
     return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=kept))})
 
 
@@ -249,8 +250,13 @@ def _knock(request: Request) -> None:
 
 def _enter(request: Request, key: str | None) -> str:
     client = state_of(request).gate.enter(request, key)
-    request.state.client_name = client
+    request.scope["state"]["client_name"] = client
     return client
+
+
+def _note(request: Request, characters: int, texts: int = 1) -> None:
+    """Note for the log how much was asked for."""
+    request.scope["state"]["noted"] = {"characters": characters, "texts": texts}
 
 
 async def _fields(request: Request) -> Any:
@@ -316,27 +322,19 @@ async def _translate(
 
 def _deadline(request: Request) -> float:
     """Return when a request must have been answered, in the time of the event loop."""
-    return float(request.state.arrived) + state_of(request).settings.limits.request_seconds
-
-
-async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
-    try:
-        async with asyncio.timeout_at(_deadline(request)):
-            return await work
-    except TimeoutError:
-        raise _too_slow(state_of(request).settings.limits.request_seconds) from None
+    return float(request.scope["state"]["arrived"]) + state_of(request).settings.limits.request_seconds
 
 
 def _too_slow(seconds: float) -> RequestError:
     return RequestError(504, f"The translation took longer than {seconds:g} seconds and was given up.", reason="time")
 
 
-async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
-    """Return what comes of some work; when the client goes away, give it up.
+async def _in_time(request: Request, work: Awaitable[Result]) -> Result:
+    """Return what comes of some work; when its time is over or the client goes away, give it up.
 
-    Whether it has gone is looked at after a moment, in which most work is done.
+    Whether the client has gone is looked at after a moment, in which most work is done.
     """
-    own, loop = asyncio.current_task(), asyncio.get_running_loop()
+    own, loop, known = asyncio.current_task(), asyncio.get_running_loop(), timers()
     assert own
     gone = False
     watching: asyncio.Task[None] | None = None
@@ -352,16 +350,19 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
         nonlocal watching
         watching = loop.create_task(watch())
 
-    beginning = loop.call_later(_MOMENT, begin)
+    beginning = known.begin(loop.time() + _MOMENT, begin)
     try:
-        return await work
+        with Limit(_deadline(request)):
+            return await work
+    except TimeoutError:
+        raise _too_slow(state_of(request).settings.limits.request_seconds) from None
     except asyncio.CancelledError:
         if not gone:
             raise
         own.uncancel()
         raise RequestError(499, "The client has gone.", reason="gone") from None
     finally:
-        beginning.cancel()
+        known.end(beginning)
         if watching:
             watching.cancel()
 

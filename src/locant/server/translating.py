@@ -132,7 +132,7 @@ class _Answers:
             return
         try:
             self._note()
-        except LocantError as error:
+        except Exception as error:  # whatever it is, it is this request's alone: others wait for the same call
             self._waiting.set_exception(error)
         else:
             if self._works.can_go_on:

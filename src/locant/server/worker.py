@@ -26,7 +26,7 @@ _LOG = logging.getLogger("locant.server")
 _KEEP_ALIVE = 5  # seconds for which a connection without a request stays open
 _TICK = 0.1  # seconds between two looks at what is still going on
 _GRACE = 5.0  # seconds beyond the longest request
-_COLLECTED = 10_000  # objects that are made before it is looked for those that nobody needs
+_COLLECTED = 100_000  # objects more than before, at which it is looked for those that nobody needs
 _TURN = 0.0005  # seconds for which one Python thread may keep another waiting
 
 
@@ -72,7 +72,9 @@ class Worker(uvicorn.Server):
         # The thread of a model comes back from the kernels several times a step. Were it to wait for the interpreter as
         # long as Python lets it by default, 5 ms, requests that are refused would hold up those that are translated.
         sys.setswitchinterval(_TURN)
-        gc.set_threshold(_COLLECTED)  # a request makes hundreds of objects, and hardly one that only this finds
+        # A request makes hundreds of objects and leaves none that only this finds: what hundreds of requests at a time
+        # have must not count as garbage.
+        gc.set_threshold(_COLLECTED)
         gc.freeze()  # what the application is made of stays to the end, so it need not look through that
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -40,13 +41,9 @@ class Searched:
     settings: DecodingSettings
 
 
-class _Wish(ctypes.Structure):
-    """As ``search.cpp`` has it."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("number", "beam", "limit", "n_best", "prefix")),
-        ("alpha", ctypes.c_double),
-    )
+# Of a sentence, as ``search.cpp`` has it: number, beam, limit, n_best, prefix, alpha. An array of ctypes' would be of a
+# class of its own for every length, which takes longer to make, and to find again as garbage, than the call does.
+_WISH = struct.Struct("=qqqqqd")
 
 
 class CompiledSearch:
@@ -93,7 +90,7 @@ class CompiledSearch:
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        wishes = (_Wish * len(sentences))(*(_wish(number, sentence) for number, sentence in sentences.items()))
+        wishes = array("b", b"".join([_wish(number, sentence) for number, sentence in sentences.items()]))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
         for sentence in sentences.values():
             lengths.append(len(sentence.source))
@@ -107,7 +104,7 @@ class CompiledSearch:
             _address(tokens),
             len(tokens),
             *_table(positions),
-            wishes,
+            _address(wishes),
             _address(prefixes),
             len(prefixes),
         )
@@ -139,9 +136,9 @@ class CompiledSearch:
 
     def _take(self, integers: int, totals: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Return the sentences that are finished, whose description has so many integers and log-probabilities."""
-        described, scored = (ctypes.c_int64 * integers)(), (ctypes.c_float * totals)()
-        self._library.locant_search_take(self._search, described, scored)
-        probabilities = iter(scored)
+        written, scored = array("q", bytes(8 * integers)), array("f", bytes(4 * totals))
+        self._library.locant_search_take(self._search, _address(written), _address(scored))
+        described, probabilities = written.tolist(), iter(scored)
         outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
         place = 0
         while place < integers:
@@ -161,9 +158,9 @@ class CompiledSearch:
         return outcomes
 
 
-def _wish(number: int, of: Searched) -> _Wish:
+def _wish(number: int, of: Searched) -> bytes:
     settings = of.settings
-    return _Wish(number, settings.beam, of.max_length, settings.n_best, len(of.prefix), settings.length_penalty)
+    return _WISH.pack(number, settings.beam, of.max_length, settings.n_best, len(of.prefix), settings.length_penalty)
 
 
 def _table(positions: Tensor | None) -> tuple[int | None, int]:
@@ -171,5 +168,5 @@ def _table(positions: Tensor | None) -> tuple[int | None, int]:
     return (None, 0) if positions is None else (positions.data_ptr(), positions.shape[0])
 
 
-def _address(values: array[int]) -> int:
+def _address(values: array[Any]) -> int:
     return values.buffer_info()[0]
