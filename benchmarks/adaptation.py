@@ -1,14 +1,15 @@
 """A trained model adapted to other text, against training from scratch for five times as long; and what it forgets.
 
-Usage: python benchmarks/adaptation.py FOLDER [--minutes 2] [--source web] [--target bbe] [--old-weight 1] [--seed 1]
-    [--processor-time]
+Usage: python benchmarks/adaptation.py FOLDER [--minutes 2] [--source web] [--target bbe] [--pairs N] [--old-weight 1]
+    [--seed 1] [--processor-time]
 
 The parent is the demonstration's model (recipe bible-modern-english, the King James Version into modern English), which
 is trained into FOLDER/parent unless a run is there. It is adapted to another pair of versions, once with the new text
 alone and once with old and new text mixed; both models and one that is trained on the new text from scratch translate
-both tests, whose chapters nobody was trained on. With `--source kjv` both pairs have the same sources, so that a
-mixture cannot tell which translation is wanted. Nothing else should run meanwhile, except with `--processor-time`:
-then minutes are those of the processor, on one thread. The record is FOLDER/adaptation.json.
+both tests, whose chapters nobody was trained on. `--pairs` leaves only that many verses of the new text to train on,
+drawn by the seed, as where somebody adapts a model because there is little of it. With `--source kjv` both pairs have
+the same sources, so that a mixture cannot tell which translation is wanted. Nothing else should run meanwhile, except
+with `--processor-time`: then minutes are those of the processor, on one thread. The record is FOLDER/adaptation.json.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from locant.analysis import paired_bootstrap
-from locant.training import Evaluation, evaluate, load_run_recipe, read_metrics
+from locant.text import BibleCorpus, Corpus, Pair, load_corpus
+from locant.training import Evaluation, evaluate, read_metrics
 from locant.translation import load_translator
 from measure import machine, warn_when_busy
 
 RECIPE = "bible-modern-english"
+OLD = ("kjv", "web")
 LONGER = 5
 """Time of training from scratch, in times of adapting."""
 
@@ -48,12 +53,21 @@ def translated(run: Path, folder: Path) -> dict[str, Evaluation]:
     }
 
 
-def write_test(run: Path, folder: Path, name: str) -> None:
-    """Write the test of a run's corpus as two files."""
-    text = load_run_recipe(run).open_corpus().test
-    assert text is not None
+def open_bible(source: str, target: str) -> Corpus:
+    """Return the text of two versions of the Bible."""
+    return load_corpus(BibleCorpus(kind="bible", source=source, target=target))
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    """Write pairs as tab-separated lines."""
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+
+
+def write_test(corpus: Corpus, folder: Path, name: str) -> None:
+    """Write the test of a corpus as two files."""
+    assert corpus.test is not None
     for side, ending in enumerate(("source", "target")):
-        lines = "".join(f"{pair[side]}\n" for pair in text)
+        lines = "".join(f"{pair[side]}\n" for pair in corpus.test)
         (folder / f"{name}.{ending}").write_text(lines, encoding="utf-8")
 
 
@@ -64,6 +78,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--source", default="web")
     parser.add_argument("--target", default="bbe")
+    parser.add_argument("--pairs", type=int, help="train on so many verses of the new text alone")
     parser.add_argument("--old-weight", type=float, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true", help="minutes of the processor, on one thread")
@@ -74,8 +89,17 @@ def main() -> None:
     folder, parent = options.folder, options.folder / "parent"
     folder.mkdir(parents=True, exist_ok=True)
     minutes, seed = options.minutes, f"seed={options.seed}"
-    new = f"{{kind: bible, source: {options.source}, target: {options.target}}}"
-    old = "{kind: bible, source: kjv, target: web}"
+    write_test(open_bible(*OLD), folder, "old")
+    new_text = open_bible(options.source, options.target)
+    write_test(new_text, folder, "new")
+    new, old = (f"{{kind: bible, source: {s}, target: {t}}}" for s, t in ((options.source, options.target), OLD))
+    corpora = [new, old]
+    if options.pairs:
+        assert new_text.valid is not None
+        write_pairs(folder / "train.tsv", random.Random(options.seed).sample(list(new_text.train), options.pairs))
+        write_pairs(folder / "valid.tsv", new_text.valid)
+        new = f"{{kind: tsv, folder: {json.dumps(str(folder.resolve()))}, train: train.tsv, valid: valid.tsv, "
+        new += "source_language: en, target_language: en}"
     weighted = f"{{weight: {options.old_weight}, corpus: {old}}}"
     mixture = f"corpus={{kind: mixture, sources: {{new: {{corpus: {new}}}, old: {weighted}}}}}"
     runs = {
@@ -90,8 +114,6 @@ def main() -> None:
     train_run(folder / "adapted", *start, RECIPE, f"corpus={new}")
     train_run(folder / "mixed", *start, RECIPE, mixture)
 
-    write_test(parent, folder, "old")
-    write_test(folder / "adapted", folder, "new")
     found = {name: translated(folder / name, folder) for name in runs}
     print("| model | updates | BLEU, new test | BLEU, old test |")
     print("| --- | --- | --- | --- |")
@@ -109,7 +131,7 @@ def main() -> None:
         record["gains"].append({"test": test, "of": other, "against": one, "bleu": gain, "p": p_value})
         print(f"{test} test, {other} against {one}: {gain:+.1f} BLEU (p {p_value:.3f})")
     record |= {"signature": found["parent"]["new"].scores.bleu_signature, "machine": machine()}
-    record |= {"corpora": [new, old], "minutes": minutes, "processor_time": options.processor_time}
+    record |= {"corpora": corpora, "pairs": options.pairs, "minutes": minutes, "processor_time": options.processor_time}
     print(f"\n{record['signature']}; {record['machine']}")
     (folder / "adaptation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
