@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--source", default="web")
     parser.add_argument("--target", default="bbe")
     parser.add_argument("--pairs", type=int, help="train on so many verses of the new text alone")
-    parser.add_argument("--old-weight", type=float, default=1)
+    parser.add_argument("--old-weight", type=float, default=1, help="old verses for each new one in the mixture")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true", help="minutes of the processor, on one thread")
     options = parser.parse_args()
@@ -100,7 +100,9 @@ def main() -> None:
         write_pairs(folder / "valid.tsv", new_text.valid)
         new = f"{{kind: tsv, folder: {json.dumps(str(folder.resolve()))}, train: train.tsv, valid: valid.tsv, "
         new += "source_language: en, target_language: en}"
-    weighted = f"{{weight: {options.old_weight}, corpus: {old}}}"
+    # Text is drawn by its size, unless it has a weight.
+    weight = options.old_weight * (options.pairs or len(new_text.train)) / len(open_bible(*OLD).train)
+    weighted = f"{{weight: {weight:.4f}, corpus: {old}}}"
     mixture = f"corpus={{kind: mixture, sources: {{new: {{corpus: {new}}}, old: {weighted}}}}}"
     runs = {
         "parent": "the parent",

@@ -286,6 +286,14 @@ Complaint step(Search& all, const float* positions, int64_t position_rows) {
   return nullptr;
 }
 
+// Measures what locant_search_take has to write, unless something failed.
+Complaint measured(const Search& all, int64_t* sizes, Complaint failed) {
+  if (failed) return failed;
+  sizes[0] = sizes[1] = 0;
+  for (const Sentence& sentence : all.finished) sentence.measure(sizes, sizes + 1);
+  return nullptr;
+}
+
 Complaint complaint_about(const Search& all, int64_t count, const Wish* wishes, const int64_t* prefixes,
                           int64_t prefix_tokens) {
   const auto outside = [](int64_t size, int64_t least, int64_t most) { return size < least || size > most; };
@@ -367,11 +375,19 @@ void locant_search_remove(void* search, int64_t number) {
 Complaint locant_search_step(void* search, const float* positions, int64_t position_rows, int64_t* sizes) {
   auto& found = *static_cast<Search*>(search);
   if (!sizes) return complain("There is no room for sizes.");
-  const Complaint failed = within_memory([&] { return step(found, positions, position_rows); });
-  if (failed) return failed;
-  sizes[0] = sizes[1] = 0;
-  for (const Sentence& sentence : found.finished) sentence.measure(sizes, sizes + 1);
-  return nullptr;
+  return measured(found, sizes, within_memory([&] { return step(found, positions, position_rows); }));
+}
+
+// The same, step after step, at least one, until all sentences are finished or the next step needs another position.
+Complaint locant_search_run(void* search, const float* positions, int64_t position_rows, int64_t* sizes) {
+  auto& found = *static_cast<Search*>(search);
+  if (!sizes) return complain("There is no room for sizes.");
+  return measured(found, sizes, within_memory([&] {
+    Complaint failed = step(found, positions, position_rows);
+    while (!failed && !found.sentences.empty() && (!positions || locant_batch_length(found.batch.get()) < position_rows))
+      failed = step(found, positions, position_rows);
+    return failed;
+  }));
 }
 
 // Writes the sentences that are finished, and forgets them: the number of each, that of its hypotheses, and of each, best

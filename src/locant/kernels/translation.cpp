@@ -1,7 +1,7 @@
 // Translation steps of an encoder-decoder Transformer on the CPU: the encoder, and one token of the decoder at a time.
 //
-// A step is one piece of work for a team of threads. With many rows each thread has rows of its own; with few the threads
-// share the columns of every matrix product. Matrices are float32, or bfloat16 with float32 sums, or int8 with a scale for
+// A step is one piece of work for a team of threads. Many rows are cut into shares, which go through all layers apart; with few
+// the threads share the columns of every matrix product. Matrices are float32, or bfloat16 with float32 sums, or int8 with a scale for
 // each output and for each row of input; all other arithmetic is float32. Sentences are packed without padding. Beams share
 // the keys and values of their sentence, and a beam that changes its place changes an index, not a cache.
 //
@@ -45,6 +45,10 @@ constexpr int64_t kRowsOfReading = 4;
 // caches.
 constexpr int64_t kRowsApart = 4, kRowsApartUncached = 32;
 constexpr int64_t kCachedBytes = 16 << 20;
+
+// Rows that go through all layers together where there are many: as many as have their widest product, the logits of a
+// decoder, in half of a core's own cache, and at least as many as make up for reading the weights again.
+constexpr int64_t kShareBytes = 512 << 10, kLeastShare = 16;
 
 // The sum of what `term` makes of numbers, one or several at a time.
 template <class Term>
@@ -156,15 +160,19 @@ struct Workspace {
   Buffer<float> input_scales, context_scales, hidden_scales;
   Buffer<float> scores;  // of one thread: [heads, keys]
 
-  void resize(const Shape& s, int64_t rows, int64_t product_width) {
-    const int64_t inner = s.d_ff * (s.gated ? 2 : 1) + kColumns;
+  // The columns of the widest product of a layer, or of another one that is wider.
+  static int64_t widest(const Shape& s, int64_t other) {
+    return std::max({other, s.d_ff * (s.gated ? 2 : 1) + kColumns, 3 * s.d_model + kColumns});
+  }
+
+  void resize(const Shape& s, int64_t rows, int64_t widest_product) {
     stream.resize(rows * s.d_model);
     const int64_t e_bytes = byte_stride(s.d_model, s.precision), f_bytes = byte_stride(s.d_ff, s.precision);
     input.resize(rows * s.d_model), input_bytes.resize(rows * e_bytes);
     context.resize(rows * s.d_model), context_bytes.resize(rows * e_bytes);
     hidden.resize(rows * s.d_ff), hidden_bytes.resize(rows * f_bytes);
     input_scales.resize(rows), context_scales.resize(rows), hidden_scales.resize(rows);
-    product.resize(rows * std::max(product_width, std::max(inner, 3 * s.d_model + kColumns)));
+    product.resize(rows * widest_product);
   }
 };
 
@@ -423,37 +431,41 @@ int worth(int threads, int64_t rows, int64_t bytes) {
   return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, work / kLeastWork)));
 }
 
-// Runs `work(worker, scores, first row)` on all rows. With many rows each thread has some of its own and
-// never waits for the others; with few they share every product. All memory is made before the threads begin.
+// Rows that go through all layers together where there are many, by the columns of the widest product.
+int64_t rows_together(const Engine& engine, int64_t widest) {
+  return std::max({kLeastShare, engine.rows_apart, kShareBytes / (widest * int64_t{sizeof(float)})});
+}
+
+// Runs `work(worker, scores, first row)` on all rows. Many are cut into shares, which threads take one after the other and
+// nobody waits for; with few rows threads share every product. All memory is made before the threads begin.
 template <class Work>
 void in_parallel(const Engine& engine, int most, std::vector<Workspace>& spaces, const Task& task, const Work& work) {
   const Shape& shape = engine.shape;
   const int64_t rows = task.cuts.back(), parts = static_cast<int64_t>(task.cuts.size()) - 1;
   const int threads = worth(most, rows, task.bytes);
-  const bool apart = threads > 1 && rows >= engine.rows_apart * threads && parts >= threads;
+  const int64_t widest = Workspace::widest(shape, task.width);
+  const int64_t shares = std::min(parts, std::max<int64_t>(threads, rows / rows_together(engine, widest)));
+  const bool apart = shares >= threads && shares > 1 && rows >= engine.rows_apart * shares;
   if (spaces.size() < static_cast<size_t>(threads)) spaces.resize(threads);
   for (int thread = 0; thread < threads; thread++) spaces[thread].scores.resize(shape.heads * task.keys);
   if (!apart) {
-    spaces[0].resize(shape, rows, task.width);
+    spaces[0].resize(shape, rows, widest);
     locant::in_team(threads, [&](const locant::Member& member) {
       work(Worker(shape, spaces[0], member, rows), spaces[member.number()].scores.get(), 0);
     });
     return;
   }
-  // One share for each thread asked for, whichever takes it.
   const auto share = [&](int64_t number) {
-    const Range mine = Share{number, threads}.of(parts);
+    const Range mine = Share{number, shares}.of(parts);
     return Range{task.cuts[mine.begin], task.cuts[mine.end]};
   };
-  for (int64_t number = 0; number < threads; number++) {
+  int64_t largest = 0;
+  for (int64_t number = 0; number < shares; number++) largest = std::max(largest, share(number).end - share(number).begin);
+  for (int thread = 0; thread < threads; thread++) spaces[thread].resize(shape, largest, widest);
+  locant::parallel_for(shares, 1, threads, [&](int64_t number, int64_t, int thread) {
     const Range mine = share(number);
-    spaces[number].resize(shape, mine.end - mine.begin, task.width);
-  }
-  locant::parallel_for(threads, 1, threads, [&](int64_t number, int64_t, int) {
-    const Range mine = share(number);
-    const int64_t count = mine.end - mine.begin;
-    Workspace& space = spaces[number];
-    work(Worker(shape, space, locant::Member(), count), space.scores.get(), mine.begin);
+    const Workspace& space = spaces[thread];
+    work(Worker(shape, space, locant::Member(), mine.end - mine.begin), space.scores.get(), mine.begin);
   });
 }
 
@@ -730,6 +742,14 @@ Complaint locant_engine(const Shape* shape, const float* const* weights, const f
 }
 
 void locant_engine_free(void* engine) { delete static_cast<Engine*>(engine); }
+
+// For a caller that has threads of its own, each with some of the rows that are decoded: from how many rows for each that is
+// better than a team that shares all of them, and how many are best.
+void locant_engine_rows(const void* engine, int64_t* least, int64_t* best) {
+  const auto& found = *static_cast<const Engine*>(engine);
+  *least = found.rows_apart;
+  *best = rows_together(found, Workspace::widest(found.shape, found.projection.stride()));
+}
 
 int64_t locant_engine_vocabulary(const void* engine) { return static_cast<const Engine*>(engine)->shape.vocabulary; }
 

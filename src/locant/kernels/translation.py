@@ -16,6 +16,7 @@ KERNEL = Kernel(
         "locant_supports": ([_COUNT], _NUMBER),
         "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _SAID),
         "locant_engine_free": ([_ADDRESS], None),
+        "locant_engine_rows": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
         "locant_batch": (
             [_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS],
             _SAID,
@@ -38,9 +39,10 @@ KERNEL = Kernel(
         ),
         "locant_search_remove": ([_ADDRESS, _COUNT], None),
         "locant_search_step": ([_ADDRESS, _ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_search_run": ([_ADDRESS, _ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_search_take": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
     },
-    brief=("locant_search_length", "locant_search_remove", "locant_search_take"),
+    brief=("locant_engine_rows", "locant_search_length", "locant_search_remove", "locant_search_take"),
 )
 
 

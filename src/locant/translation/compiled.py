@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,13 @@ from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_sentences, search
+from locant.translation.side_by_side import SideBySide
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
+
+# Rows of a group, fewer of which take as long.
+_LEAST_ROWS = 8
 
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
@@ -49,6 +55,7 @@ class CompiledEngine:
         if device.type != "cpu":
             raise ConfigError(f"Compiled translation is for the CPU, but the model is on {device}.")
         self.model = CompiledTransformer(require_transformer(model, "Compiled translation"), precision)
+        self._threads = SideBySide()
 
     @property
     def name(self) -> str:
@@ -67,14 +74,46 @@ class CompiledEngine:
             yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
             return
         require_sentences(sources, max_lengths, prefix)
-        for batch in batches([len(source) for source in sources], settings):
-            running = CompiledSearch(self.model, self.model.threads)
-            running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in batch})
-            while len(running):
-                for index, outcome in running.step():
-                    if isinstance(outcome, LocantError):
-                        raise outcome
-                    yield index, outcome
+        threads = self.model.threads
+        found = list(batches([len(source) for source in sources], settings))
+        groups = self._groups(found, settings.rows, threads)
+        alone = len(groups) < threads  # so few that they take turns, each with all threads
+
+        def searched(group: list[int]) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+            running = CompiledSearch(self.model, threads if alone else 1)
+            running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group})
+            return running.run()
+
+        work = [partial(searched, group) for group in (found if alone else groups)]
+        for outcomes in self._threads.run(work, 1 if alone else threads):
+            for index, outcome in outcomes:
+                if isinstance(outcome, LocantError):
+                    raise outcome
+                yield index, outcome
+
+    def _groups(self, found: list[list[int]], rows: int, threads: int) -> list[list[int]]:
+        """Cut batches into groups that threads translate side by side, each to its end without waiting for another.
+
+        Args:
+            found: The batches.
+            rows: Of a sentence.
+            threads: That there are.
+        """
+        least, best = self.model.rows_of_a_thread
+        # Two groups for each thread, so that one that loses its core for a while holds up the others for less.
+        size = max(least, _LEAST_ROWS, min(best, rows * sum(map(len, found)) // (2 * threads)))
+        groups = []
+        for batch in found:
+            count = len(batch) * rows // size
+            if len(found) == 1:  # each thread has as many
+                if count < threads and len(batch) * rows >= least * threads:
+                    count = threads
+                elif threads < count < 4 * threads:
+                    count -= count % threads
+            count = max(1, min(count, len(batch)))
+            cuts = [number * len(batch) // count for number in range(count + 1)]
+            groups += [batch[begin:end] for begin, end in itertools.pairwise(cuts)]
+        return groups
 
 
 class CompiledTransformer:
@@ -95,6 +134,8 @@ class CompiledTransformer:
         target_positions: The most positions that the decoder knows; ``None`` for any number.
         library: The kernels.
         handle: Of the model in them.
+        rows_of_a_thread: The least rows with which each of several threads is better off than if they shared all rows,
+            and the best number.
 
     Raises:
         ConfigError: The model's positions are neither added to the embeddings nor plain rotations; the processor has
@@ -136,6 +177,9 @@ class CompiledTransformer:
         )
         require_done(said, "The compiled model does not fit into memory.")
         self.handle = made.value
+        rows = (ctypes.c_int64 * 2)()
+        self.library.locant_engine_rows(self.handle, ctypes.byref(rows, 0), ctypes.byref(rows, 8))
+        self.rows_of_a_thread = rows[0], rows[1]
         # At the end of a process its memory goes back by itself; other threads may still be using it.
         weakref.finalize(self, self.library.locant_engine_free, self.handle).atexit = False
         self._tables: list[Tensor | None] = [None, None]

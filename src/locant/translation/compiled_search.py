@@ -6,7 +6,7 @@ import ctypes
 import struct
 import weakref
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -130,8 +130,18 @@ class CompiledSearch:
             DataError: The translation is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
+        return self._advance(self._library.locant_search_step)
+
+    def run(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Take steps until all sentences are finished; see :meth:`step`. Python is not needed meanwhile."""
+        outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
+        while len(self):
+            outcomes += self._advance(self._library.locant_search_run)
+        return outcomes
+
+    def _advance(self, call: Callable[..., bytes | None]) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         positions = self._model.positions(1, self._library.locant_search_length(self._search) + 1)
-        require_done(self._library.locant_search_step(self._search, *_table(positions), self._sizes), _TOO_LARGE)
+        require_done(call(self._search, *_table(positions), self._sizes), _TOO_LARGE)
         return self._take(*self._sizes) if self._sizes[0] else []
 
     def _take(self, integers: int, totals: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:

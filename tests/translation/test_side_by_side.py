@@ -1,0 +1,133 @@
+"""Pieces of work that threads share, and how sentences are cut into them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import tiny_model
+from with_kernels import needs_compiler
+
+from locant.models import DecodingSettings
+from locant.text import BOS, EOS
+from locant.translation import CompiledEngine
+from locant.translation.side_by_side import SideBySide
+
+SETTINGS = DecodingSettings(beam=1)
+
+
+def test_all_results_in_the_order_in_which_they_are_done() -> None:
+    second_done = threading.Event()
+
+    def first() -> int:
+        assert second_done.wait(30)
+        return 1
+
+    def second() -> int:
+        second_done.set()
+        return 2
+
+    threads = SideBySide()
+    assert list(threads.run([first, second], 2)) == [2, 1]
+    assert sorted(threads.run([lambda n=n: n for n in range(50)], 3)) == list(range(50))
+
+
+def test_one_thread_and_one_piece_are_the_caller_s() -> None:
+    threads, caller = SideBySide(), threading.get_ident()
+    assert list(threads.run([threading.get_ident] * 4, 1)) == [caller] * 4
+    assert list(threads.run([threading.get_ident], 4)) == [caller]
+
+
+@pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
+def test_what_has_not_begun_never_does(stopped: str) -> None:
+    done: list[int] = []
+
+    def piece(number: int) -> int:
+        if stopped == "by an error" and number == 0:
+            raise ValueError("no")
+        time.sleep(0.005)
+        done.append(number)
+        return number
+
+    running = SideBySide().run([lambda n=n: piece(n) for n in range(400)], 2)
+    if stopped == "by an error":
+        with pytest.raises(ValueError, match="no"):
+            list(running)
+    else:
+        next(running)
+        running.close()
+    reached = len(done)
+    assert reached < 100
+    time.sleep(0.03)
+    assert len(done) == reached, "nothing goes on afterwards"
+
+
+def test_more_threads_where_the_processor_was_elsewhere() -> None:
+    threads = SideBySide()
+
+    def used(work: float, sleep: float) -> int:
+        def piece() -> int:
+            end = time.thread_time() + work
+            while time.thread_time() < end:
+                pass
+            time.sleep(sleep)
+            return threading.get_ident()
+
+        return len(set(threads.run([piece] * 8, 2)))
+
+    assert used(0.0, 0.01) == 2
+    assert used(0.0, 0.01) == 4, "hardly any of the processors' time was had"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_of_fork_has_threads_of_its_own() -> None:
+    threads = SideBySide()
+    pieces = [lambda n=n: n for n in range(6)]
+    assert sorted(threads.run(pieces, 2)) == list(range(6))
+    child = os.fork()
+    if not child:
+        os._exit(0 if sorted(threads.run(pieces, 2)) == list(range(6)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@needs_compiler
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(1, 5), st.integers(1, 9))
+def test_groups(sizes: list[int], rows: int, threads: int) -> None:
+    engine = compiled_engine()
+    least, best = engine.model.rows_of_a_thread
+    numbers = iter(range(1000))
+    batches = [[next(numbers) for _ in range(size)] for size in sizes]
+    groups = engine._groups(batches, rows, threads)
+    assert [index for group in groups for index in group] == [index for batch in batches for index in batch]
+    assert all(groups), "none is empty"
+    for group in groups:  # none is of two batches, which are as large as memory allows
+        assert any(set(group) <= set(batch) for batch in batches)
+    if len(batches) == 1 and len(groups) > 1:
+        assert all(len(group) * rows > least - rows for group in groups)
+        assert len(groups) >= 4 * threads or len(groups) % threads == 0 or len(groups) in (*range(threads), sizes[0])
+    assert all(len(group) * rows < max(2 * best, 2 * least * threads) + rows for group in groups)
+    if len(batches) == 1 and threads * least <= sizes[0] * rows and sizes[0] >= threads:
+        assert len(groups) >= threads
+
+
+@needs_compiler
+def test_sentences_of_many_groups_are_found_as_alone() -> None:
+    engine = compiled_engine()
+    sources = [[4 + (number * step) % 20 for step in range(1 + number % 7)] + [EOS] for number in range(70)]
+    limits = [3 + number % 30 for number in range(70)]
+    found = dict(engine.translate(sources, limits, (BOS,), SETTINGS))
+    assert sorted(found) == list(range(70))
+    for number in (0, 13, 69):
+        (alone,) = engine.translate([sources[number]], [limits[number]], (BOS,), SETTINGS)
+        assert [one.tokens for one in alone[1]] == [one.tokens for one in found[number]]
+
+
+@functools.cache
+def compiled_engine() -> CompiledEngine:
+    return CompiledEngine(tiny_model(24, 1), "float32")
