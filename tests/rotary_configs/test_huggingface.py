@@ -199,16 +199,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
             "is 2048 in rope_scaling of config.json but 4096 next to it",
         ),
         (
-            _scaled(
-                type="longrope",
-                short_factor=[1] * 16,
-                long_factor=[1] * 16,
-                factor=2.0,
-                original_max_position_embeddings=2048,
-            ),
-            "factor in .* is 2, but max_position_embeddings 8192 is 4 times",
-        ),
-        (
             _scaled(type="longrope", short_factor=[1], long_factor=[1], original_max_position_embeddings=2048),
             "1 numbers in long_factor and short_factor, but 32 rotated features are 16 pairs",
         ),

@@ -56,6 +56,45 @@ def test_params_json_of_meta_and_mistral() -> None:
     assert "The file has no rope_theta: Llama 1 and 2 have 10000 then" in _said(without)
 
 
+def test_params_json_of_a_model_that_reads_images() -> None:
+    """Falcon-Perception's model_args.json: half of each head turns by rows and columns, which no entry says."""
+    assert "spatial_patch_size says that the model reads images" in _said(_PARAMS | {"spatial_patch_size": 16})
+    assert "reads images" not in _said(_PARAMS)
+
+
+def test_a_text_part_by_any_name_beside_sizes_of_the_whole() -> None:
+    """VILA-1.5: llm_cfg and vision_tower_cfg, and the width of the text part once more."""
+    llama = {"model_type": "llama", **_SIZES, "rope_theta": 5e5}
+    groups = {"llm_cfg": llama, "vision_tower_cfg": {"model_type": "siglip_vision_model", **_SIZES}}
+    config = read_huggingface({"model_type": "llava_llama", "hidden_size": 512, **groups}).config
+    assert (config.base, config.head_dim, config.layout) == (5e5, 64, "half")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "wav2vec2-conformer"}, "this model has others"),
+        ({"model_type": "wav2vec2-bert", "position_embeddings_type": "relative_key"}, "this model has others"),
+        ({"model_type": "wav2vec2-conformer", "position_embeddings_type": "rotary"}, "before queries and keys are"),
+        ({"model_type": "dinov3_vit", "rope_theta": 100.0}, "reads images"),
+        ({"model_type": "sam2_video"}, "reads images"),
+    ],
+)
+def test_classes_that_turn_something_else(config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_huggingface(config | _SIZES)
+
+
+@pytest.mark.parametrize(("length", "scale"), [(4095, None), (131072, 1.0)])
+def test_a_factor_beside_another_ratio_of_lengths(length: int, scale: float | None) -> None:
+    """_compute_longrope_parameters takes the factor; MiniCPM-V-4 has 32786 in place of 32768, which changes nothing."""
+    lists = {"short_factor": [1.0] * 32, "long_factor": [4.0] * 32, "original_max_position_embeddings": 4096}
+    file = {"model_type": "llama", **_SIZES, "max_position_embeddings": length}
+    file |= {"rope_scaling": {"rope_type": "longrope", "factor": 1.0, **lists}}
+    assert read_huggingface(file).config.attention_scale(9000) == 1.0
+    assert ("transformers 4 the ratio: 1.19" in _said(file)) is (scale is not None)
+
+
 def test_the_class_that_architectures_names() -> None:
     phi = {"architectures": ["Phi3ForCausalLM"], **_SIZES, "partial_rotary_factor": 0.75}
     assert read_huggingface(phi).config.rotary_dim == 48

@@ -68,6 +68,9 @@ INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
 SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
 """Model types with a rotation for every layer type that heed a ``partial_rotary_factor`` beside their groups."""
 
+TURNS_BEFORE_PROJECTIONS = frozenset(["wav2vec2-bert", "wav2vec2-conformer"])
+"""Model types that have relative positions, or turn hidden states before queries and keys are projected from them."""
+
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 
@@ -79,6 +82,7 @@ class ModelType:
     Attributes:
         name: ``model_type``.
         rotates: Whether any layer rotates, with :attr:`switch` on where there is one.
+        reads_images: Whether it reads images, whose rows and columns it may rotate by, and no text.
         layout: How features are paired.
         can_turn_to_halves: Whether ``rope_interleave: false`` makes :attr:`layout` half.
         defaults: Values of entries that the file leaves out.
@@ -100,6 +104,7 @@ class ModelType:
 
     name: str
     rotates: bool = True
+    reads_images: bool = False
     layout: RotaryLayout = "half"
     can_turn_to_halves: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -189,6 +194,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
     return ModelType(
         name,
         rotates=facts.get("rotates", True),
+        reads_images=facts.get("reads") == "images",
         layout=facts.get("layout", "half"),
         can_turn_to_halves=facts.get("rope_interleave", False),
         defaults=facts.get("defaults", {}),

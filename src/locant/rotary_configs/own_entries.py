@@ -305,6 +305,16 @@ def params_json(given: dict[str, Any], findings: Findings) -> None:
     lists = {name: given.pop(f"rope_scaling_{name}", None) for name in ("short_factor", "long_factor")}
     if all(isinstance(each, list) for each in lists.values()):
         given["rope_scaling"] = {"rope_type": "longrope", **lists}
+    patches = [name for name in given if name.endswith("patch_size")]
+    if patches:
+        findings.append(
+            Finding(
+                "warning",
+                f"{patches[0]} says that the model reads images in the same layers: its code may rotate a part of "
+                "each head by their rows and columns, which is not known here. What is shown is Llama's rotation.",
+                "Compare with the code that runs the model.",
+            )
+        )
     if "rope_theta" not in given:
         findings.append(
             Finding(

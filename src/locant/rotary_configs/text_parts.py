@@ -185,7 +185,7 @@ def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone."""
-    if any(config.get(entry) is not None for entry in ("hidden_size", "num_hidden_layers")):
+    if any(config.get(entry) is not None for entry in ("num_attention_heads", "n_head", "num_hidden_layers")):
         return ()
     groups = {name: part.get("model_type") for name, part in config.items() if isinstance(part, Mapping)}
     known = {name: families.model_type(kind) for name, kind in groups.items() if isinstance(kind, str)}

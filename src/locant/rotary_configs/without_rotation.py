@@ -82,6 +82,21 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             "configuration does not express."
         )
     stated = part.get("position_embedding_type")
+    if name in families.TURNS_BEFORE_PROJECTIONS:
+        if part.values.get("position_embeddings_type") != "rotary":
+            raise ConfigError(
+                f"The class of the model type '{name}' has rotary positions where position_embeddings_type is "
+                "'rotary' alone: this model has others."
+            )
+        raise ConfigError(
+            f"The class of the model type '{name}' turns hidden states before queries and keys are projected from "
+            "them, which a rotary configuration does not express."
+        )
+    if kind is not None and kind.reads_images:
+        raise ConfigError(
+            f"The class of the model type '{name}' in transformers reads images: what it rotates by are rows and "
+            "columns, and not positions of a text."
+        )
     if kind is not None and not kind.rotates:
         other = families.OTHER_POSITIONS.get(kind.name)
         instead = f", but {other}" if other else ""

@@ -51,9 +51,12 @@ _NOT_ABOUT_THEM = re.compile(
 
 
 def facts_of(found: Architecture) -> dict[str, Any] | None:
-    """Return the facts of one architecture, ``None`` for one that does not read text."""
+    """Return the facts of one architecture, ``None`` for one that reads neither text nor, rotating, images."""
     if found.kind == "composite":
         return _composite(found)
+    if found.kind == "other" and mentions_rotation(found.config_class):
+        read = str(getattr(model_class(found.config_class), "main_input_name", ""))
+        return {"rotates": False, "reads": "images"} if read.startswith("pixel_values") else None
     if found.kind != "text":
         return None
     if not mentions_rotation(found.config_class):
@@ -310,7 +313,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts as ``model_types.json`` holds them: what a reader of config.json needs, and no more."""
     if "text_part" in facts:
         return {key: value for key, value in facts.items() if value}
-    if facts == {"rotates": False}:
+    if "defaults" not in facts:
         return facts
     if "unknown" in facts:
         return {}

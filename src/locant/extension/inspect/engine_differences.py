@@ -45,6 +45,8 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
 
 def _only_vllm(content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what vLLM makes of a config.json that has no meaning in transformers."""
+    if not (content.get("model_type") or content.get("architectures")):
+        return  # vLLM finds no class for it
     try:
         vllm = read_vllm({}, content)
     except UNREADABLE:

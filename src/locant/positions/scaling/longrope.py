@@ -140,7 +140,7 @@ class LongRoPE(Extension):
         del length
         if self.attention_factor is not None:
             return float(self.attention_factor)
-        return math.sqrt(1 + math.log(self._factor) / math.log(self.trained_length))
+        return _usual_scale(self._factor, self.trained_length)
 
     def length_class(self, length: int) -> int:
         """Return 1 for texts beyond the original length, unless a final length decides for all."""
@@ -243,12 +243,17 @@ class LongRoPE(Extension):
         lengths = context.lengths_of(rope, cls, original)
         if context.max_length is not None and "factor" in lengths and attention is None:
             ratio = context.max_length / original
-            if abs(ratio - lengths["factor"]) > 0.5 / original:
-                raise ConfigError(
-                    f"factor in {rope.where} is {lengths['factor']:g}, but max_position_embeddings "
-                    f"{context.max_length} is {ratio:g} times original_max_position_embeddings {original}. "
-                    "transformers 4 takes the ratio for the attention scale and transformers 5 the factor; make them "
-                    "agree, or state attention_factor."
+            by_ratio, by_factor = (_usual_scale(each, original) for each in (ratio, lengths["factor"]))
+            if abs(ratio - lengths["factor"]) > 0.5 / original and by_ratio != by_factor:
+                context.findings.append(
+                    Finding(
+                        "error",
+                        f"factor in {rope.where} is {lengths['factor']:g}, but max_position_embeddings "
+                        f"{context.max_length} is {ratio:g} times original_max_position_embeddings {original}. "
+                        f"transformers 5 takes the factor for the attention scale, {by_factor:.6g}, as is shown here; "
+                        f"transformers 4 the ratio: {by_ratio:.6g}.",
+                        "Make them agree, or state attention_factor.",
+                    )
                 )
         return cls(
             **lengths,
@@ -286,11 +291,9 @@ class LongRoPE(Extension):
             return dict(rope)
         short, long = entries.number("short_mscale"), entries.number("long_mscale")
         ratio = length / original
-        usual = 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(original))
-        served = (long if length > original else short) or usual
+        served = (long if length > original else short) or _usual_scale(ratio, original)
         factor, attention = entries.number("factor"), entries.number("attention_factor")
-        stretch = factor or ratio
-        stated = attention or (math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1.0)
+        stated = attention or _usual_scale(factor or ratio, original)
         if not math.isclose(stated, served, rel_tol=1e-6):
             context.warn(
                 f"transformers: attention scale {stated:.6g}. vLLM, which passes over attention_factor and factor of "
@@ -425,4 +428,9 @@ class LongRoPE(Extension):
 def ctranslate2_attention_scale(length: int, original_length: int) -> float:
     """Return what CTranslate2 multiplies cosine and sine by whenever a layer has both lengths."""
     ratio = length // original_length
-    return 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(original_length))
+    return _usual_scale(ratio, original_length)
+
+
+def _usual_scale(stretch: float, original: float) -> float:
+    """Return the attention scale of the paper for a text ``stretch`` times as long as those of the training."""
+    return math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 < original else 1.0
