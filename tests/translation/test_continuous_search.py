@@ -30,7 +30,7 @@ from locant.translation import (
     supports,
 )
 from locant.translation.compiled_search import CompiledSearch, Searched
-from locant.translation.continuous import searches_at_once
+from locant.translation.continuous import rows_at_once, searches_at_once
 from locant.translation.search import search
 
 VOCABULARY = 30
@@ -325,6 +325,9 @@ def test_searches_beside_each_other_share_the_threads() -> None:
     try:
         assert searches_at_once(computes) == 3
         assert searches_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5))) == 1
+        best = computes.model.rows_of_a_thread[1]
+        assert [rows_at_once(computes, searches) for searches in (1, 2, 3)] == [3 * best, 2 * best, best]
+        assert rows_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5)), 2) is None
         limits: list[int] = []
         search = continuous_search(computes, rows=32)
         plain = CompiledSearch.limit_threads

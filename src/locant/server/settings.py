@@ -83,7 +83,7 @@ class ServerSettings(Settings):
         port: Port; 0 for any that is free.
         workers: Processes that answer.
         beam: Hypotheses kept for each sentence; ``None`` for what each model was saved with.
-        rows: Most hypotheses that a model extends at once.
+        rows: Most hypotheses that a model extends at once; the compiled engine extends fewer where that is faster.
         pivot: The language by way of which texts are translated where no model does so directly; ``None`` for none.
         glossaries: Terms with their translations (none for what stays as it is) by direction: ``de-en``; ``de-*`` for
             all from a language, ``*`` for all.

@@ -27,7 +27,7 @@ from locant.server.scheduler import Observer, Scheduler
 from locant.server.settings import ServerSettings
 from locant.server.tickets import Ticket
 from locant.server.works import Batch, Work, Works
-from locant.translation.continuous import Outcome, continuous_search, searches_at_once
+from locant.translation.continuous import Outcome, continuous_search, rows_at_once, searches_at_once
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
@@ -173,9 +173,10 @@ class TranslationService:
         self._schedulers = []
         for translator, name, observer in zip(models.translators, models.names, observers, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
+            rows = min(settings.rows // lanes, rows_at_once(translator.engine, lanes) or settings.rows)
             self._schedulers.append(
                 Scheduler(
-                    partial(continuous_search, translator.engine, rows=settings.rows // lanes),
+                    partial(continuous_search, translator.engine, rows=rows),
                     observer,
                     waiting_requests=limits.waiting_requests,
                     waiting_sentences=limits.waiting_sentences,

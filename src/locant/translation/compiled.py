@@ -154,7 +154,8 @@ class CompiledTransformer:
         self._most_threads = most_threads()
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
-        self.target_positions = weights.positions[1] and weights.positions[1].most
+        decoder = weights.positions[1]
+        self.target_positions: int | None = decoder.most if decoder else None
         self.library = KERNEL.require()
         if not supports(precision):
             raise ConfigError(

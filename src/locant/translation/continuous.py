@@ -112,6 +112,20 @@ def searches_at_once(engine: Engine) -> int:
     return min(engine.model.threads, _MOST_SEARCHES) if isinstance(engine, CompiledEngine) else 1
 
 
+def rows_at_once(engine: Engine, searches: int) -> int | None:
+    """Return how many hypotheses each of some searches beside each other decodes best at once; ``None`` for any number.
+
+    More would be decoded more slowly one by one, and sentences that wait meanwhile are finished sooner.
+
+    Args:
+        engine: What computes.
+        searches: How many there are.
+    """
+    if not isinstance(engine, CompiledEngine):
+        return None
+    return engine.model.rows_of_a_thread[1] * -(-engine.model.threads // searches)
+
+
 @dataclass(frozen=True, eq=False)
 class _Request(Searched):
     """A sentence to be translated; see :meth:`ContinuousSearch.add`."""
