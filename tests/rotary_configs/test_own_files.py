@@ -103,6 +103,9 @@ def test_the_class_that_architectures_names() -> None:
     said = [each for each in named.findings if "The model type 'phi4' is not known here: it is read as" in each.message]
     assert [each.severity for each in said] == ["warning"]
     assert "halves are assumed" in _said(phi | {"architectures": ["NovelForCausalLM"]})
+    bunny = {"model_type": "bunny-phi", "architectures": ["BunnyPhiForCausalLM"], **_SIZES}
+    assert read_huggingface(bunny).config.rotary_dim == 32  # half of the head, by Phi's class
+    assert "'bunny-phi' is not known here: it is read as the class of 'phi'" in _said(bunny)
     glm = read_huggingface({"architectures": ["GlmForCausalLM"], **_SIZES})
     assert (glm.config.layout, glm.config.rotary_dim, glm.config.head_dim) == ("interleaved", 64, 128)
 
@@ -132,6 +135,33 @@ def test_windows_that_are_none(window: int | None) -> None:
     mimo = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "hybrid_layer_pattern": [1, 0, 1, 0]}
     windows = {kind.window for kind in read_huggingface(mimo | {"sliding_window_size": window}).layers}
     assert 1 not in windows
+
+
+def test_zamba_2_has_heads_of_twice_the_width() -> None:
+    zamba = {"model_type": "zamba2", **_SIZES, "num_hidden_layers": 54, "use_mem_rope": True}
+    assert read_huggingface(zamba).config.head_dim == 128
+    assert read_huggingface(zamba | {"attention_head_dim": 64}).config.head_dim == 128
+    assert "'zamba2' passes over: its heads have" in _said(zamba | {"attention_head_dim": 64})
+
+
+@pytest.mark.parametrize("mixed", [None, 0.6])
+def test_the_fixed_ntk_of_gte(mixed: float | None) -> None:
+    """NTKScalingRotaryEmbedding in the modeling.py of new-impl."""
+    group = {"type": "ntk", "factor": 8.0} | ({"mixed_b": mixed} if mixed else {})
+    gte = {"model_type": "new", **_SIZES, "rope_theta": 20000, "rope_scaling": group, "max_position_embeddings": 8192}
+    config = read_huggingface(gte).config
+    assert config.attention_scale(9000) == 1
+    for index, pair in enumerate(config.explain().pairs):
+        base = 20000.0 if mixed else 20000.0 * 8
+        over = math.exp(math.log(8) / 32**mixed * (index + 1) ** mixed) if mixed else 8 ** (2 / 64)
+        assert pair.frequency_after == pytest.approx(base ** (-index / 32) / over, rel=1e-9)
+
+
+@pytest.mark.parametrize(("trained", "base"), [(8192, 10000.0), (32768, 10000.0 * 7 ** (64 / 62))])
+def test_telechat_raises_its_base_for_the_length_of_its_training(trained: int, base: float) -> None:
+    telechat = {"model_type": "telechat", "hidden_size": 512, "n_head": 8, "n_layer": 2, "seq_length": trained}
+    config = read_huggingface(telechat | {"training_seqlen": trained, "base_seqlen": 8192}).config
+    assert (config.base, config.rotary_dim, config.layout) == (pytest.approx(base), 64, "half")
 
 
 def test_files_of_the_code_beside_deepseeks_checkpoints() -> None:

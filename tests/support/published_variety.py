@@ -81,7 +81,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "CodeShell-7B": (
         {"model_type": "codeshell", "n_embd": 4096, "n_head": 32, "n_positions": 8192}
         | {"position_embedding_type": "rope", "rope_scaling": None},
-        "? 128/128 half 10000",
+        "128/128 half 10000",
     ),
     "ChatGLM-6B": (
         model("chatglm", 4096, 32, position_encoding_2d=True, inner_hidden_size=16384, max_sequence_length=2048),
@@ -95,10 +95,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
         model("chatglm", 4096, 32, kv_channels=128, seq_length=1048576, num_layers=40, rope_ratio=10000),
         "64/128 interleaved 1e+08",
     ),
-    "Skywork-13B": (model("skywork", 4608, 36, max_position_embeddings=4096), "? 128/128 half 10000"),
+    "Skywork-13B": (model("skywork", 4608, 36, max_position_embeddings=4096), "128/128 half 10000"),
     "TeleChat-7B": (
         model("telechat", 4096, None, n_head=32, n_layer=30, seq_length=8192, training_seqlen=8192),
-        "? 128/128 half 10000",
+        "128/128 half 10000",
     ),
     "XVERSE-13B": (model("xverse", 5120, 40, max_position_embeddings=8192), "128/128 half 10000"),
     "BlueLM-7B-32K": (
@@ -119,10 +119,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "Ling-lite": (model("bailing_moe", 2048, 16, head_dim=128, rope_theta=600000), "128/128 half 600000"),
     "Ling 2.0": (
         model("bailing_moe_v2", 2048, 16, head_dim=128, partial_rotary_factor=0.5, rope_theta=600000),
-        "? 64/128 half 600000",
+        "64/128 half 600000",
     ),
     "MiMo-7B": (model("mimo", 4096, 32, head_dim=128, rope_theta=640000), "128/128 half 640000"),
-    "Arctic": (model("arctic", 7168, 56, rope_theta=10000), "? 128/128 half 10000"),
+    "Arctic": (model("arctic", 7168, 56, rope_theta=10000), "128/128 half 10000"),
     "EXAONE-3.5-7.8B": (
         model("exaone", 4096, 32, num_layers=32, rope_theta=1000000, rope_scaling={"rope_type": "llama3", **_LLAMA3}),
         "128/128 half 1e+06 llama3 x8 of 8192",
@@ -148,14 +148,14 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
         model("plamo2", 2048, 32, hidden_size_per_head=128),
         "? 128/128 half 10000",
     ),
-    "DeciLM-7B": (model("deci", 4096, 32, num_key_value_heads_per_layer=[4, 2]), "? 128/128 half 10000"),
+    "DeciLM-7B": (model("deci", 4096, 32, num_key_value_heads_per_layer=[4, 2]), "128/128 half 10000"),
     "Llama-3_3-Nemotron-Super": (
         model("nemotron-nas", 8192, 64, num_hidden_layers=3, rope_theta=500000.0)
         | {
             "rope_scaling": {"rope_type": "llama3", **_LLAMA3},
             "block_configs": [{"attention": {"no_op": each}} for each in (False, True, False)],
         },
-        "? 128/128 half 500000 llama3 x8 of 8192, no attention 1",
+        "128/128 half 500000 llama3 x8 of 8192, no attention 1",
     ),
     "SmallThinker-4B": (
         model("smallthinker", 2048, 16, head_dim=128, rope_theta=1500000.0, num_hidden_layers=4)
@@ -192,7 +192,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "gte-large-en-v1.5": (
         model("new", 1024, 16, position_embedding_type="rope", rope_theta=160000, max_position_embeddings=8192)
         | {"rope_scaling": {"factor": 2.0, "type": "ntk"}},
-        "refused ntk",
+        "64/64 half 160000 longrope x1 of 8192",
     ),
     "jina-embeddings-v3": (
         model("xlm-roberta", 1024, 16, position_embedding_type="rotary", rotary_emb_base=20000.0)
@@ -249,12 +249,12 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "Phi-3-vision": (
         model("phi3_v", 3072, 32, max_position_embeddings=131072, original_max_position_embeddings=4096)
         | {"rope_scaling": {"type": "su", **lists(48)}, "img_processor": {"name": "clip_vision_model"}},
-        "? 96/96 half 10000 longrope x32 of 4096",
+        "96/96 half 10000 longrope x32 of 4096",
     ),
     "Phi-4-multimodal": (
         model("phi4mm", 3072, 24, max_position_embeddings=131072, original_max_position_embeddings=4096)
         | {"partial_rotary_factor": 0.75, "rope_scaling": {"type": "longrope", **lists(48)}},
-        "? 96/128 half 10000 longrope x32 of 4096",
+        "96/128 half 10000 longrope x32 of 4096",
     ),
     "Phi-3.5-MoE": (
         model("phimoe", 4096, 32, max_position_embeddings=131072)

@@ -154,6 +154,12 @@ def type_of_class(name: str) -> ModelType | None:
     return model_type(_types_by_letters().get(stem.lower()))
 
 
+def type_at_the_end(name: str) -> ModelType | None:
+    """Return the facts of the model type with whose class the name of another ends: ``BunnyPhi3ForCausalLM``."""
+    words = (name[each.start() :] for each in re.finditer(r"[A-Z]", name))
+    return next((kind for word in words if (kind := type_of_class(word)) is not None), None)
+
+
 @functools.cache
 def _types_by_letters() -> Mapping[str, str]:
     return {name.replace("_", "").replace("-", "").lower(): name for name in known_model_types()}

@@ -195,7 +195,7 @@ def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
     known = "The file has no model_type" if name is None else f"The model type '{name}' is not known here"
     return Finding(
         "note" if name is None else "warning",
-        f"{known}: it is read as the class of '{kind.name}', which architectures names.",
+        f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
         "Compare with the code that trained the model, if it was another.",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from locant.rotary_configs import own_entries, own_layers
+from locant.rotary_configs import own_entries, own_formats, own_layers
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_entries import Findings
 
@@ -19,6 +19,14 @@ precond_gated_deltanet precond_kda samba
 """
 _LINEAR_ATTENTION = tuple(_LINEAR.split())
 """Model types of flash-linear-attention whose layers rotate nothing, but for those of the group ``attn``."""
+
+_AS_LLAMA = """
+aquila aquila3 arctic bailing_moe_v2 codeshell cogvlm cogvlm2 deci Dream grinmoe grok-1 iquestcoder llada2_moe
+llava_llama llava_mistral llava_qwen llava_qwen2 minicpmo mplug_owl2 nemotron-nas PanguProMoE phi3_v phi4mm SDAR sdar
+sdar_moe skywork solar sparsellama step3_text xmodel zhinao
+"""
+_HALVES = tuple(_AS_LLAMA.split())
+"""Model types whose code does with positions what Llama's does, or turns halves of the share that the file states."""
 
 _Translation = Callable[[dict[str, Any], Findings], None]
 _TRANSLATIONS: dict[str, _Translation] = {
@@ -35,9 +43,9 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "hf_olmo": own_entries.olmo,
     "llada": own_entries.olmo,
     "mpt": own_entries.mpt,
-    "gpt_oss": own_entries.gpt_oss,
-    own_entries.PARAMS_JSON: own_entries.params_json,
-    own_entries.DEEPSEEK_ARGS: own_entries.deepseek_args,
+    "gpt_oss": own_formats.gpt_oss,
+    own_formats.PARAMS_JSON: own_formats.params_json,
+    own_formats.DEEPSEEK_ARGS: own_formats.deepseek_args,
     "deepseek": own_entries.deepseek,
     "smallthinker": own_layers.smallthinker,
     "step3p5": own_layers.step3p5,
@@ -46,6 +54,10 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "clvp_encoder": own_entries.clvp_encoder,
     "dots3_note_text": own_layers.dots3_note,
     "neobert": own_entries.neobert,
+    "zamba2": own_entries.zamba2,
+    "new": own_entries.gte_new,
+    "telechat": own_entries.telechat,
+    "telechat2": own_entries.telechat,
     "mixformer-sequential": own_entries.mixformer,
     "phi-msft": own_entries.mixformer,
     "ernie4_5_vl_moe_text": own_entries.ernie_vl,
@@ -83,8 +95,8 @@ OWN_CODE: dict[str, ModelType] = {
     name: ModelType(name, **facts)
     for name, facts in {
         "chatglm": {"layout": "interleaved", **_half(num_attention_heads=32, hidden_size=4096)},
-        own_entries.PARAMS_JSON: {"layout": "interleaved", **_half(rope_theta=10000.0)},
-        own_entries.DEEPSEEK_ARGS: {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        own_formats.PARAMS_JSON: {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        own_formats.DEEPSEEK_ARGS: {"layout": "interleaved", **_half(rope_theta=10000.0)},
         "openelm": _half(head_dim=128),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
         "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),
@@ -127,6 +139,10 @@ OWN_CODE: dict[str, ModelType] = {
         "codet5p_module": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # CodeT5+ of 2B to 16B, as CodeGen
         "deepseek_vl_v2": {"text_part": ("language_config",), "text_type": "deepseek_v2"},
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
+        "telechat": _half(rope_theta=10000.0),
+        "telechat2": _half(rope_theta=10000.0),
+        "new": _half(rope_theta=10000.0, hidden_size=768, num_attention_heads=12),  # gte, Arctic-Embed-M (modeling.py)
+        **{name: _half(rope_theta=10000.0) for name in _HALVES},
         # without rotary positions
         "gpt_refact": {"rotates": False},
         **{name: {"rotates": False} for name in ("phi4flash", "rwkv5", "rwkv6", "rwkv7")},

@@ -5,6 +5,7 @@ Every function names the model and the file of its code that it speaks of.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -235,6 +236,71 @@ def ernie_vl(given: dict[str, Any], findings: Findings) -> None:
         raise ConfigError("rope_3d false: the class of 'ernie4_5_vl_moe' in transformers has axes of images always.")
 
 
+def zamba2(given: dict[str, Any], findings: Findings) -> None:
+    """Zamba2 (configuration_zamba2.py): heads of twice the width, whatever the file says of them."""
+    width, heads = given.get("hidden_size", 2560), given.get("num_attention_heads", 32)
+    if not (isinstance(width, int) and isinstance(heads, int) and heads > 0):
+        return
+    size = 2 * width // heads
+    for name in ("head_dim", "attention_head_dim"):
+        stated = given.pop(name, None)
+        if stated not in (None, size):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{name} is {stated!r:.20} in config.json, which the class of 'zamba2' passes over: its heads have "
+                    f"2 * hidden_size / num_attention_heads features, {size}.",
+                    "Remove the entry.",
+                )
+            )
+    given["attention_head_dim"] = size
+
+
+def gte_new(given: dict[str, Any], findings: Findings) -> None:
+    """gte-base-en-v1.5, gte-multilingual-base (modeling.py of new-impl): NTK that is fixed, as factors of every pair.
+
+    Frequencies ``(base * s)^(-2i / d)`` are divided by ``s^(2 / d)``, or by ``exp(a * (i + 1)^b)`` with ``mixed_b``.
+    """
+    del findings
+    group, length = given.get("rope_scaling"), given.get("max_position_embeddings")
+    if not isinstance(group, Mapping) or group.get("type") != "ntk":
+        return
+    width, heads = given.get("hidden_size"), given.get("num_attention_heads")
+    factor, mixed = number(group.get("factor"), "factor"), number(group.get("mixed_b"), "mixed_b")
+    if not (isinstance(width, int) and isinstance(heads, int) and heads > 0) or not is_number(length):
+        raise ConfigError("rope_scaling of type 'ntk' needs hidden_size, num_attention_heads, max_position_embeddings.")
+    if factor is None or not 1 <= factor <= 1e6 or (mixed is not None and not 0 < mixed <= 10):
+        raise ConfigError(f"rope_scaling of type 'ntk' needs a factor from 1 on; got {group.get('factor')!r:.40}.")
+    pairs = width // heads // 2
+    if mixed is None:
+        factors = [factor ** ((index + 1) / pairs) for index in range(pairs)]
+    else:
+        factors = [factor ** (((index + 1) / pairs) ** mixed) for index in range(pairs)]
+    lists = {"short_factor": factors, "long_factor": factors, "original_max_position_embeddings": length}
+    given["rope_scaling"] = {"rope_type": "longrope", "factor": 1.0, "attention_factor": 1.0, **lists}
+
+
+def telechat(given: dict[str, Any], findings: Findings) -> None:
+    """TeleChat, TeleChat2 (modeling_telechat.py): NTK by powers of two of a length, at least ``training_seqlen``."""
+    trained, first = (given.pop(name, None) for name in ("training_seqlen", "base_seqlen"))
+    rename(given, "seq_length", "max_position_embeddings")
+    width, heads = given.get("hidden_size"), given.get("n_head", given.get("num_attention_heads"))
+    sizes = [each for each in (trained, first, width, heads) if isinstance(each, int) and 0 < each < 2**40]
+    if len(sizes) < 4:
+        return
+    size, doublings = sizes[2] // sizes[3], math.ceil(math.log2(sizes[0] / sizes[1]))
+    if size > 2 and doublings > 0 and given.get("rope_theta") is None:
+        given["rope_theta"] = 10_000.0 * (2.0 ** (doublings + 1) - 1) ** (size / (size - 2))
+    findings.append(
+        Finding(
+            "warning",
+            f"For texts longer than {trained} tokens the code of TeleChat raises the base by steps and scales cosine "
+            "and sine, which a rotary configuration does not hold; what is shown is the rotation within that length.",
+            "Measure long texts with the model's own code.",
+        )
+    )
+
+
 def neobert(given: dict[str, Any], findings: Findings) -> None:
     """NeoBERT (model.py): ``max_length``."""
     del findings
@@ -245,111 +311,6 @@ def mixformer(given: dict[str, Any], findings: Findings) -> None:
     """Phi-1.5 and Phi-2 as first published (modeling_mixformer_sequential.py, modeling_phi.py)."""
     del findings
     given.pop("flash_rotary", None)  # by which kernel
-
-
-def is_gpt_oss(part: Mapping[str, Any]) -> bool:
-    """Whether entries are those of gpt-oss's own code, whose files have no model type."""
-    return "rope_ntk_alpha" in part and "initial_context_length" in part
-
-
-def gpt_oss(given: dict[str, Any], findings: Findings) -> None:
-    """gpt-oss by its own code (gpt_oss/torch/model.py): YaRN without rounded corners, where the factor is above 1."""
-    del findings
-    if not is_gpt_oss(given):
-        return
-    alpha, beta = (number(given.pop(name, None), name) for name in ("rope_ntk_alpha", "rope_ntk_beta"))
-    factor = number(given.pop("rope_scaling_factor", None), "rope_scaling_factor")
-    length = given.pop("initial_context_length")
-    given["rope_parameters"] = {"rope_type": "default", "rope_theta": given.get("rope_theta", 150_000.0)}
-    if factor is None or factor > 1:
-        given["rope_parameters"] |= {
-            "rope_type": "yarn",
-            "factor": 32.0 if factor is None else factor,
-            "beta_slow": 1.0 if alpha is None else alpha,
-            "beta_fast": 32.0 if beta is None else beta,
-            "original_max_position_embeddings": length,
-            "truncate": False,
-        }
-
-
-PARAMS_JSON = "params.json"
-"""The model type, here, of files of Meta's and Mistral's own code, which have none."""
-
-
-def is_params_json(part: Mapping[str, Any]) -> bool:
-    """Whether entries are those of params.json, by the names that its sizes have, beside no other names."""
-    return all(part.get(name) is not None for name in ("dim", "n_layers", "n_heads", "norm_eps")) and (
-        part.get("hidden_size") is None
-    )
-
-
-def params_json(given: dict[str, Any], findings: Findings) -> None:
-    """Llama (llama/model.py), Mistral (mistral_inference/args.py) and ExecuTorch (model_args.py): their own names."""
-    if given.pop("use_scaled_rope", False):
-        factor = number(given.pop("rope_scaling_factor", given.pop("rope_scale_factor", None)), "rope_scaling_factor")
-        given["rope_scaling"] = {
-            "rope_type": "llama3",
-            "factor": 8.0 if factor is None else factor,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": first_of(given.pop("high_freq_factor", None), 4.0),
-            "original_max_position_embeddings": 8192,
-        }
-    yarn = given.pop("yarn", None)
-    if isinstance(yarn, Mapping):
-        group = dict(yarn)
-        rename(group, "beta", "beta_fast")
-        rename(group, "alpha", "beta_slow")
-        if group.pop("apply_scale", True) is False:
-            group["attention_factor"] = 1.0
-        given["rope_scaling"] = {"rope_type": "yarn", **group}
-    lists = {name: given.pop(f"rope_scaling_{name}", None) for name in ("short_factor", "long_factor")}
-    if all(isinstance(each, list) for each in lists.values()):
-        given["rope_scaling"] = {"rope_type": "longrope", **lists}
-    patches = [name for name in given if name.endswith("patch_size")]
-    if patches:
-        findings.append(
-            Finding(
-                "warning",
-                f"{patches[0]} says that the model reads images in the same layers: its code may rotate a part of "
-                "each head by their rows and columns, which is not known here. What is shown is Llama's rotation.",
-                "Compare with the code that runs the model.",
-            )
-        )
-    if "rope_theta" not in given:
-        findings.append(
-            Finding(
-                "warning",
-                "The file has no rope_theta: Llama 1 and 2 have 10000 then, which is taken; some code has 1000000.",
-                "Compare with the code that runs the model.",
-            )
-        )
-
-
-DEEPSEEK_ARGS = "deepseek-ai inference"
-"""The model type, here, of files of the code that DeepSeek publishes beside its checkpoints, which have none."""
-
-
-def is_deepseek_args(part: Mapping[str, Any]) -> bool:
-    """Whether entries are those of that code: latent attention beside ``dim`` and ``inter_dim``."""
-    return all(part.get(name) is not None for name in ("dim", "inter_dim", "n_heads", "qk_rope_head_dim"))
-
-
-def deepseek_args(given: dict[str, Any], findings: Findings) -> None:
-    """DeepSeek-V3, V3.2 (inference/model.py): YaRN by the defaults of its ModelArgs, for texts above the length."""
-    del findings
-    usual = {"rope_factor": 40.0, "original_seq_len": 4096, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0}
-    taken = {name: first_of(given.pop(name, None), value) for name, value in usual.items()}
-    longest = first_of(given.get("max_seq_len"), 16384)
-    if is_number(longest) and is_number(taken["original_seq_len"]) and longest > taken["original_seq_len"]:
-        group = {"rope_type": "yarn", "factor": taken["rope_factor"], "mscale_all_dim": taken["mscale"]}
-        group |= {"original_max_position_embeddings": taken["original_seq_len"]}
-        given["rope_scaling"] = group | {name: taken[name] for name in ("beta_fast", "beta_slow", "mscale")}
-
-
-def own_format(part: Mapping[str, Any]) -> str | None:
-    """Return the model type, here, of a file without one whose entries are those of some code."""
-    found = {"gpt_oss": is_gpt_oss, DEEPSEEK_ARGS: is_deepseek_args, PARAMS_JSON: is_params_json}
-    return next((name for name, has_its_entries in found.items() if has_its_entries(part)), None)
 
 
 _BASES = re.compile(r"(rope|rotary)_(emb(edding)?_)?(freq_)?(base|theta)")

@@ -9,7 +9,7 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.own_entries import own_format
+from locant.rotary_configs.own_formats import own_format
 from locant.rotary_configs.rope_groups import base_of_class
 from locant.rotary_configs.without_rotation import ROPE_KEYS
 
@@ -148,11 +148,11 @@ def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | No
 
 
 def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
-    """Return the facts of the class that ``architectures`` names, where it is known and rotates."""
+    """Return the facts of the class that ``architectures`` names, or ends with, where it is known and rotates."""
     for each in (text_part(config), config):
         names = each.get("architectures")
         if isinstance(names, list) and names and isinstance(names[0], str):
-            kind = families.type_of_class(names[0])
+            kind = families.type_at_the_end(names[0])
             if kind is not None and kind.rotates and not kind.text_part:
                 return kind
     return None
@@ -163,8 +163,11 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     known = families.model_type(name if isinstance(name, str) else None)
     if (known is None or (known.rotates and not known.text_part)) and (only := _sized_part(config)):
         return only
-    if known is not None and (not known.text_part or known.text_part[0] in config):
-        return known.text_part[:1] or _TEXT_PARTS
+    if known is not None and not known.text_part:
+        is_own = known.rotates and not families.is_in_transformers(known.name)
+        return _rotating_part(config) if is_own and not any(part in config for part in _TEXT_PARTS) else _TEXT_PARTS
+    if known is not None and known.text_part[0] in config:
+        return known.text_part[:1]
     if known is not None and not config.get("auto_map"):
         return known.text_part[:1]
     # Code of its own may call the text part by any name.

@@ -129,7 +129,20 @@ def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: 
     entries = reduced_entries(entries, layers=6, heads=heads)
     _draw_layers(entries, rng)
     _flip_switches(entries, rng)
+    if rng.random() < 0.5:  # classes that rotate by a switch alone are compared with it, too
+        for switched in SWITCHED_ON:
+            entries |= switched if switched.keys() <= entries.keys() else {}
     return _saved(config_class, entries), rope_type
+
+
+SWITCHED_ON: tuple[dict[str, Any], ...] = (
+    {"position_embedding_type": "rotary"},
+    {"position_embedding_type": "rope", "layer_types": ["full_attention", "linear_attention"] * 3},
+    {"use_mem_rope": True},
+    {"attn_layer_indices": [1, 3]},
+    {"attn_config": {"rope_theta": 10000.0}},
+)
+"""Entries with which classes rotate that do not by their defaults, by what they have."""
 
 
 def usual_entries(config_class: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from locant.extension.inspect.model_class.small_model import (
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
 from zoo.attention import turning_axes
-from zoo.cases import has_axes, sections, usual_entries
+from zoo.cases import SWITCHED_ON, has_axes, sections, usual_entries
 from zoo.verdict import SHORT
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
@@ -37,13 +37,6 @@ _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|head_dim|kv_channels|theta|window|pattern|interval|period|attn_layer|position|chunk_size"
     r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
     r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$"
-)
-_SWITCHED_ON: tuple[dict[str, Any], ...] = (
-    {"position_embedding_type": "rotary"},
-    {"position_embedding_type": "rope", "layer_types": ["full_attention", "linear_attention"] * 3},
-    {"use_mem_rope": True},
-    {"attn_layer_indices": [1, 3]},
-    {"attn_config": {"rope_theta": 10000.0}},
 )
 _NOT_ABOUT_THEM = re.compile(
     r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
@@ -179,7 +172,7 @@ def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, 
 def _variants(found: Architecture, entries: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield changes with which a class may rotate, or can be built at all; at first none."""
     yield {}
-    yield from (each for each in _SWITCHED_ON if each.keys() <= entries.keys())
+    yield from (each for each in SWITCHED_ON if each.keys() <= entries.keys())
     rope = entries.get("rope_parameters")
     if rope and "rope_type" in rope:
         yield {"rope_parameters": {**rope, "partial_rotary_factor": 0.5}}
