@@ -140,7 +140,7 @@ def test_windows_that_are_none(window: int | None) -> None:
 def test_zamba_2_has_heads_of_twice_the_width() -> None:
     zamba = {"model_type": "zamba2", **_SIZES, "num_hidden_layers": 54, "use_mem_rope": True}
     assert read_huggingface(zamba).config.head_dim == 128
-    assert read_huggingface(zamba | {"attention_head_dim": 64}).config.head_dim == 128
+    assert read_huggingface(zamba | {"attention_head_dim": 64, "kv_channels": 64}).config.head_dim == 128
     assert "'zamba2' passes over: its heads have" in _said(zamba | {"attention_head_dim": 64})
 
 
@@ -172,6 +172,32 @@ def test_files_of_the_code_beside_deepseeks_checkpoints() -> None:
     assert isinstance(config.scaling, YaRN)
     assert (config.scaling.factor, config.scaling.original_length, config.attention_scale(9000)) == (40, 4096, 1)
     assert read_huggingface(file | {"max_seq_len": 4096}).config.scaling.name == "none"
+
+
+def test_files_of_code_after_a_book() -> None:
+    """Build a Large Language Model (From Scratch): compute_rope_params and apply_rope, which turns halves."""
+    file = {"emb_dim": 512, "n_heads": 8, "n_layers": 6, "context_length": 131072, "rope_base": 5e5, "head_dim": 64}
+    config = read_huggingface(file).config
+    assert (config.layout, config.base, config.rotary_dim, config.scaling.name) == ("half", 5e5, 64, "none")
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_context_length": 8192}
+    scaled = read_huggingface(file | {"rope_freq": scaling}).config.scaling
+    assert isinstance(scaled, Llama3)
+    assert (scaled.factor, scaled.original_length) == (8, 8192)
+    types = ["sliding_attention"] * 5 + ["full_attention"]
+    gemma = read_huggingface(file | {"layer_types": types, "rope_local_base": 1e4, "sliding_window": 256})
+    assert {name: each.base for name, each in gemma.configs.items()} == {
+        "full_attention": 5e5,
+        "sliding_attention": 1e4,
+    }
+    assert not gemma.findings
+
+
+@pytest.mark.parametrize("name", ["position_embedding", "positional_encoding"])
+def test_positions_that_are_named_otherwise(name: str) -> None:
+    """A description of a model of somebody's own says no more than that it rotates."""
+    said = _said({"d_model": 512, "n_heads": 8, "n_layers": 4, name: "rope"})
+    assert "halves are assumed" in said
+    assert "Nor does it say that the model rotates" not in said
 
 
 def test_usual_entries_by_other_names() -> None:

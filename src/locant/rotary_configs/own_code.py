@@ -46,6 +46,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "gpt_oss": own_formats.gpt_oss,
     own_formats.PARAMS_JSON: own_formats.params_json,
     own_formats.DEEPSEEK_ARGS: own_formats.deepseek_args,
+    own_formats.FROM_SCRATCH: own_formats.from_scratch,
     "deepseek": own_entries.deepseek,
     "smallthinker": own_layers.smallthinker,
     "step3p5": own_layers.step3p5,
@@ -96,6 +97,7 @@ OWN_CODE: dict[str, ModelType] = {
     for name, facts in {
         "chatglm": {"layout": "interleaved", **_half(num_attention_heads=32, hidden_size=4096)},
         own_formats.PARAMS_JSON: {"layout": "interleaved", **_half(rope_theta=10000.0)},
+        own_formats.FROM_SCRATCH: _half(rope_theta=10000.0),
         own_formats.DEEPSEEK_ARGS: {"layout": "interleaved", **_half(rope_theta=10000.0)},
         "openelm": _half(head_dim=128),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),

@@ -253,7 +253,7 @@ def zamba2(given: dict[str, Any], findings: Findings) -> None:
                     "Remove the entry.",
                 )
             )
-    given["attention_head_dim"] = size
+    given["head_dim"] = size  # kv_channels, which stands beside, is half of it
 
 
 def gte_new(given: dict[str, Any], findings: Findings) -> None:

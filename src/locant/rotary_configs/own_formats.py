@@ -112,7 +112,38 @@ def deepseek_args(given: dict[str, Any], findings: Findings) -> None:
         given["rope_scaling"] = group | {name: taken[name] for name in ("beta_fast", "beta_slow", "mscale")}
 
 
+FROM_SCRATCH = "LLMs-from-scratch"
+"""The model type, here, of files of code after the book Build a Large Language Model (From Scratch)."""
+
+
+def is_from_scratch(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of that code, which turns halves: GPT's, without a base, does not rotate."""
+    return all(part.get(name) is not None for name in ("emb_dim", "n_heads", "n_layers", "rope_base"))
+
+
+def from_scratch(given: dict[str, Any], findings: Findings) -> None:
+    """Llama, Qwen3 and Gemma 3 after the book (compute_rope_params): a base for sliding layers, Llama 3.1's scaling."""
+    del findings
+    for theirs, ours in (
+        ("emb_dim", "hidden_size"),
+        ("context_length", "max_position_embeddings"),
+        ("rope_base", "rope_theta"),
+        ("rope_local_base", "rope_local_base_freq"),
+    ):
+        rename(given, theirs, ours)
+    scaling = given.pop("rope_freq", None)
+    if isinstance(scaling, Mapping):
+        group = {"rope_type": "llama3", **scaling}
+        rename(group, "original_context_length", "original_max_position_embeddings")
+        given["rope_scaling"] = group
+
+
 def own_format(part: Mapping[str, Any]) -> str | None:
     """Return the model type, here, of a file without one whose entries are those of some code."""
-    found = {"gpt_oss": is_gpt_oss, DEEPSEEK_ARGS: is_deepseek_args, PARAMS_JSON: is_params_json}
+    found = {
+        "gpt_oss": is_gpt_oss,
+        DEEPSEEK_ARGS: is_deepseek_args,
+        PARAMS_JSON: is_params_json,
+        FROM_SCRATCH: is_from_scratch,
+    }
     return next((name for name, has_its_entries in found.items() if has_its_entries(part)), None)

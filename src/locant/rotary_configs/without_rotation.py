@@ -40,6 +40,12 @@ ROPE_KEYS = (
 )
 """Entries about rotary positions."""
 
+_POSITIONS = (
+    "position_embedding_type",
+    *("position_embedding", "position_encoding", "positional_encoding", "positional_embedding", "pos_encoding"),
+)
+"""Entries that name the kind of positions: of transformers, and of code of people's own."""
+
 _ROTATES = re.compile(
     r"(use|apply|enable|with|add)_(rope|rotary)(_?(pos(ition(al)?)?|emb(eddings?)?|encodings?|attn|attention))*(_enabled)?"
 )
@@ -131,4 +137,5 @@ def _names_other_positions(stated: str, part: Fields, kind: ModelType | None) ->
 def speaks_of_rotation(part: Fields) -> bool:
     """Whether a file has any entry about rotary positions."""
     stated = any(part.values.get(key) is not None for key in ROPE_KEYS)
-    return stated or part.values.get("position_embedding_type") in ("rotary", "rope") or part.values.get("rope") is True
+    named = any(part.values.get(key) in ("rotary", "rope", "RoPE") for key in _POSITIONS)
+    return stated or named or part.values.get("rope") is True

@@ -94,7 +94,9 @@ def draw_case(
         rng = random.Random(f"{model_type} {seed} {attempt}{f' {again}' if again else ''}")
         try:
             content, rope_type = (
-                _drawn(config_class, rng, heads, scaled=scaled and attempt < 4) if seed else _usual(config_class, heads)
+                _drawn(config_class, rng, heads, scaled=scaled and attempt < 4, switched=seed % 2 == 1 and attempt < 4)
+                if seed
+                else _usual(config_class, heads)
             )
             break
         except Exception as error:  # a class that has some scalings, or sizes, alone
@@ -116,7 +118,9 @@ def _usual(config_class: Any, heads: int | None) -> tuple[dict[str, Any], str]:
     return _saved(config_class, entries), "default"
 
 
-def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: bool) -> tuple[dict[str, Any], str]:
+def _drawn(
+    config_class: Any, rng: random.Random, heads: int | None, *, scaled: bool, switched: bool
+) -> tuple[dict[str, Any], str]:
     with quiet():
         entries = usual_entries(config_class)
     _draw_sizes(entries, rng)
@@ -129,9 +133,8 @@ def _drawn(config_class: Any, rng: random.Random, heads: int | None, *, scaled: 
     entries = reduced_entries(entries, layers=6, heads=heads)
     _draw_layers(entries, rng)
     _flip_switches(entries, rng)
-    if rng.random() < 0.5:  # classes that rotate by a switch alone are compared with it, too
-        for switched in SWITCHED_ON:
-            entries |= switched if switched.keys() <= entries.keys() else {}
+    for switches in SWITCHED_ON if switched else ():
+        entries |= copy.deepcopy(switches) if switches.keys() <= entries.keys() else {}
     return _saved(config_class, entries), rope_type
 
 
@@ -139,8 +142,9 @@ SWITCHED_ON: tuple[dict[str, Any], ...] = (
     {"position_embedding_type": "rotary"},
     {"position_embedding_type": "rope", "layer_types": ["full_attention", "linear_attention"] * 3},
     {"use_mem_rope": True},
+    {"use_mem_rope": True, "layers_block_type": ["linear_attention", "hybrid"] * 3},
+    {"use_mem_rope": True, "layer_types": ["linear_attention", "hybrid"] * 3},
     {"attn_layer_indices": [1, 3]},
-    {"attn_config": {"rope_theta": 10000.0}},
 )
 """Entries with which classes rotate that do not by their defaults, by what they have."""
 

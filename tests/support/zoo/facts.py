@@ -172,7 +172,9 @@ def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, 
 def _variants(found: Architecture, entries: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield changes with which a class may rotate, or can be built at all; at first none."""
     yield {}
-    yield from (each for each in SWITCHED_ON if each.keys() <= entries.keys())
+    yield from (
+        each for each in (*SWITCHED_ON, {"attn_config": {"rope_theta": 10000.0}}) if each.keys() <= entries.keys()
+    )
     rope = entries.get("rope_parameters")
     if rope and "rope_type" in rope:
         yield {"rope_parameters": {**rope, "partial_rotary_factor": 0.5}}
