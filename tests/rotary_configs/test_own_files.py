@@ -9,7 +9,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
-from locant.rotary_configs import read_huggingface
+from locant.rotary_configs import read_huggingface, read_vllm
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
@@ -93,6 +93,16 @@ def test_a_factor_beside_another_ratio_of_lengths(length: int, scale: float | No
     file |= {"rope_scaling": {"rope_type": "longrope", "factor": 1.0, **lists}}
     assert read_huggingface(file).config.attention_scale(9000) == 1.0
     assert ("transformers 4 the ratio: 1.19" in _said(file)) is (scale is not None)
+
+
+def test_vllm_takes_the_ratio_of_lengths_for_scores_of_longrope() -> None:
+    """Phi3LongRoPEScaledRotaryEmbedding: 1 where a model is declared for less than its original length."""
+    lists = {"short_factor": [1.0] * 32, "long_factor": [4.0] * 32, "original_max_position_embeddings": 4096}
+    file = {"model_type": "phi3", **_SIZES, "max_position_embeddings": 512}
+    file |= {"rope_scaling": {"rope_type": "longrope", "factor": 4.0, **lists}}
+    assert read_vllm({}, file).config.attention_scale(9000) == 1.0
+    by_factor = math.sqrt(1 + math.log(4) / math.log(4096))
+    assert read_huggingface(file).config.attention_scale(9000) == pytest.approx(by_factor)
 
 
 def test_the_class_that_architectures_names() -> None:

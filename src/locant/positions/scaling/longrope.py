@@ -302,7 +302,8 @@ class LongRoPE(Extension):
             )
         dropped = ("short_mscale", "long_mscale", "factor", "attention_factor")
         kept = {key: value for key, value in rope.items() if key not in dropped}
-        return kept | {"factor": ratio, "attention_factor": served} if ratio >= 1 else dict(rope)
+        extent = ratio if ratio >= 1 else factor
+        return kept | ({} if extent is None else {"factor": extent, "attention_factor": served})
 
     def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
         """Return the list that vLLM takes for all texts: by default it serves the original length that it finds."""
