@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from locant.server import LimitSettings
 from locant.server.envelope import json_error
-from locant.server.protocol import bounded_protocol
+from locant.server.protocol import GatheringTransport, bounded_protocol
 from locant.server.reading import RequestError, read_body
 from locant.server.worker import close_silent
 
@@ -169,3 +169,26 @@ def test_what_may_be_read_in_two_ways_is_refused(address, request_):
     found = answers(address, request_)
     assert found.startswith(b"HTTP/1.1 400")
     assert found.count(b"HTTP/1.1") == 1
+
+
+def test_head_and_body_of_an_answer_are_one_packet():
+    written: list[bytes] = []
+
+    class Connection:
+        write = staticmethod(written.append)
+        close = staticmethod(lambda: written.append(b"closed"))
+
+    async def answer() -> None:
+        gathering: Any = GatheringTransport(cast(Any, Connection()), asyncio.get_running_loop())
+        gathering.write(b"head ")
+        gathering.write(b"body")
+        assert not written
+        await asyncio.sleep(0)
+        assert written == [b"head body"]
+        gathering.write(bytes(100_000))  # what is large waits for nothing, or nobody would see that it is not read
+        assert len(written) == 2
+        gathering.write(b"end")
+        gathering.close()
+        assert written[2:] == [b"end", b"closed"]
+
+    asyncio.run(answer())

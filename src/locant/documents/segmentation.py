@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Splitter = Callable[[str], Sequence[str]]
 """Cuts a line into sentences, which together hold all its characters but white space, in their order."""
 
 _LINES = re.compile(r"(\r\n|\r|\n)")
-_EDGES = re.compile(r"(\s*)(.*?)(\s*)\Z", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a text.
 
     Attributes:
@@ -41,21 +39,27 @@ def cut_text(text: str, split: Splitter) -> list[Piece]:
         if number % 2:
             pieces.append(Piece(line, False))
             continue
-        found = _EDGES.match(line)
-        assert found
-        before, inner, after = found.groups()
-        if before:
-            pieces.append(Piece(before, False))
-        if inner:
-            pieces += _sentences(inner, split)
-        if after:
+        inner = line.strip()
+        if not inner:
+            if line:
+                pieces.append(Piece(line, False))
+            continue
+        start = line.index(inner)
+        if start:
+            pieces.append(Piece(line[:start], False))
+        pieces += _sentences(inner, split)
+        if after := line[start + len(inner) :]:
             pieces.append(Piece(after, False))
     return pieces
 
 
 def _sentences(line: str, split: Splitter) -> Iterator[Piece]:
     place = 0
-    for sentence in split(line):
+    found = split(line)
+    if len(found) == 1 and found[0] == line:
+        yield Piece(line, True)
+        return
+    for sentence in found:
         words = sentence.strip()
         if not words:
             continue

@@ -95,7 +95,8 @@ def sentence_steps(sentences: Sequence[Sentence], *, aligned: bool) -> Steps:
     yield from _translate_whole(whole)
     if aligned:
         yield from _align([job for job in whole if job.written is None and job.sentence.marks])
-    yield from _translate_parts([job for job in jobs if job.written is None])
+    if left := [job for job in jobs if job.written is None]:
+        yield from _translate_parts(left)
     return [job.written or [] for job in jobs]
 
 

@@ -97,19 +97,19 @@ class Envelope:
         metrics.answered(route, status, seconds)
         if reason := noted.get("refused"):
             metrics.refused.labels(reason).inc()
-        known: dict[str, Any] = {"reason": reason} if reason else {}
-        _LOG.info(
-            "request",
-            extra={
-                "route": route,
-                "method": scope["method"] if scope["method"].isalpha() else "other",
-                "status": status,
-                "seconds": round(seconds, 4),
-                "client": noted.get("client_name") or address_of(scope),
-                **noted.get("noted", {}),
-                **known,
-            },
-        )
+        if not _LOG.isEnabledFor(logging.INFO):
+            return
+        entry: dict[str, Any] = {
+            "route": route,
+            "method": scope["method"] if scope["method"].isalpha() else "other",
+            "status": status,
+            "seconds": round(seconds, 4),
+            "client": noted.get("client_name") or address_of(scope),
+            **noted.get("noted", {}),
+        }
+        if reason:
+            entry["reason"] = reason
+        _LOG.info("request", extra=entry)
 
 
 def _host(scope: Scope) -> str:

@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
@@ -125,6 +125,7 @@ class Scheduler:
         self._lanes = [Lane(self._lock) for _ in range(lanes)]
         # Those whose turn comes next stand first; of each client its requests, likewise.
         self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
+        self._left: Counter[str] = Counter()  # of each client the sentences that wait
         self._requests = self._sentences = 0
         self._told = (0, 0)
         self._turn = 0  # sentences taken in the present turn of the client that stands first
@@ -167,6 +168,7 @@ class Scheduler:
                 queue.append(ticket)
             self._requests += 1
             self._sentences += len(sentences)
+            self._left[client] += len(sentences)
             self._wake()
             return ticket
 
@@ -179,10 +181,9 @@ class Scheduler:
         if self._closed:
             raise SchedulerClosedError
         own = self._clients.get(client, ())
-        own_sentences = sum(ticket.left for ticket in own)
         for there, of_client, more, most in (
             (self._requests, len(own), 1, self._most_requests),
-            (self._sentences, own_sentences, sentences, self._most_sentences),
+            (self._sentences, self._left[client], sentences, self._most_sentences),
         ):
             if there + more > most or (of_client and of_client + more > _SHARE * most):
                 raise self._refusal()
@@ -245,11 +246,7 @@ class Scheduler:
         if self._sentences * seconds <= self._patience.seconds:
             return self._sentences * seconds
         own = sum(min(_TURN, ticket.left) for ticket in self._clients.get(client, ()))
-        others = (
-            min(own + _TURN, sum(ticket.left for ticket in queue))
-            for name, queue in self._clients.items()
-            if name != client
-        )
+        others = (min(own + _TURN, self._left[name]) for name in self._clients if name != client)
         return seconds * (own + sum(others))
 
     def _tell_waiting(self) -> None:
@@ -269,28 +266,38 @@ class Scheduler:
                 self._turn = 0
             del self._clients[ticket.client]
         self._requests -= 1
-        self._sentences -= ticket.left
+        self._forget_sentences(ticket.client, ticket.left)
+
+    def _forget_sentences(self, client: str, count: int) -> None:
+        """Note that sentences of a client do not wait any more."""
+        self._sentences -= count
+        self._left[client] -= count
+        if not self._left[client]:
+            del self._left[client]
 
     def _wake(self, *, every: bool = False) -> None:
         """Tell lanes that there is something to do: those that are needed, or every one of them."""
-        for lane in self._lanes if every else self._lanes[: self._needed()]:
+        for lane in self._lanes if every else self._lanes[: self._needed(self._present())]:
             lane.changed.notify()
 
-    def _needed(self) -> int:
-        """Return how many lanes there is enough to do for, or more where those are full."""
-        full = sum(lane.is_full for lane in self._lanes)
-        return max(1, min(len(self._lanes), max(self._present() // _LEAST_OF_A_LANE, full + 1)))
+    def _needed(self, present: int) -> int:
+        """Return how many lanes so many sentences are enough to do for, or more where those are full."""
+        full = sum([lane.is_full for lane in self._lanes])
+        return max(1, min(len(self._lanes), max(present // _LEAST_OF_A_LANE, full + 1)))
 
     def _present(self) -> int:
         """Return the number of sentences that wait or are being translated."""
-        return self._sentences + sum(len(lane.active) for lane in self._lanes)
+        return self._sentences + sum([len(lane.active) for lane in self._lanes])
 
     def _may_take(self, lane: Lane) -> bool:
         """Return whether a sentence that waits may join a lane's search: each has its part, or more."""
-        needed = self._lanes[: self._needed()]
-        if not self._clients or lane not in needed:
+        if not self._clients:
             return False
-        return len(lane.active) * len(needed) < self._present() or all(each.is_full for each in needed if each != lane)
+        present = self._present()
+        needed = self._lanes[: self._needed(present)]
+        if lane not in needed:
+            return False
+        return len(lane.active) * len(needed) < present or all(each.is_full for each in needed if each != lane)
 
     def _run(self, lane: Lane) -> None:
         search: ContinuousSearch | None = None
@@ -316,6 +323,7 @@ class Scheduler:
         with self._lock:
             waiting = [ticket for queue in self._clients.values() for ticket in queue]
             self._clients.clear()
+            self._left.clear()
             self._requests = self._sentences = 0
             self._tell_waiting()
         for ticket in waiting:
@@ -335,11 +343,10 @@ class Scheduler:
 
     def _fill(self, lane: Lane, search: ContinuousSearch) -> None:
         """Add sentences to the search as long as there is room, clients and their requests in turns."""
-        while True:
-            with self._lock:
-                lane.is_full = False
-                if not self._may_take(lane):
-                    break
+        failed: list[tuple[Ticket, int, LocantError]] = []
+        with self._lock:
+            lane.is_full = False
+            while self._may_take(lane):
                 client, queue = next(iter(self._clients.items()))
                 ticket = queue[0]
                 sentence = ticket.sentences[ticket.taken]
@@ -348,22 +355,22 @@ class Scheduler:
                     self._wake()
                     break
                 key, index = next(self._keys), ticket.taken
-                lane.active[key] = ticket, index
-                ticket.active[key] = lane
                 self._take(client, queue, ticket)
-            try:
-                search.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
-            except LocantError as error:
-                with self._lock:
-                    del lane.active[key]
-                    del ticket.active[key]
-                ticket.deliver([(index, error)])
+                try:
+                    search.add(key, sentence.source, sentence.max_length, sentence.prefix, sentence.settings)
+                except LocantError as error:
+                    failed.append((ticket, index, error))
+                else:
+                    lane.active[key] = ticket, index
+                    ticket.active[key] = lane
+        for ticket, index, why in failed:
+            ticket.deliver([(index, why)])
 
     def _take(self, client: str, queue: deque[Ticket], ticket: Ticket) -> None:
         """Note that a sentence of the request that stands first has joined a search; the next one's turn comes."""
         ticket.taken += 1
         ticket.turn += 1
-        self._sentences -= 1
+        self._forget_sentences(client, 1)
         self._turn += 1
         if not ticket.left:
             queue.popleft()
@@ -405,7 +412,7 @@ class Scheduler:
             return
         with self._lock:
             # Also those that will begin at once.
-            sharing = max(self._needed(), sum(bool(each.active) for each in self._lanes))
+            sharing = max(self._needed(self._present()), sum(bool(each.active) for each in self._lanes))
         self._observer.stepped(len(lane.active))
         begun = time.monotonic()
         found = search.step(sharing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
@@ -14,8 +14,7 @@ from locant.translation.continuous import Outcome
 Deliver = Callable[[Sequence[tuple[int, Outcome]]], None]
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence for the search.
 
     Attributes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from locant.documents import Document
 from locant.documents.formats import TextDocument, Write
@@ -154,6 +154,51 @@ class _Answers:
                 scheduler.cancel(ticket)
 
 
+class _Progress:
+    """The way of works to their ends; what has not come is dropped at the end of a block of it.
+
+    Args:
+        works: The works.
+        answers: What comes for them.
+        aside: Runs what takes its time in another thread.
+        short: Whether to go on takes less time than that.
+        resumed: Whether they are of a request that has been taken already.
+    """
+
+    def __init__(
+        self,
+        works: Works,
+        answers: _Answers,
+        aside: Callable[..., Awaitable[Any]],
+        *,
+        short: bool,
+        resumed: bool,
+    ) -> None:
+        self._works, self._answers, self._aside = works, answers, aside
+        self._short, self._resumed = short, resumed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._answers.close()
+
+    async def go_on(self) -> list[Work]:
+        """Return the works that are finished next; none when all of them are."""
+        works, answers = self._works, self._answers
+        while works.can_go_on or answers.left:
+            await answers.ready()
+            finished, batches = works.go_on() if self._short else await self._aside(works.go_on)
+            for batch in batches:
+                answers.ask(batch, resumed=self._resumed)
+            self._resumed = True
+            if works.can_align:
+                await self._aside(works.align)
+            if finished:
+                return finished
+        return []
+
+
 class TranslationService:
     """Translates texts with the models of a server.
 
@@ -232,11 +277,9 @@ class TranslationService:
         """Translate each text with one model."""
         if not resumed:
             self._check_room((route for _, route in texts), client)
-        read = cut_html if markup else plain_text
         short = sum(len(text) for text, _ in texts) <= _SHORT and not any(route.glossary for _, route in texts)
-        documents: list[tuple[TextDocument, Route]] = await self._run(short)(
-            lambda: [(read(text), route) for text, route in texts]
-        )
+        documents: list[tuple[TextDocument, Route]]
+        documents = _read(texts, markup) if short else await self.aside(_read, texts, markup)
         written = await self.translate_documents(
             documents, client, alternatives=alternatives, short=short, resumed=resumed
         )
@@ -267,9 +310,13 @@ class TranslationService:
         Returns:
             Of each document its passages in each version, the best first.
         """
-        works: list[Work] = await self._run(short)(self._begin, documents, alternatives)
-        async for _ in self._finish(works, client, alternatives=alternatives, short=short, resumed=resumed):
-            pass
+        works: list[Work]
+        works = (
+            self._begin(documents, alternatives) if short else await self.aside(self._begin, documents, alternatives)
+        )
+        with self._progress(works, client, alternatives=alternatives, short=short, resumed=resumed) as progress:
+            while await progress.go_on():
+                pass
         ranks = alternatives + 1
         return [[work.written for work in works[first : first + ranks]] for first in range(0, len(works), ranks)]
 
@@ -305,7 +352,8 @@ class TranslationService:
         else:
             self._check_room([route], client)
         short = len(text) <= _SHORT and not route.glossary
-        stream: _Stream = await self._run(short)(self._begin_stream, text, route)
+        stream: _Stream
+        stream = self._begin_stream(text, route) if short else await self.aside(self._begin_stream, text, route)
         yield len(stream.works)
         parts = deque(stream.parts)
 
@@ -319,31 +367,18 @@ class TranslationService:
 
         if piece := due():
             yield piece
-        async with aclosing(self._finish(stream.works, client, short=short, resumed=bool(before))) as finishing:
-            async for _ in finishing:
+        with self._progress(stream.works, client, short=short, resumed=bool(before)) as progress:
+            while await progress.go_on():
                 if piece := due():
                     yield piece
 
-    async def _finish(
+    def _progress(
         self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool, resumed: bool
-    ) -> AsyncGenerator[list[Work]]:
-        """Translate works to their ends and yield those that are finished, as they are."""
-        run = self._run(short)
-        progress = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
-        answers = _Answers(self._schedulers, client, progress, self._delivery())
-        try:
-            while progress.can_go_on or answers.left:
-                await answers.ready()
-                finished, batches = await run(progress.go_on)
-                for batch in batches:
-                    answers.ask(batch, resumed=resumed)
-                resumed = True
-                if progress.can_align:
-                    await self.aside(progress.align)
-                if finished:
-                    yield finished
-        finally:
-            answers.close()
+    ) -> _Progress:
+        """Return what translates works to their ends."""
+        asked = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
+        answers = _Answers(self._schedulers, client, asked, self._delivery())
+        return _Progress(asked, answers, self.aside, short=short, resumed=resumed)
 
     def _delivery(self) -> _Delivery:
         """Return what brings answers to the running loop."""
@@ -351,10 +386,6 @@ class TranslationService:
         if self._delivered is None or self._delivered.loop is not loop:
             self._delivered = _Delivery(loop)
         return self._delivered
-
-    def _run(self, short: bool) -> Callable[..., Awaitable[Any]]:
-        """Return what runs work: in another thread, unless that would cost more than the work does."""
-        return _at_once if short else self.aside
 
     def _begin(self, documents: Sequence[tuple[Document, Route]], alternatives: int) -> list[Work]:
         """Return the work on each version of each document, with its first question."""
@@ -420,5 +451,6 @@ class TranslationService:
         return known
 
 
-async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    return work(*arguments)
+def _read(texts: Sequence[tuple[str, Route]], markup: bool) -> list[tuple[TextDocument, Route]]:
+    read = cut_html if markup else plain_text
+    return [(read(text), route) for text, route in texts]

@@ -17,7 +17,7 @@ from locant.translation.hypotheses import Hypothesis
 from locant.translation.lines import split_to_fit
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Work:
     """A document, or a part of one, that is being translated.
 
@@ -55,7 +55,7 @@ class Work:
         self.pairs = asked.pairs if isinstance(asked, Pairs) else []
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Asked:
     """A text that is asked for, in most cases a sentence for the search.
 
@@ -76,7 +76,7 @@ class _Asked:
     versions: list[str] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(slots=True)
 class Batch:
     """Sentences of one model that are asked for together.
 
