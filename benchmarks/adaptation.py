@@ -1,15 +1,16 @@
 """A trained model adapted to other text, against training from scratch for five times as long; and what it forgets.
 
-Usage: python benchmarks/adaptation.py FOLDER [--minutes 2] [--source web] [--target bbe] [--pairs N] [--old-weight 1]
-    [--seed 1] [--processor-time]
+Usage: python benchmarks/adaptation.py FOLDER [--minutes 2] [--source web] [--target bbe] [--pairs N]
+    [--old-weights 1 3] [--seed 1] [--processor-time]
 
-The parent is the demonstration's model (recipe bible-modern-english, the King James Version into modern English), which
-is trained into FOLDER/parent unless a run is there. It is adapted to another pair of versions, once with the new text
-alone and once with old and new text mixed; both models and one that is trained on the new text from scratch translate
-both tests, whose chapters nobody was trained on. `--pairs` leaves only that many verses of the new text to train on,
-drawn by the seed, as where somebody adapts a model because there is little of it. With `--source kjv` both pairs have
-the same sources, so that a mixture cannot tell which translation is wanted. Nothing else should run meanwhile, except
-with `--processor-time`: then minutes are those of the processor, on one thread. The record is FOLDER/adaptation.json.
+The parent is the demonstration's model (recipe bible-modern-english, the King James Version into modern English),
+which is trained into FOLDER/parent unless a run is there. It is adapted to another pair of versions, once with the
+new text alone and for each of the weights with old and new text mixed; these models and one that is trained on the
+new text from scratch translate both tests, whose chapters nobody was trained on. `--pairs` leaves only that many
+verses of the new text to train on, drawn by the seed, as where somebody adapts a model because there is little of it.
+With `--source kjv` both pairs have the same sources, so that a mixture cannot tell which translation is wanted.
+Nothing else should run meanwhile, except with `--processor-time`: then minutes are those of the processor, on one
+thread. The record is FOLDER/adaptation.json.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def main() -> None:
     parser.add_argument("--source", default="web")
     parser.add_argument("--target", default="bbe")
     parser.add_argument("--pairs", type=int, help="train on so many verses of the new text alone")
-    parser.add_argument("--old-weight", type=float, default=1, help="old verses for each new one in the mixture")
+    parser.add_argument(
+        "--old-weights", type=int, nargs="+", default=[1], help="old verses for each new one in mixtures"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true", help="minutes of the processor, on one thread")
     options = parser.parse_args()
@@ -100,21 +103,23 @@ def main() -> None:
         write_pairs(folder / "valid.tsv", new_text.valid)
         new = f"{{kind: tsv, folder: {json.dumps(str(folder.resolve()))}, train: train.tsv, valid: valid.tsv, "
         new += "source_language: en, target_language: en}"
-    # Text is drawn by its size, unless it has a weight.
-    weight = options.old_weight * (options.pairs or len(new_text.train)) / len(open_bible(*OLD).train)
-    weighted = f"{{weight: {weight:.4f}, corpus: {old}}}"
-    mixture = f"corpus={{kind: mixture, sources: {{new: {{corpus: {new}}}, old: {weighted}}}}}"
     runs = {
         "parent": "the parent",
         "scratch": f"from scratch, {LONGER * minutes:g} minutes",
         "adapted": f"adapted, {minutes:g} minutes",
-        "mixed": f"adapted with old text, {minutes:g} minutes",
     }
     train_run(parent, RECIPE)
     train_run(folder / "scratch", RECIPE, f"corpus={new}", "--minutes", f"{LONGER * minutes}", seed)
     start = ["--from", str(parent), "--minutes", f"{minutes}", seed, "finetuning.test_sentences=0"]
     train_run(folder / "adapted", *start, RECIPE, f"corpus={new}")
-    train_run(folder / "mixed", *start, RECIPE, mixture)
+    sizes = options.pairs or len(new_text.train), len(open_bible(*OLD).train)
+    for weight in options.old_weights:
+        mixed = f"mixed-{weight}"
+        drawn = weight * sizes[0] / sizes[1]  # text is drawn by its size, unless it has a weight
+        old_part = f"{{weight: {drawn:.4f}, corpus: {old}}}"
+        mixture = f"corpus={{kind: mixture, sources: {{new: {{corpus: {new}}}, old: {old_part}}}}}"
+        train_run(folder / mixed, *start, RECIPE, mixture)
+        runs[mixed] = f"adapted, {weight} old for each new verse, {minutes:g} minutes"
 
     found = {name: translated(folder / name, folder) for name in runs}
     print("| model | updates | BLEU, new test | BLEU, old test |")
@@ -126,7 +131,10 @@ def main() -> None:
         record["models"][label] = {"updates": updates, "new": new_bleu, "old": old_bleu}
         print(f"| {label} | {updates:,} | {new_bleu:.1f} | {old_bleu:.1f} |")
     print()
-    for one, other, test in (("scratch", "adapted", "new"), ("scratch", "mixed", "new"), ("parent", "mixed", "old")):
+    mixtures = [name for name in runs if name.startswith("mixed")]
+    compared = [("scratch", name, "new") for name in ("adapted", *mixtures)]
+    compared += [("parent", name, "old") for name in mixtures]
+    for one, other, test in compared:
         first, second = found[one][test], found[other][test]
         tested = paired_bootstrap(first.hypotheses, second.hypotheses, first.references)
         gain, p_value = round(tested.bleu_gain, 2), round(tested.bleu_p_value, 4)

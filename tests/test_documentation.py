@@ -359,20 +359,31 @@ def test_the_tables_of_adapting_are_their_record():
     results = ROOT / "docs" / "results"
     page = (results / "adaptation.md").read_text(encoding="utf-8")
     record = json.loads((results / "quality" / "adaptation.json").read_text(encoding="utf-8"))
-    for model, found in record["models"].items():
-        assert f"| {model} | {found['updates']:,} | {found['new']:.1f} | {found['old']:.1f} |" in page
+    few = json.loads((results / "quality" / "adaptation-2000.json").read_text(encoding="utf-8"))
+    little, much = page.split("## Much new text")
+    for section, found in ((little, few), (much, record)):
+        for model, of in found["models"].items():
+            assert f"| {model} | {of['updates']:,} | {of['new']:.1f} | {of['old']:.1f} |" in section
     for found in record["rates"]:
         settings = f"{found['text']} | {found['optimizer']} | {found['learning_rate']:g} | {found['trained_on']}"
-        assert f"| {settings} | {found['new']:.1f} | {found['old']:.1f} |" in page
-    parent, scratch, adapted, mixed = record["models"].values()
-    by = "The two pairs have little in common"
-    assert f"{scratch['new'] - adapted['new']:.1f} BLEU less" in page.split(by)[0]
-    after = f"loses {parent['old'] - mixed['old']:.1f} BLEU instead of {parent['old'] - adapted['old']:.1f}"
-    gained = f"gains {mixed['new'] - parent['new']:.1f} instead of {adapted['new'] - parent['new']:.1f}"
-    assert f"{after}, and the new one {gained}" in page
+        assert f"| {settings} | {found['new']:.1f} | {found['old']:.1f} |" in much
+
+    def losses(parent: dict, adapted: dict, mixed: dict) -> str:
+        lost = f"loses {parent['old'] - mixed['old']:.1f} BLEU instead of {parent['old'] - adapted['old']:.1f}"
+        gained = f"gains {mixed['new'] - parent['new']:.1f} instead of {adapted['new'] - parent['new']:.1f}"
+        return f"{lost}, and the new one {gained}"
+
+    parent, scratch, adapted, mixed, mixed_more = few["models"].values()
+    assert f"is worth {adapted['new'] - scratch['new']:.1f} BLEU more than five times the time" in little
+    assert losses(parent, adapted, mixed_more) in little
+    parent, scratch, adapted, mixed, mixed_more = record["models"].values()
+    assert f"{scratch['new'] - adapted['new']:.1f} BLEU less" in much
+    assert losses(parent, adapted, mixed) in much
+    lost, gained = parent["old"] - mixed_more["old"], mixed_more["new"] - parent["new"]
+    assert f"With three times as much it loses {lost:.1f}, and the new one gains {gained:.1f}." in much
     mixed_at = {found["optimizer"]: found for found in record["rates"] if found["trained_on"] == "new and old"}
     more, less = mixed_at["Muon"]["new"] - mixed["new"], mixed["old"] - mixed_at["Muon"]["old"]
-    assert f"0.005 learned {more:.1f} BLEU more and lost {less:.1f} more" in page
+    assert f"0.005 learned {more:.1f} BLEU more and lost {less:.1f} more" in much
 
 
 def test_the_table_of_changes_is_its_record():
