@@ -3,7 +3,7 @@
 Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--quick] [--seconds 20] [--clients 1,8,64,256]
            [--presets small] [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
 
-For each model and each number of clients, locust asks for one sentence after another: short ones (8 words at most)
+For each model and each number of clients, locust asks for one sentence after another: short ones (12 words at most)
 and mixed ones, drawn from the text, by default the source side of the test of the model's run. Reported are sentences
 a second, latencies by percentile, refusals, failures, memory and processor time. The overload asks for ten times what
 64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
@@ -40,7 +40,7 @@ from locant.training import load_run_recipe
 from measure import machine, warn_when_busy
 
 HERE = Path(__file__).parent
-SHORT = 8
+SHORT = 12
 """Words of the longest short sentence."""
 OFFLINE = 100, 500, 20_000
 """Sentences of the short text that is translated without a server, least and most of the long one."""
@@ -292,9 +292,10 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "share of the offline speed stands that of what would be left of it, had the offline translation to leave to "
         "the clients the processor time that they took; by CPU is the processor time of a sentence offline as a share "
         "of the server's, which other work on the machine changes less. The offline speed is the difference between a "
-        f"long and a short text, of each the best of {OFFLINE_RUNS} runs in turns. "
-        "LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in the type that "
-        "it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would fetch for it are "
+        f"long and a short text, of each the best of {OFFLINE_RUNS} runs in turns. Short sentences have {SHORT} "
+        "words at most. LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in "
+        "the type that it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would "
+        "fetch for it are "
         "not there.",
     ]
     for result in results:
