@@ -147,3 +147,32 @@ def test_what_cannot_join_leaves_the_search_as_it_was() -> None:
         found += running.step()
     assert found == [(4, in_python(engine, right))]
     assert running.step() == []
+
+
+def test_steps_until_a_sentence_is_finished() -> None:
+    engine = compiled(tiny_model(VOCABULARY, 5, sharpness=2.0))
+    settings = DecodingSettings(beam=2)
+    limits = {1: 3, 2: 9, 3: 9, 4: 70}
+    sentences = {number: Searched([5, 5 + number, EOS], limit, (BOS,), settings) for number, limit in limits.items()}
+
+    def searching() -> CompiledSearch:
+        running = CompiledSearch(engine.model, 1)
+        running.join(sentences)
+        return running
+
+    alone = {number: in_python(engine, sentence) for number, sentence in sentences.items()}
+    one_by_one, found = searching(), []
+    while len(one_by_one):
+        found.append(one_by_one.step())
+    ended = [outcomes for outcomes in found if outcomes]
+    many, together = searching(), []
+    while len(many):
+        together.append(many.step(1000))
+    assert together == ended
+    few = searching()
+    steps = [few.step(2) for _ in range(len(found)) if len(few)]
+    assert [outcomes for outcomes in steps if outcomes] == ended
+    assert len(ended) <= len(steps) < len(found)
+    whole = searching()
+    assert dict(whole.run()) == alone
+    assert not len(whole)

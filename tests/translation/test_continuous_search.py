@@ -236,9 +236,9 @@ def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch)
         rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
         join(self, sentences)
 
-    def stepping(self: CompiledSearch) -> Any:
+    def stepping(self: CompiledSearch, most: int = 1) -> Any:
         counts.append(sum(rows.values()))
-        found = step(self)
+        found = step(self, most)
         for number, _ in found:
             del rows[number]
         return found

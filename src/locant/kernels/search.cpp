@@ -286,14 +286,6 @@ Complaint step(Search& all, const float* positions, int64_t position_rows) {
   return nullptr;
 }
 
-// Measures what locant_search_take has to write, unless something failed.
-Complaint measured(const Search& all, int64_t* sizes, Complaint failed) {
-  if (failed) return failed;
-  sizes[0] = sizes[1] = 0;
-  for (const Sentence& sentence : all.finished) sentence.measure(sizes, sizes + 1);
-  return nullptr;
-}
-
 Complaint complaint_about(const Search& all, int64_t count, const Wish* wishes, const int64_t* prefixes,
                           int64_t prefix_tokens) {
   const auto outside = [](int64_t size, int64_t least, int64_t most) { return size < least || size > most; };
@@ -370,24 +362,24 @@ void locant_search_remove(void* search, int64_t number) {
   all.erase(std::remove_if(all.begin(), all.end(), [&](const Sentence& one) { return one.number() == number; }), all.end());
 }
 
-// Takes a step of every sentence; `positions` as for locant_batch. `sizes` receives how many integers and log-probabilities
-// locant_search_take has to write. Whatever goes wrong, the sentences stay as they were.
-Complaint locant_search_step(void* search, const float* positions, int64_t position_rows, int64_t* sizes) {
+// Takes steps of every sentence, at least one and at most so many, until all are finished, or with `first` one of them, or
+// the next step needs another position; `positions` as for locant_batch. `sizes` receives how many integers and
+// log-probabilities locant_search_take has to write. Whatever goes wrong, the sentences stay as they were before the step.
+Complaint locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t first,
+                              int64_t* sizes) {
   auto& found = *static_cast<Search*>(search);
   if (!sizes) return complain("There is no room for sizes.");
-  return measured(found, sizes, within_memory([&] { return step(found, positions, position_rows); }));
-}
-
-// The same, step after step, at least one, until all sentences are finished or the next step needs another position.
-Complaint locant_search_run(void* search, const float* positions, int64_t position_rows, int64_t* sizes) {
-  auto& found = *static_cast<Search*>(search);
-  if (!sizes) return complain("There is no room for sizes.");
-  return measured(found, sizes, within_memory([&] {
-    Complaint failed = step(found, positions, position_rows);
-    while (!failed && !found.sentences.empty() && (!positions || locant_batch_length(found.batch.get()) < position_rows))
-      failed = step(found, positions, position_rows);
+  if (const Complaint failed = within_memory([&] {
+        Complaint failed = step(found, positions, position_rows);
+        while (!failed && --most > 0 && !found.sentences.empty() && !(first && !found.finished.empty()) &&
+               (!positions || locant_batch_length(found.batch.get()) < position_rows))
+          failed = step(found, positions, position_rows);
+        return failed;
+      }))
     return failed;
-  }));
+  sizes[0] = sizes[1] = 0;
+  for (const Sentence& sentence : found.finished) sentence.measure(sizes, sizes + 1);
+  return nullptr;
 }
 
 // Writes the sentences that are finished, and forgets them: the number of each, that of its hypotheses, and of each, best

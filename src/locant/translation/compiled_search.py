@@ -6,7 +6,7 @@ import ctypes
 import struct
 import weakref
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_o
 
 if TYPE_CHECKING:
     from locant.translation.compiled import CompiledTransformer
+
+_ENDLESS = 1 << 40  # more steps than any sentence takes
 
 _TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once, or shorter ones."
 
@@ -117,10 +119,13 @@ class CompiledSearch:
         self._library.locant_search_remove(self._search, number)
         self._limits.pop(number, None)
 
-    def step(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-        """Take one decoding step of all sentences.
+    def step(self, most: int = 1) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Take a decoding step of all sentences, or more of them until a sentence is finished.
 
-        Whatever goes wrong, the search stays as it was.
+        Whatever goes wrong, the search stays as it was before the step that failed.
+
+        Args:
+            most: The most steps.
 
         Returns:
             The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
@@ -130,18 +135,20 @@ class CompiledSearch:
             DataError: The translation is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        return self._advance(self._library.locant_search_step)
+        return self._advance(most, stop_at_first=True)
 
     def run(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Take steps until all sentences are finished; see :meth:`step`. Python is not needed meanwhile."""
         outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
         while len(self):
-            outcomes += self._advance(self._library.locant_search_run)
+            outcomes += self._advance(_ENDLESS, stop_at_first=False)
         return outcomes
 
-    def _advance(self, call: Callable[..., bytes | None]) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-        positions = self._model.positions(1, self._library.locant_search_length(self._search) + 1)
-        require_done(call(self._search, *_table(positions), self._sizes), _TOO_LARGE)
+    def _advance(self, most: int, *, stop_at_first: bool) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        library = self._library
+        positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
+        said = library.locant_search_steps(self._search, *_table(positions), most, stop_at_first, self._sizes)
+        require_done(said, _TOO_LARGE)
         return self._take(*self._sizes) if self._sizes[0] else []
 
     def _take(self, integers: int, totals: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:

@@ -26,6 +26,9 @@ from locant.translation.search import counted_tokens, require_ids, require_sente
 # More searches beside each other would wait for Python more often than for the kernels.
 _MOST_SEARCHES = 4
 
+# Steps of a search that has no room, after which it is seen what was cancelled meanwhile: some milliseconds.
+_STEPS = 8
+
 Outcome = list[Hypothesis] | LocantError
 """The hypotheses of a sentence, best first, or why there are none."""
 
@@ -68,7 +71,7 @@ class ContinuousSearch(Protocol):
         """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
 
     def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
-        """Take one decoding step of all sentences that run.
+        """Take one decoding step of all sentences that run, or some where there is no room for another before one ends.
 
         Args:
             sharing: How many searches take steps at this time, this one included: each has its part of the threads.
@@ -263,7 +266,7 @@ class _StepByStep(_Line):
             self._search.remove(number)
 
     def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
-        """Take one decoding step of all that run; see :meth:`ContinuousSearch.step`."""
+        """Take a decoding step of all that run, or some; see :meth:`ContinuousSearch.step`."""
         outcomes: list[tuple[Hashable, Outcome]] = []
         threads = max(1, self._model.threads // sharing)
         if threads != self._threads:
@@ -271,7 +274,8 @@ class _StepByStep(_Line):
             self._threads = threads
         try:
             self._begin(outcomes)
-            for number, outcome in self._search.step():
+            # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
+            for number, outcome in self._search.step(1 if self.has_room(1) else _STEPS):
                 key = self._keys.pop(number)
                 self._end(key)
                 outcomes.append((key, outcome))

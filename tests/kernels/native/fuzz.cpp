@@ -67,8 +67,8 @@ Said locant_search_join(void* search, int64_t sentences, const int64_t* lengths,
                         const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
                         int64_t prefix_tokens);
 void locant_search_remove(void* search, int64_t number);
-Said locant_search_step(void* search, const float* positions, int64_t position_rows, int64_t* sizes);
-Said locant_search_run(void* search, const float* positions, int64_t position_rows, int64_t* sizes);
+Said locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t first,
+                         int64_t* sizes);
 void locant_search_take(void* search, int64_t* integers, float* totals);
 }
 
@@ -495,8 +495,8 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
     if (r.chance(4)) locant_search_remove(search, r.from(0, number));
     if (locant_search_length(search) > Model::rows) fail("hypotheses beyond their greatest length");
     int64_t sizes[2];
-    const auto advance = r.chance(8) ? locant_search_run : locant_search_step;
-    call([&] { return advance(search, model.positions, Model::rows, sizes); });
+    const int64_t most = r.chance(6) ? 1000 : 1, first = r.from(0, 1);
+    call([&] { return locant_search_steps(search, model.positions, Model::rows, most, first, sizes); });
     std::vector<int64_t> integers(sizes[0]);
     std::vector<float> totals(sizes[1]);
     locant_search_take(search, integers.data(), totals.data());
@@ -546,11 +546,9 @@ void search(Random& r) {
   done("join", join(right, {1, 1, 1}, Model::rows));
   refused("a number twice", join(right, {1, 1, 1}, Model::rows));
   int64_t sizes[2];
-  refused("a step without sizes", locant_search_step(search, model.positions, Model::rows, nullptr));
-  refused("steps without sizes", locant_search_run(search, model.positions, Model::rows, nullptr));
-  if (model.positions) refused("a step of an unknown position", locant_search_step(search, model.positions, 0, sizes));
-  if (model.positions) refused("steps of unknown positions", locant_search_run(search, model.positions, 0, sizes));
-  done("step", locant_search_step(search, model.positions, Model::rows, sizes));
+  refused("a step without sizes", locant_search_steps(search, model.positions, Model::rows, 1, 1, nullptr));
+  if (model.positions) refused("a step of an unknown position", locant_search_steps(search, model.positions, 0, 1, 1, sizes));
+  done("step", locant_search_steps(search, model.positions, Model::rows, 1, 1, sizes));
   locant_search_free(search);
   locant_engine_free(engine);
 }
