@@ -288,6 +288,13 @@ def test_the_tables_of_the_newer_processor_are_their_records():
         search = "greedy" if beam == "1" else f"beam {beam}"
         cells = [f"{speed:,.0f}" for speed in (*own, other)] + [f"{own[0] / other:.2f}", f"{own[1] / own[0]:.2f}"]
         assert f"| {shape}, {search} | {' | '.join(cells)} |" in page
+    for shape, engines in json.loads((folder / "training.json").read_text(encoding="utf-8"))["results"].items():
+        speeds = {engine: statistics.median(r["tokens_per_second"] for r in runs) for engine, runs in engines.items()}
+        own, cells = speeds.pop("locant"), []
+        for kept in (False, True):
+            best = max(speed for engine, speed in speeds.items() if engine.endswith("memory kept") == kept)
+            cells += [f"{best:,.0f}", f"{own / best:.2f}"]
+        assert f"| {shape} | {own:,.0f} | {' | '.join(cells)} |" in page
     for file in ("contention.json", "contention-training.json", "contention-later.json"):
         for name, found in json.loads((folder / file).read_text(encoding="utf-8"))["results"].items():
             if name == "translating small-8k, batch 32, beam 1 | ctranslate2 int8-1x2":
