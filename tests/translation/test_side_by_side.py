@@ -97,23 +97,35 @@ def test_a_child_of_fork_has_threads_of_its_own() -> None:
 
 
 @needs_compiler
-@given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(1, 5), st.integers(1, 9))
-def test_groups(sizes: list[int], rows: int, threads: int) -> None:
+@given(st.integers(1, 200), st.integers(1, 5), st.integers(1, 9))
+def test_groups(size: int, rows: int, threads: int) -> None:
     engine = compiled_engine()
     least, best = engine.model.rows_of_a_thread
-    numbers = iter(range(1000))
-    batches = [[next(numbers) for _ in range(size)] for size in sizes]
-    groups = engine._groups(batches, rows, threads)
-    assert [index for group in groups for index in group] == [index for batch in batches for index in batch]
+    groups = engine._groups(list(range(size)), rows, threads)
+    assert [index for group in groups for index in group] == list(range(size))
     assert all(groups), "none is empty"
-    for group in groups:  # none is of two batches, which are as large as memory allows
-        assert any(set(group) <= set(batch) for batch in batches)
-    if len(batches) == 1 and len(groups) > 1:
-        assert all(len(group) * rows > least - rows for group in groups)
-        assert len(groups) >= 4 * threads or len(groups) % threads == 0 or len(groups) in (*range(threads), sizes[0])
-    assert all(len(group) * rows < max(2 * best, 2 * least * threads) + rows for group in groups)
-    if len(batches) == 1 and threads * least <= sizes[0] * rows and sizes[0] >= threads:
+    if len(groups) == 1 < threads:
+        assert size * rows < least * threads or size < threads
+    else:
         assert len(groups) >= threads
+        assert len(groups) >= 4 * threads or len(groups) % threads == 0 or len(groups) == size
+        assert len(groups) == 1 or all(len(group) * rows > least - rows for group in groups)
+        assert all(len(group) * rows < max(2 * best, 2 * least * threads) + rows for group in groups)
+
+
+@needs_compiler
+def test_batches_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, calls, plain = compiled_engine(), [], SideBySide.run
+
+    def run(self: SideBySide, work: list, threads: int) -> object:
+        calls.append(len(work))
+        yield from plain(self, work, threads)
+
+    monkeypatch.setattr(SideBySide, "run", run)
+    sources = [[5, 6, EOS]] * 40
+    found = dict(engine.translate(sources, [9] * 40, (BOS,), DecodingSettings(beam=1, batch_tokens=60)))
+    assert sorted(found) == list(range(40))
+    assert len(calls) > 1, "what does not fit into memory at once is not translated at once"
 
 
 @needs_compiler

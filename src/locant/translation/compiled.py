@@ -75,45 +75,46 @@ class CompiledEngine:
             return
         require_sentences(sources, max_lengths, prefix)
         threads = self.model.threads
-        found = list(batches([len(source) for source in sources], settings))
-        groups = self._groups(found, settings.rows, threads)
-        alone = len(groups) < threads  # so few that they take turns, each with all threads
 
-        def searched(group: list[int]) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-            running = CompiledSearch(self.model, threads if alone else 1)
+        def searched(group: list[int], threads: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+            running = CompiledSearch(self.model, threads)
             running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group})
             return running.run()
 
-        work = [partial(searched, group) for group in (found if alone else groups)]
-        for outcomes in self._threads.run(work, 1 if alone else threads):
-            for index, outcome in outcomes:
-                if isinstance(outcome, LocantError):
-                    raise outcome
-                yield index, outcome
+        # One batch after the other: together they may take more memory than there is.
+        for batch in batches([len(source) for source in sources], settings):
+            groups = self._groups(batch, settings.rows, threads)
+            work = [partial(searched, group, threads if len(groups) == 1 else 1) for group in groups]
+            for outcomes in self._threads.run(work, threads):
+                for index, outcome in outcomes:
+                    if isinstance(outcome, LocantError):
+                        raise outcome
+                    yield index, outcome
 
-    def _groups(self, found: list[list[int]], rows: int, threads: int) -> list[list[int]]:
-        """Cut batches into groups that threads translate side by side, each to its end without waiting for another.
+    def _groups(self, batch: list[int], rows: int, threads: int) -> list[list[int]]:
+        """Cut a batch into groups that threads translate side by side, each to its end without waiting for another.
 
         Args:
-            found: The batches.
+            batch: The sentences.
             rows: Of a sentence.
             threads: That there are.
+
+        Returns:
+            One group, which all threads share, or at least one for each.
         """
         least, best = self.model.rows_of_a_thread
+        total = rows * len(batch)
         # Two groups for each thread, so that one that loses its core for a while holds up the others for less.
-        size = max(least, _LEAST_ROWS, min(best, rows * sum(map(len, found)) // (2 * threads)))
-        groups = []
-        for batch in found:
-            count = len(batch) * rows // size
-            if len(found) == 1:  # each thread has as many
-                if count < threads and len(batch) * rows >= least * threads:
-                    count = threads
-                elif threads < count < 4 * threads:
-                    count -= count % threads
-            count = max(1, min(count, len(batch)))
-            cuts = [number * len(batch) // count for number in range(count + 1)]
-            groups += [batch[begin:end] for begin, end in itertools.pairwise(cuts)]
-        return groups
+        count = total // max(least, _LEAST_ROWS, min(best, total // (2 * threads)))
+        if count < threads and total >= least * threads:
+            count = threads
+        elif count < 4 * threads:  # each thread has as many
+            count -= count % threads
+        count = min(count, len(batch))
+        if count < threads:
+            return [batch]
+        cuts = [number * len(batch) // count for number in range(count + 1)]
+        return [batch[begin:end] for begin, end in itertools.pairwise(cuts)]
 
 
 class CompiledTransformer:
