@@ -12,6 +12,7 @@ from typing import Any, Literal
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
 from locant.parsing import parse_json
+from locant.rotary_configs.spellings import HEADS, WIDTHS, in_names_of_all
 
 EXTRA = "extension"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -206,8 +207,8 @@ _STATED = {
     "huggingface": ("head_dim", "global_head_dim", "qk_rope_head_dim", "rotary_dim"),
     "gguf": ("attention.key_length", "attention.key_length_swa", "rope.dimension_count", "rope.dimension_count_swa"),
 }
-_WIDTHS = {"huggingface": ("hidden_size", "n_embd"), "gguf": ("embedding_length",)}
-_HEADS = {"huggingface": ("num_attention_heads", "n_head"), "gguf": ("attention.head_count",)}
+_WIDTHS = {"huggingface": WIDTHS, "gguf": ("embedding_length",)}
+_HEADS = {"huggingface": HEADS, "gguf": ("attention.head_count",)}
 
 
 def check_sizes(kind: str, content: Mapping[str, Any]) -> None:
@@ -221,6 +222,7 @@ def check_sizes(kind: str, content: Mapping[str, Any]) -> None:
         ConfigError: One is beyond what any model has.
     """
     prefix = f"{content.get('general.architecture')}." if kind == "gguf" else ""
+    content = content if kind == "gguf" else in_names_of_all(content, sizes=True)
 
     def numbers(names: tuple[str, ...]) -> list[float]:
         found = (content.get(prefix + name) for name in names)

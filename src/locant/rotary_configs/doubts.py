@@ -47,7 +47,9 @@ def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
         group = part.get(name)
         if not isinstance(group, Mapping) or not group:
             continue
-        is_by_layer = all(value is None or isinstance(value, Mapping) for value in group.values())
+        groups = [value for value in group.values() if value is not None]
+        are_groups = all(isinstance(value, Mapping) for value in groups)
+        is_by_layer = are_groups and bool(groups or set(attending) & set(group))
         if is_by_layer and "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
             continue
         for layer, value in group.items():

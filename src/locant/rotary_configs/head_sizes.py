@@ -17,10 +17,7 @@ from locant.rotary_configs.families import (
 )
 from locant.rotary_configs.layers import GLOBAL
 from locant.rotary_configs.rope_parameters import read_type
-
-_SIZES = ("head_dim", "kv_channels", "attention_head_dim", "hidden_size_per_head")
-_WIDTHS = ("hidden_size", "n_embd", "d_model", "model_dim")
-_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS
 
 
 @dataclass(frozen=True)
@@ -161,22 +158,22 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             return stated
         if usual is not None and sliding is not None and usual[2] != sliding[2]:
             return usual[2]
-    stated = next((size for name in _SIZES if (size := own(name)) is not None), None)
+    stated = next((size for name in HEAD_SIZES if (size := own(name)) is not None), None)
     if stated is not None:
         return stated
-    for name in _SIZES:
+    for name in HEAD_SIZES:
         if isinstance(defaults.get(name), int):
             return int(defaults[name])
     # Code after Llama's first has dim beside n_heads.
-    widths = (*_WIDTHS, "dim") if own("n_heads") is not None else _WIDTHS
+    widths = (*WIDTHS, "dim") if own("n_heads") is not None else WIDTHS
     width = next((size for name in widths if (size := own(name)) is not None), None)
-    heads = next((size for name in _HEADS if (size := own(name)) is not None), None)
+    heads = next((size for name in HEADS if (size := own(name)) is not None), None)
     taken = []
     if width is None:
-        width, said = _default(defaults, _WIDTHS)
+        width, said = _default(defaults, WIDTHS)
         taken += [said] if said else []
     if heads is None:
-        heads, said = _default(defaults, _HEADS)
+        heads, said = _default(defaults, HEADS)
         taken += [said] if said else []
     if width is None and heads is None and (stacks := _stacks(own.part)):
         raise ConfigError(
@@ -201,7 +198,7 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
 def _stacks(part: Fields) -> list[str]:
     """Return the names of the groups that describe layers with attention."""
     groups = ((name, group) for name, group in part.values.items() if isinstance(group, Mapping))
-    return [name for name, group in groups if any(each in group for each in _HEADS)]
+    return [name for name, group in groups if any(each in group for each in HEADS)]
 
 
 def _default(defaults: Mapping[str, Any], names: tuple[str, ...]) -> tuple[int | None, str]:

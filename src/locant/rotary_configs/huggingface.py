@@ -35,10 +35,10 @@ from locant.rotary_configs.layers import (
     windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
-from locant.rotary_configs.own_entries import in_names_of_all
 from locant.rotary_configs.rope_groups import base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
+from locant.rotary_configs.spellings import LENGTHS, Spelled, in_names_of_all, stated_layout, without_null_scaling
 from locant.rotary_configs.text_parts import (
     class_in_architectures,
     doubts_about_others,
@@ -56,9 +56,6 @@ from locant.rotary_configs.wording import speaks_of
 
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
-
-
-_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "seq_length")
 
 
 def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
@@ -99,6 +96,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         kind: Facts of the class, for a model type that is not known here.
     """
     name = text_type(config)
+    if families.model_type(name) is None and kind is not None and families.model_type(kind.name) is not None:
+        name = kind.name  # of code of its own that is as that of a known type
     kind = families.model_type(name) or kind
     findings: list[Finding] = []
     if kind is None and (named := class_in_architectures(config)) is not None:
@@ -109,18 +108,49 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True)
-    entries = {key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK}
+    given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
     if not is_known:
-        entries = in_names_of_all(entries)
-    part = Fields(in_usual_names({**entries, "model_type": name}, findings), "config.json")
+        is_new = families.model_type(name) is None and speaks_of_rotation(given)
+        given = in_names_of_all(given, sizes=is_new)
+    without_null_scaling(given, findings, is_known=is_known)
+    try:
+        parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)
+    except ConfigError as error:
+        raise ConfigError(given.in_words_of_file(str(error))) from error
+    said = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
+    return replace(parsed, findings=tuple(said))
+
+
+def _read_entries(
+    config: Mapping[str, Any],
+    given: Mapping[str, Any],
+    name: str | None,
+    kind: ModelType | None,
+    findings: list[Finding],
+    *,
+    in_vllm: bool,
+) -> ParsedConfig:
+    """Read the entries of a text part, of the class whose facts are known.
+
+    Args:
+        config: The content of config.json.
+        given: The entries, in the names of transformers.
+        name: The model type.
+        kind: The facts of its class.
+        findings: What was found so far.
+        in_vllm: As in :func:`read_config`.
+    """
+    is_known = families.is_in_transformers(name) and kind is not None
+    part = Fields(in_usual_names({**given, "model_type": name}, findings), "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
-    by_name = families.layout_of(name, _interleaves(part, in_vllm), kind)
+    stated = stated_layout(part.values) if kind is None else None
+    by_name = families.layout_of(name, _interleaves(part, in_vllm), kind) if stated is None else stated[1]
     layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
-    findings += _doubts_about_layout(part, kind, name)
+    findings += _doubts_about_layout(part, kind, name, stated)
     findings += doubts_about_others(config, kind)
-    max_length = next((length for each in _LENGTH_NAMES if (length := part.whole(each))), None)
+    max_length = next((length for each in LENGTHS if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
     names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
@@ -180,7 +210,7 @@ def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int
     """Return the declared length; that of the class where the file has none and a scaling goes by it."""
     if stated is not None or kind is None or read_type(rope) == "default":
         return stated
-    return next((kind.defaults[name] for name in _LENGTH_NAMES if name in kind.defaults), None)
+    return next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
@@ -219,21 +249,26 @@ def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout 
     return "half" if layout == "half" else "interleaved"
 
 
-def _doubts_about_layout(part: Fields, kind: ModelType | None, name: str | None) -> list[Finding]:
+def _doubts_about_layout(
+    part: Fields, kind: ModelType | None, name: str | None, stated: tuple[str, RotaryLayout] | None
+) -> list[Finding]:
     found = []
     if kind is None:
+        who = ("without model_type its class" if name is None else f"the model type '{name}'") + " is not known here"
+        says = (
+            f"config.json does not say how features are paired, and {who}: halves are assumed, as most models have it."
+        )
+        if stated is not None:
+            part.get(stated[0])
+            says = f"The layout is '{stated[1]}' by {stated[0]} of config.json; {who}."
         found.append(
             Finding(
                 "warning",
-                "config.json does not say how features are paired, and "
-                + ("without model_type its class" if name is None else f"the model type '{name}'")
-                + " is not known here"
-                + ": halves are assumed, as most models have it."
-                + ("" if speaks_of_rotation(part) else " Nor does it say that the model rotates at all."),
+                says + ("" if speaks_of_rotation(part.values) else " Nor does it say that the model rotates at all."),
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )
         )
-    if part.flag("rope_interleaved") and families.layout_of(name, None) == "half":
+    if kind is not None and part.flag("rope_interleaved") and families.layout_of(name, None) == "half":
         found.append(
             Finding(
                 "warning",

@@ -21,6 +21,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
+from locant.rotary_configs.spellings import LAYERS
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
@@ -94,7 +95,7 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
 
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
     """Return the number of layers, where the file or the class tells it."""
-    for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+    for name in LAYERS:
         found = part.whole(name)
         if found is not None:
             if found > MOST_LAYERS:

@@ -138,6 +138,7 @@ OWN_CODE: dict[str, ModelType] = {
         "RefinedWebModel": _half(rope_theta=10000.0),  # Falcon-7B
         "mixformer-sequential": _half(rope_theta=10000.0, rotary_dim=32),
         "phi-msft": _half(rope_theta=10000.0, rotary_dim=32),
+        "progen": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # ProGen 2, as GPT-J (modeling_progen.py)
         "codet5p_module": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # CodeT5+ of 2B to 16B, as CodeGen
         "deepseek_vl_v2": {"text_part": ("language_config",), "text_type": "deepseek_v2"},
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},

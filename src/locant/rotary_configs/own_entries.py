@@ -6,7 +6,6 @@ Every function names the model and the file of its code that it speaks of.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -311,25 +310,6 @@ def mixformer(given: dict[str, Any], findings: Findings) -> None:
     """Phi-1.5 and Phi-2 as first published (modeling_mixformer_sequential.py, modeling_phi.py)."""
     del findings
     given.pop("flash_rotary", None)  # by which kernel
-
-
-_BASES = re.compile(r"(rope|rotary)_(emb(edding)?_)?(freq_)?(base|theta)")
-_SHARES = re.compile(r"partial_(rope|rotary)_(ratio|percent|fraction)|(rope|rotary)_(emb_)?(fraction|percentage)")
-_SCALINGS = re.compile(r"(custom|own|text|my)_rope_scaling")
-
-
-def in_names_of_all(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return entries of own code, with base, share and scaling by their usual names where these are free."""
-    given = dict(entries)
-    for pattern, name, others in (
-        (_BASES, "rope_theta", ("rotary_emb_base",)),
-        (_SHARES, "partial_rotary_factor", ("rotary_pct",)),
-        (_SCALINGS, "rope_scaling", ("rope_parameters",)),
-    ):
-        theirs = [key for key in given if pattern.fullmatch(key) and key != name and given[key] is not None]
-        if len(theirs) == 1 and all(given.get(key) is None for key in (name, *others)):
-            given[name] = given.pop(theirs[0])
-    return given
 
 
 def number(value: Any, name: str) -> float | None:

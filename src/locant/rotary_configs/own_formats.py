@@ -44,9 +44,9 @@ PARAMS_JSON = "params.json"
 
 def is_params_json(part: Mapping[str, Any]) -> bool:
     """Whether entries are those of params.json, by the names that its sizes have, beside no other names."""
-    return all(part.get(name) is not None for name in ("dim", "n_layers", "n_heads", "norm_eps")) and (
-        part.get("hidden_size") is None
-    )
+    has_sizes = all(part.get(name) is not None for name in ("dim", "n_layers", "n_heads"))
+    of_the_family = any(part.get(name) is not None for name in ("norm_eps", "multiple_of"))
+    return has_sizes and of_the_family and part.get("hidden_size") is None
 
 
 def params_json(given: dict[str, Any], findings: Findings) -> None:

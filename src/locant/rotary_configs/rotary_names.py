@@ -10,6 +10,7 @@ from typing import Any
 
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.spellings import says_rotary
 
 _READ = """
 rope_parameters rope_scaling rope_theta rotary_emb_base rope_local_base_freq global_rope_theta local_rope_theta
@@ -50,7 +51,7 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
     """
     inside = {entry for scaling in SCALINGS.values() for entry in scaling.rope_entries} - {"factor"} - _EXPECTED
     for name, value in part.items():
-        if value is None or name in _EXPECTED or name in known:
+        if value is None or name in _EXPECTED or name in known or says_rotary({name: value}):
             continue
         if name in inside:
             yield Finding(

@@ -11,6 +11,7 @@ from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_formats import own_format
 from locant.rotary_configs.rope_groups import base_of_class
+from locant.rotary_configs.spellings import HEADS, LAYERS, sizes_of_layers
 from locant.rotary_configs.without_rotation import ROPE_KEYS
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
@@ -176,14 +177,9 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
-    widths, heads = ("hidden_size", "n_embd", "d_model"), ("num_attention_heads", "n_head", "n_heads")
-
-    def has_any(part: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-        return any(part.get(name) is not None for name in names)
-
     groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
-    found = tuple(name for name, part in groups if has_any(part, widths) and has_any(part, heads))
-    return found if len(found) == 1 and not has_any(config, (*heads, "num_hidden_layers")) else ()
+    found = tuple(name for name, part in groups if sizes_of_layers(part))
+    return found if len(found) == 1 and not any(config.get(name) is not None for name in (*HEADS, LAYERS[0])) else ()
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:

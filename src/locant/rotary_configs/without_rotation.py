@@ -10,6 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.spellings import ROTARY, says_rotary, words_of
 from locant.rotary_configs.vision import vision_types
 
 ROPE_KEYS = (
@@ -40,16 +41,13 @@ ROPE_KEYS = (
 )
 """Entries about rotary positions."""
 
-_POSITIONS = (
-    "position_embedding_type",
-    *("position_embedding", "position_encoding", "positional_encoding", "positional_embedding", "pos_encoding"),
-)
-"""Entries that name the kind of positions: of transformers, and of code of people's own."""
-
 _ROTATES = re.compile(
-    r"(use|apply|enable|with|add)_(rope|rotary)(_?(pos(ition(al)?)?|emb(eddings?)?|encodings?|attn|attention))*(_enabled)?"
+    r"(rope|rotary)_enabled|(use|apply|enable|with|add)_(rope|rotary)(_?(pos(ition(al)?)?|emb(eddings?)?|encodings?|attn|attention))*(_enabled)?"
 )
 """Names of switches by which a model rotates at all."""
+
+_STANDS = re.compile(r"((no|disable|remove|without)_(rope|rotary)|(use_)?nope)(_?(emb|embeddings?))?")
+"""Names of switches by which it does not."""
 
 
 def has_rotary_code(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
@@ -76,10 +74,18 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
             "an image, which locant.rotary_configs.read_vision reads."
         )
+    if kind is None and part.values.get("_diffusers_version") is not None:
+        raise ConfigError(
+            f"config.json is of diffusers' class '{part.values.get('_class_name')}', which is not known here: such "
+            "models rotate by axes of images and sound, where they do."
+        )
     switches = [key for key in part.values if _ROTATES.fullmatch(key) and not _switches(kind, key)]
     for switch in ("rotary", "rope", *switches):
         if part.values.get(switch) in (True, False) and part.flag(switch) is False:
             raise ConfigError(f"config.json has {switch} false: the model is said to have no rotary positions.")
+    still = next((key for key, value in part.values.items() if value is True and _STANDS.fullmatch(key)), None)
+    if still is not None and not _switches(kind, still):
+        raise ConfigError(f"config.json has {still} true: the model is said to have no rotary positions.")
     if part.flag("alibi"):
         raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
     if name in families.TURNS_BACKWARDS:
@@ -131,11 +137,11 @@ def _names_other_positions(stated: str, part: Fields, kind: ModelType | None) ->
     if "nope" in name or "alibi" in name:
         return True
     is_other = any(word in name for word in ("absolute", "learned", "sinusoidal", "relative"))
-    return is_other and kind is None and not speaks_of_rotation(part)
+    return is_other and kind is None and not speaks_of_rotation(part.values)
 
 
-def speaks_of_rotation(part: Fields) -> bool:
-    """Whether a file has any entry about rotary positions."""
-    stated = any(part.values.get(key) is not None for key in ROPE_KEYS)
-    named = any(part.values.get(key) in ("rotary", "rope", "RoPE") for key in _POSITIONS)
-    return stated or named or part.values.get("rope") is True
+def speaks_of_rotation(part: Mapping[str, Any]) -> bool:
+    """Whether a file has any entry about rotary positions, by their usual names or such as people give them."""
+    stated = any(part.get(key) is not None for key in ROPE_KEYS)
+    named = any(value not in (None, False) and words_of(name) & ROTARY for name, value in part.items())
+    return stated or named or says_rotary(part)

@@ -12,7 +12,8 @@ from typing import Any
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.own_entries import in_names_of_all
+from locant.rotary_configs.own_code import OWN_CODE
+from locant.rotary_configs.spellings import in_names_of_all
 from locant.rotary_configs.text_parts import class_in_architectures, text_part
 from locant.rotary_configs.usual_values import GROUPS
 
@@ -114,13 +115,14 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
     if base is not None and base[0].rotates and layouts <= {base[0].layout}:
         kind, file = base
         return ReadCode(replace(kind, name=name or kind.name), file, f"extends the class of '{kind.name}'")
-    scalings = () if not _is_scaled(in_names_of_all(text_part(content))) else _scalings(modules)
+    scalings = () if not _is_scaled(in_names_of_all(text_part(content), sizes=False)) else _scalings(modules)
     if base is None and len(layouts) == 1:
         ((layout, file), *_) = sorted(found)
         copied = class_in_architectures(content)
         if copied is not None and copied.layout == layout:
             says = f"has a class of the name that '{copied.name}' has in transformers, and pairs features as that does"
-            return ReadCode(replace(copied, name=name or copied.name), file, says, _others(modules), scalings)
+            own = copied if copied.name in OWN_CODE else replace(copied, name=name or copied.name)
+            return ReadCode(own, file, says, _others(modules), scalings)
         facts = ModelType(
             name or "",
             layout="half" if layout == "half" else "interleaved",

@@ -17,7 +17,7 @@ from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.doubts import doubts_about
@@ -240,10 +240,12 @@ def _repeated(source: Source) -> Iterator[Finding]:
 
 
 def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
-    parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
+    text = text_part(content)
+    groups = content.values() if text is content else (text,)  # a vision tower beside a text part tells nothing of it
+    parts = [content, *(part for part in groups if isinstance(part, Mapping))]
     known = (families.model_type(str(part.get("model_type"))) for part in parts)
     names = any("rope" in key or "rotary" in key for part in parts for key in part)
-    stated = any(speaks_of_rotation(Fields(part, "config.json")) for part in parts)
+    stated = any(speaks_of_rotation(part) for part in parts)
     is_named = text_type(content) is not None and families.model_type(text_type(content)) is not None
     return any(known) or names or stated or is_named or class_in_architectures(content) is not None
 
