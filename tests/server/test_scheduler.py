@@ -39,7 +39,7 @@ class Search:
         self.room, self.allowed, self.order, self.fail = room, allowed, order, fail
         self.inside: dict[object, list[int]] = {}
         self.removed: list[object] = []
-        self.sharing = 0
+        self.sharing = self.waiting = 0
 
     def add(self, key, source, max_length, prefix, settings):
         self.inside[key] = source
@@ -51,8 +51,8 @@ class Search:
     def has_room(self, tokens):
         return len(self.inside) < self.room
 
-    def step(self, sharing=1):
-        self.sharing = sharing
+    def step(self, sharing=1, waiting=0):
+        self.sharing, self.waiting = sharing, waiting
         assert self.allowed.acquire(timeout=20)
         if any(self.fail(source[0]) for source in self.inside.values()):
             raise RuntimeError("broken")
@@ -349,6 +349,14 @@ def test_many_sentences_are_shared_by_two_lanes(make):
     found.wait_for(*range(20))
     assert all(found.results[number][0].tokens == [number, 9] for number in range(20))
     found.wait_until(lambda: found.scheduler.is_idle)
+
+
+def test_a_search_is_told_how_many_sentences_wait_for_room(make):
+    found = make(room=2)
+    found.submit("a", [1, 2, 3, 4, 5])
+    found.wait_until(lambda: found.searches and found.searches[0].waiting == 3)
+    found.step(1)
+    found.wait_until(lambda: found.searches[0].waiting == 1)
 
 
 def test_a_few_sentences_are_in_one_lane_with_all_threads(make):

@@ -173,6 +173,13 @@ def test_steps_until_a_sentence_is_finished() -> None:
     steps = [few.step(2) for _ in range(len(found)) if len(few)]
     assert [outcomes for outcomes in steps if outcomes] == ended
     assert len(ended) <= len(steps) < len(found)
+    by_two, pairs = searching(), []
+    while len(by_two):
+        pairs.append(by_two.step(1000, 2))
+    assert [len(outcomes) >= 2 for outcomes in pairs[:-1]] == [True] * (len(pairs) - 1)
+    assert len(pairs) < len(ended)
+    assert [outcome for outcomes in pairs for outcome in outcomes] == [one for outcomes in ended for one in outcomes]
+    assert by_two.step(1000, 2) == []
     whole = searching()
     assert dict(whole.run()) == alone
     assert not len(whole)

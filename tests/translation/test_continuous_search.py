@@ -236,9 +236,9 @@ def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch)
         rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
         join(self, sentences)
 
-    def stepping(self: CompiledSearch, most: int = 1) -> Any:
+    def stepping(self: CompiledSearch, most: int = 1, enough: int = 1) -> Any:
         counts.append(sum(rows.values()))
-        found = step(self, most)
+        found = step(self, most, enough)
         for number, _ in found:
             del rows[number]
         return found
@@ -251,6 +251,26 @@ def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch)
     (outcome,) = translate(computes, random_sentences(1, 3, beam=12, n_best=12), 3, rows=5).values()
     assert isinstance(outcome, list)  # a beam that is wider than the rows is alone
     assert max(counts) == 12
+
+
+@needs_compiler
+def test_where_others_wait_sentences_that_are_finished_make_room_for_several() -> None:
+    computes = engine_of("float32", tiny_model(VOCABULARY, 5))
+    # Of these four, of which there may be no more at once, the first is finished at its second token.
+    sentences = {limit: Sentence([5, limit, EOS], limit, (BOS,), DecodingSettings(beam=2)) for limit in (2, 5, 9, 14)}
+
+    def first_ends(waiting: int) -> Outcomes:
+        search = continuous_search(computes, rows=8)
+        for key, one in sentences.items():
+            search.add(key, one.source, one.limit, one.prefix, one.settings)
+        outcomes: Outcomes = {}
+        while not outcomes:
+            outcomes.update(search.step(1, waiting))
+        return outcomes
+
+    assert [len(first_ends(waiting)) for waiting in (0, 1, 2, 100)] == [1, 1, 2, 2]
+    for key, outcome in first_ends(100).items():
+        assert_same(outcome, alone(computes, sentences[key]))
 
 
 WRONG = [

@@ -362,16 +362,16 @@ void locant_search_remove(void* search, int64_t number) {
   all.erase(std::remove_if(all.begin(), all.end(), [&](const Sentence& one) { return one.number() == number; }), all.end());
 }
 
-// Takes steps of every sentence, at least one and at most so many, until all are finished, or with `first` one of them, or
-// the next step needs another position; `positions` as for locant_batch. `sizes` receives how many integers and
+// Takes steps of every sentence, at least one and at most so many, until all are finished, or `enough` of them, or the next
+// step needs another position; `positions` as for locant_batch. `sizes` receives how many integers and
 // log-probabilities locant_search_take has to write. Whatever goes wrong, the sentences stay as they were before the step.
-Complaint locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t first,
+Complaint locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t enough,
                               int64_t* sizes) {
   auto& found = *static_cast<Search*>(search);
   if (!sizes) return complain("There is no room for sizes.");
   if (const Complaint failed = within_memory([&] {
         Complaint failed = step(found, positions, position_rows);
-        while (!failed && --most > 0 && !found.sentences.empty() && !(first && !found.finished.empty()) &&
+        while (!failed && --most > 0 && !found.sentences.empty() && static_cast<int64_t>(found.finished.size()) < enough &&
                (!positions || locant_batch_length(found.batch.get()) < position_rows))
           failed = step(found, positions, position_rows);
         return failed;

@@ -413,9 +413,10 @@ class Scheduler:
         with self._lock:
             # Also those that will begin at once.
             sharing = max(self._needed(self._present()), sum(bool(each.active) for each in self._lanes))
+            waiting = self._sentences
         self._observer.stepped(len(lane.active))
         begun = time.monotonic()
-        found = search.step(sharing)
+        found = search.step(sharing, waiting)
         seconds = time.monotonic() - begun
         with self._lock:
             self._busy = _KEPT * self._busy + seconds / sharing

@@ -21,7 +21,7 @@ from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_o
 if TYPE_CHECKING:
     from locant.translation.compiled import CompiledTransformer
 
-_ENDLESS = 1 << 40  # more steps than any sentence takes
+_ENDLESS = 1 << 40  # more steps than any sentence takes, and more sentences than there are
 
 _TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once, or shorter ones."
 
@@ -119,13 +119,14 @@ class CompiledSearch:
         self._library.locant_search_remove(self._search, number)
         self._limits.pop(number, None)
 
-    def step(self, most: int = 1) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-        """Take a decoding step of all sentences, or more of them until a sentence is finished.
+    def step(self, most: int = 1, enough: int = 1) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Take a decoding step of all sentences, or more of them until some sentences are finished.
 
         Whatever goes wrong, the search stays as it was before the step that failed.
 
         Args:
             most: The most steps.
+            enough: How many sentences that are finished end them.
 
         Returns:
             The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
@@ -135,19 +136,19 @@ class CompiledSearch:
             DataError: The translation is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        return self._advance(most, stop_at_first=True)
+        return self._advance(most, enough)
 
     def run(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Take steps until all sentences are finished; see :meth:`step`. Python is not needed meanwhile."""
         outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
         while len(self):
-            outcomes += self._advance(_ENDLESS, stop_at_first=False)
+            outcomes += self._advance(_ENDLESS, _ENDLESS)
         return outcomes
 
-    def _advance(self, most: int, *, stop_at_first: bool) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+    def _advance(self, most: int, enough: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         library = self._library
         positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
-        said = library.locant_search_steps(self._search, *_table(positions), most, stop_at_first, self._sizes)
+        said = library.locant_search_steps(self._search, *_table(positions), most, enough, self._sizes)
         require_done(said, _TOO_LARGE)
         return self._take(*self._sizes) if self._sizes[0] else []
 

@@ -29,6 +29,10 @@ _MOST_SEARCHES = 4
 # Steps of a search that has no room, after which it is seen what was cancelled meanwhile: some milliseconds.
 _STEPS = 8
 
+# The part of the sentences that run for whose end those that wait wait together: encoding them together, and telling of
+# several ends at once, takes less time than one by one.
+_TOGETHER = 2
+
 Outcome = list[Hypothesis] | LocantError
 """The hypotheses of a sentence, best first, or why there are none."""
 
@@ -70,11 +74,12 @@ class ContinuousSearch(Protocol):
     def has_room(self, tokens: int) -> bool:
         """Return whether another source of so many tokens, with the settings of the last, would begin at once."""
 
-    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Take one decoding step of all sentences that run, or some where there is no room for another before one ends.
 
         Args:
             sharing: How many searches take steps at this time, this one included: each has its part of the threads.
+            waiting: How many sentences the caller would add were there room: some steps may make room for several.
 
         Returns:
             The sentences that are finished: their keys, and their hypotheses or what went wrong with them alone.
@@ -227,7 +232,7 @@ class _BatchByBatch(_Line):
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
         self._leave(self._waiting, key)
 
-    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Translate the sentence that has waited longest, and those that can be translated with it."""
         batch: dict[Hashable, _Request] = {}
         room = _Room(self._rows)
@@ -265,7 +270,7 @@ class _StepByStep(_Line):
             del self._keys[number]
             self._search.remove(number)
 
-    def step(self, sharing: int = 1) -> list[tuple[Hashable, Outcome]]:
+    def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Take a decoding step of all that run, or some; see :meth:`ContinuousSearch.step`."""
         outcomes: list[tuple[Hashable, Outcome]] = []
         threads = max(1, self._model.threads // sharing)
@@ -275,7 +280,9 @@ class _StepByStep(_Line):
         try:
             self._begin(outcomes)
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
-            for number, outcome in self._search.step(1 if self.has_room(1) else _STEPS):
+            most = 1 if self.has_room(1) else _STEPS
+            enough = max(1, min(waiting, len(self._running) // _TOGETHER))
+            for number, outcome in self._search.step(most, enough):
                 key = self._keys.pop(number)
                 self._end(key)
                 outcomes.append((key, outcome))
