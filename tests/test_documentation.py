@@ -406,10 +406,23 @@ def test_the_table_of_changes_is_its_record():
     assert len(table) == 2 + len(rows)
 
 
+def test_the_table_of_rotary_positions_is_its_record():
+    results = ROOT / "docs" / "results"
+    section = (results / "quality.md").read_text(encoding="utf-8").split("### Rotary positions")[1].split("\n## ")[0]
+    rows = []
+    for found in map(json.loads, (results / "quality" / "positions.jsonl").read_text(encoding="utf-8").splitlines()):
+        loss = min(loss for _, loss in found["losses"])
+        name = {"default": "rotary", "sinusoids": "sinusoids"}[found["variant"]]
+        scores = f"{found['bleu_chosen_by']:.1f} | {found['bleu_reported']:.1f}"
+        rows.append(f"{name} | {found['steps']:,} | {loss:.3f} | {scores} |")
+    table = [line for line in section.splitlines() if line.startswith("| ")][2:]
+    assert sorted(line.split(" | ", 1)[1] for line in table) == sorted(rows)
+
+
 def test_the_table_of_defaults_is_its_record():
     results = ROOT / "docs" / "results"
     page = (results / "quality.md").read_text(encoding="utf-8")
-    section = page.split("## Defaults beside a search")[1].split("\n## ")[0]
+    section = page.split("## Defaults beside a search")[1].split("\n##")[0]
     lines = (results / "quality" / "defaults.jsonl").read_text(encoding="utf-8").splitlines()
     rows = set()
     for found in map(json.loads, lines):

@@ -75,7 +75,7 @@ def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
     found["AdamW" if optimizer == "muon" else "Muon"] = [
         f"training.optimizer={'adamw' if optimizer == 'muon' else 'muon'}"
     ]
-    found["rotary"] = ["model.position=rotary"]
+    found["sinusoids"] = ["model.position=sinusoidal"]
     return found
 
 

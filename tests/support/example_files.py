@@ -55,7 +55,7 @@ def train_translator(folder: Path) -> None:
         "model.d_model=16",
         "model.d_ff=16",
         "model.heads=2",
-        "model.norm=post",  # which Marian can express
+        "model.position=sinusoidal",  # which Marian can express
         "batches.tokens=512",
         "training.steps=10",
         "training.validate_every=10",

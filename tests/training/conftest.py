@@ -41,6 +41,7 @@ def recipe_data(corpus: Path) -> dict:
             "decoder_layers": 1,
             "dropout": 0.1,
             "norm": "post",
+            "position": "sinusoidal",
         },
         "training": {
             "steps": 30,

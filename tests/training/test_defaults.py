@@ -110,6 +110,23 @@ def test_muon_up_to_some_width_unless_a_learning_rate_is_given(open_recipe):
     assert (free.optimizer, free.schedule) == ("schedule_free", "constant")
 
 
+@pytest.mark.parametrize(
+    ("model", "position"),
+    [
+        ({}, "rotary"),
+        ({"preset": "tiny"}, "rotary"),
+        ({"position": "alibi"}, "alibi"),
+        ({"position_options": {"dialect": "tensor2tensor"}}, "sinusoidal"),
+        ({"d_model": 24, "heads": 8}, "sinusoidal"),  # three features cannot be turned in pairs
+        ({"heads": 64}, "sinusoidal"),  # nor those of a model 192 wide
+    ],
+)
+def test_rotary_positions_unless_others_are_given_or_wanted(open_recipe, model, position):
+    recipe = planned({**open_recipe, "model": model}).recipe
+    assert recipe.sized_model(30, 30).position == position
+    assert not leaves_open(recipe)
+
+
 def test_dropout_follows_the_passes_over_the_text(open_recipe):
     dropouts = [planned(open_recipe, repeat=repeat).recipe.model["dropout"] for repeat in (10_000, 100, 1)]
     assert dropouts == sorted(dropouts)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from locant.models.architectures import ModelConfig
+from locant.models.config import TransformerConfig
 from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning
@@ -41,6 +42,8 @@ SHAPES = (
 )
 _SIZES = {"preset", "d_model", "encoder_layers", "decoder_layers", "d_ff"}
 """Keys of the model that give its size; where one is given, none is chosen."""
+_POSITIONS = {"position", "position_options"}
+"""Keys of the model that say its scheme; options alone are those of the usual one."""
 _TOKENS_PER_WEIGHT = 1.0
 """Target tokens that the budget must allow for every weight of the layers, or a smaller shape learns more in it."""
 _WEIGHTS_PER_TOKEN = 12.0
@@ -131,7 +134,7 @@ def leaves_open(recipe: Recipe) -> bool:
         return True
     if model.get("architecture", "transformer") != "transformer":
         return False
-    return not ({"norm", "dropout"} <= model.keys() and model.keys() & _SIZES)
+    return not ({"norm", "dropout"} <= model.keys() and model.keys() & _SIZES and model.keys() & _POSITIONS)
 
 
 def complete_recipe(
@@ -272,6 +275,11 @@ class _Planner:
         if not self._is_transformer():
             return self._measured()
         self._choose("model.norm", "pre", "it trains at any depth and learning rate")
+        if not model.keys() & _POSITIONS:
+            if self._rotates():
+                self._choose("model.position", "rotary", "learns more in the same time than sinusoids")
+            else:
+                self._choose("model.position", "sinusoidal", "heads of an odd width cannot be turned in pairs")
         if model.keys() & _SIZES:
             return self._measured()
         text = self._text.pairs * self._tokens.lengths[1]
@@ -332,6 +340,16 @@ class _Planner:
 
     def _is_transformer(self) -> bool:
         return self._get("model.architecture") in (None, "transformer")
+
+    def _rotates(self) -> bool:
+        """Whether the features of a head can be turned in pairs."""
+        model = self._data["model"]
+        if model.keys() & _SIZES:
+            config = self._model()
+            assert isinstance(config, TransformerConfig)
+            return config.d_model // config.heads % 2 == 0
+        heads = model.get("heads")
+        return heads is None or all(width // heads % 2 == 0 for width, *_ in SHAPES)
 
     def _optimizer(self, width: int) -> str:
         """Return the optimiser of a model of some width; a learning rate that is given was meant for AdamW."""
