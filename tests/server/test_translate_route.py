@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
+import time
 
 import docx
 import pytest
 from served import serving, tiny_models, tiny_translator
 
+from locant.server.tickets import Ticket
+from locant.server.timers import Limit
+from locant.server.works import Works
 from locant.translation.hypotheses import Hypothesis
 
 TEXT = "alpha beta gamma. Delta epsilon!\n\n  zeta eta theta\tiota.\r\nkappa"
@@ -304,3 +309,20 @@ def test_an_error_in_an_answer_is_that_requests_alone(client, monkeypatch):
     wrong, right = client.portal.call(ask_for_two)
     assert isinstance(wrong, IndexError)
     assert right[0].text
+
+
+def test_a_request_leaves_nothing_that_is_freed_only_when_it_is_looked_for(client):
+    """Objects that know each other in a circle would be: to look for those of thousands of requests takes a while."""
+    ask(client, q="alpha")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            ask(client, q="alpha")
+        latest, left = time.monotonic() + 5, ["not looked"]
+        while left and time.monotonic() < latest:  # the request may end a little after its answer
+            left = [type(each).__name__ for each in gc.get_objects() if isinstance(each, (Limit, Ticket, Works))]
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+    assert not left

@@ -95,6 +95,7 @@ class Limit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timers.end(self._timer)
+        del self._timer  # which knows this block: neither would go before it is looked for circles
         # Who else has cancelled the task meanwhile wants more than the end of this block.
         if self._over and self._task.uncancel() <= self._requests and kind is asyncio.CancelledError:
             raise TimeoutError from error

@@ -152,6 +152,7 @@ class _Answers:
         if self.left:
             for scheduler, ticket in self._tickets:
                 scheduler.cancel(ticket)
+        self._tickets.clear()  # which know this object: neither would go before it is looked for circles
 
 
 class _Progress:
