@@ -157,3 +157,65 @@ def test_copies_of_classes_and_scalings_of_their_own(tmp_path: Path) -> None:
         scaled = _inspected(tmp_path, files, max_position_embeddings=2048, **{name: yarn})
         assert said in _said(scaled, "warning")
     assert said not in _said(_inspected(tmp_path, files), "warning")
+
+
+def _project(root: Path, files: dict[str, str], **content: Any) -> Inspection:
+    (root / ".git").mkdir()
+    place = root / "runs" / "small"
+    place.mkdir(parents=True)
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (place / "config.json").write_text(json.dumps({"d_model": 256, "n_heads": 4, **content}), encoding="utf-8")
+    return inspect_model(place, ask_class=False)
+
+
+_CLASS = (
+    "class RotaryPositions(nn.Module):\n    def forward(self, x):\n        {}\n        return torch.stack((x1, x2))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "layout"),
+    [
+        (_CLASS.format(_NEIGHBOURS), "interleaved"),
+        (_CLASS.format("half = x.shape[-1] // 2\n        x1, x2 = x[..., :half], x[..., half:]"), "half"),
+        (_ROTATE.format("x1, x2 = x.chunk(2, dim=-1)"), "half"),
+    ],
+)
+def test_the_code_of_the_project_around_a_file(tmp_path: Path, code: str, layout: str) -> None:
+    inspection = _project(tmp_path, {"own/model.py": code, "train.py": "import torch\n"}, rope_theta=5e5)
+    assert inspection.parsed is not None
+    assert (inspection.parsed.config.layout, inspection.parsed.config.base) == (layout, 5e5)
+    said = "It is read by own/model.py of the project around it, which was read and not run, and pairs features in "
+    assert f"{said}the layout '{layout}'" in _said(inspection, "warning")
+
+
+def test_a_project_that_turns_pairs_in_several_ways_says_nothing(tmp_path: Path) -> None:
+    files = {"a.py": _CLASS.format(_NEIGHBOURS), "b.py": _ROTATE.format(_HALVES)}
+    assert "halves are assumed" in _said(_project(tmp_path, files, rope_theta=5e5), "warning")
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"rope_theta": 5e5, "rope_style": "neox"}, {"rope_theta": 5e5, "auto_map": {}}]
+)
+def test_a_project_is_not_asked_in_vain(tmp_path: Path, content: dict[str, Any]) -> None:
+    inspection = _project(tmp_path, {"model.py": _CLASS.format(_NEIGHBOURS)}, **content)
+    assert inspection.parsed is None or inspection.parsed.config.layout == "half"
+
+
+def test_code_beside_a_file_that_does_otherwise_is_told(tmp_path: Path) -> None:
+    files = {"rope.py": _ROTATE.format(_HALVES), "experts.py": _CLASS.format(_NEIGHBOURS)}
+    inspection = _inspected(tmp_path, files, auto_map=None, rope_theta=5e5)
+    assert "experts.py beside the file pairs features otherwise than rope.py" in _said(inspection, "warning")
+
+
+def test_a_class_of_the_name_of_one_with_code_of_its_own_is_read_as_that(tmp_path: Path) -> None:
+    """ChatGLM2 without a model type: half of each head turns, which the names of its entries do not say."""
+    code = "def apply_rotary_pos_emb(x):\n    return x.reshape(sq, -1, np, rot_dim // 2, 2)\n"
+    (tmp_path / "modeling_chatglm.py").write_text(code, encoding="utf-8")
+    content = {"architectures": ["ChatGLMModel"], "kv_channels": 128, "num_layers": 2, "num_attention_heads": 32}
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    parsed = inspect_model(tmp_path, ask_class=False).parsed
+    assert parsed is not None
+    assert (parsed.config.rotary_dim, parsed.config.head_dim, parsed.config.layout) == (64, 128, "interleaved")

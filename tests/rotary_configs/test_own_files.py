@@ -56,6 +56,28 @@ def test_params_json_of_meta_and_mistral() -> None:
     assert "The file has no rope_theta: Llama 1 and 2 have 10000 then" in _said(without)
 
 
+def test_tencent_pretrain_turns_neighbours() -> None:
+    content = {"emb_size": 512, "heads_num": 8, "layers_num": 2, "rotary_position_embedding": True}
+    config = read_huggingface(content).config
+    assert (config.layout, config.base, config.head_dim) == ("interleaved", 1e4, 64)
+
+
+def test_the_transformer_of_flash_linear_attention() -> None:
+    content = {"model_type": "transformer", "fuse_norm": True, "hidden_size": 1024, "num_heads": 16}
+    parsed = read_huggingface(content)
+    assert (parsed.config.layout, parsed.config.base, parsed.config.head_dim) == ("half", 1e4, 64)
+    assert "is not known here" in _said({key: value for key, value in content.items() if key != "fuse_norm"})
+
+
+def test_moonshine() -> None:
+    heads = {f"{side}_num_attention_heads": 8 for side in ("encoder", "decoder")}
+    content = {"model_type": "moonshine", "hidden_size": 288, "partial_rotary_factor": 0.9, **heads}
+    config = read_huggingface(content).config
+    assert (config.layout, config.rotary_dim, config.head_dim) == ("interleaved", 32, 36)
+    with pytest.raises(ConfigError, match="differ, so heads do"):
+        read_huggingface(content | {"encoder_num_attention_heads": 4})
+
+
 def test_params_json_of_a_model_that_reads_images() -> None:
     """Falcon-Perception's model_args.json: half of each head turns by rows and columns, which no entry says."""
     assert "spatial_patch_size says that the model reads images" in _said(_PARAMS | {"spatial_patch_size": 16})

@@ -300,6 +300,20 @@ def telechat(given: dict[str, Any], findings: Findings) -> None:
     )
 
 
+def moonshine(given: dict[str, Any], findings: Findings) -> None:
+    """Moonshine (modeling_moonshine.py of transformers): heads of the encoder and of the decoder, which are alike."""
+    del findings
+    heads, layers = (f"num_{name}" for name in ("attention_heads", "hidden_layers"))
+    if given.get(f"encoder_{heads}") != given.get(f"decoder_{heads}"):
+        raise ConfigError(
+            f"encoder_{heads} and decoder_{heads} of config.json differ, so heads do; one configuration cannot be both."
+        )
+    for name in (heads, layers):
+        rename(given, f"decoder_{name}", name)
+        given.pop(f"encoder_{name}", None)
+    given.pop("pad_head_dim_to_multiple_of", None)  # for a kernel, after the rotation
+
+
 def neobert(given: dict[str, Any], findings: Findings) -> None:
     """NeoBERT (model.py): ``max_length``."""
     del findings

@@ -138,6 +138,34 @@ def from_scratch(given: dict[str, Any], findings: Findings) -> None:
         given["rope_scaling"] = group
 
 
+TENCENT_PRETRAIN = "TencentPretrain"
+"""The model type, here, of files of TencentPretrain and UER, which have none."""
+
+
+def is_tencent_pretrain(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of that code and switch rotary positions on."""
+    has_sizes = all(part.get(name) is not None for name in ("emb_size", "heads_num", "layers_num"))
+    return has_sizes and part.get("rotary_position_embedding") is True
+
+
+def tencent_pretrain(given: dict[str, Any], findings: Findings) -> None:
+    """TencentPretrain (layers/transformer.py, utils/rope.py): neighbours, which are turned as complex numbers."""
+    del findings
+    given.setdefault("hidden_size", given["emb_size"])
+    for theirs, ours in (("heads_num", "num_attention_heads"), ("layers_num", "num_hidden_layers")):
+        rename(given, theirs, ours)
+    rename(given, "max_seq_length", "max_position_embeddings")
+
+
+FLA_TRANSFORMER = "transformer of flash-linear-attention"
+"""The model type, here, of flash-linear-attention's Transformer, which others call ``transformer`` as well."""
+
+
+def is_fla_transformer(part: Mapping[str, Any]) -> bool:
+    """Whether entries are those of fla/models/transformer: by its kernels, which no other code has."""
+    return part.get("model_type") == "transformer" and any(name.startswith("fuse_") for name in part)
+
+
 def own_format(part: Mapping[str, Any]) -> str | None:
     """Return the model type, here, of a file without one whose entries are those of some code."""
     found = {
@@ -145,5 +173,6 @@ def own_format(part: Mapping[str, Any]) -> str | None:
         DEEPSEEK_ARGS: is_deepseek_args,
         PARAMS_JSON: is_params_json,
         FROM_SCRATCH: is_from_scratch,
+        TENCENT_PRETRAIN: is_tencent_pretrain,
     }
     return next((name for name, has_its_entries in found.items() if has_its_entries(part)), None)

@@ -9,7 +9,7 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.own_formats import own_format
+from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.rope_groups import base_of_class
 from locant.rotary_configs.spellings import HEADS, LAYERS, sizes_of_layers
 from locant.rotary_configs.without_rotation import ROPE_KEYS
@@ -128,7 +128,7 @@ def text_type(config: Mapping[str, Any]) -> str | None:
         ConfigError: It is not text.
     """
     part = text_part(config)
-    name = _stated_type(config, part)
+    name = FLA_TRANSFORMER if is_fla_transformer(part) else _stated_type(config, part)
     if part.get("use_mla") is False and (name == "deepseek_v2" or families.model_type(name) is None):
         return "deepseek"  # DeepSeek-OCR and the smaller DeepSeek-VL2: the code that comes with them attends as Llama
     return name

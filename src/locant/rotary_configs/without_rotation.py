@@ -74,7 +74,7 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
             "an image, which locant.rotary_configs.read_vision reads."
         )
-    if kind is None and part.values.get("_diffusers_version") is not None:
+    if families.model_type(name) is None and part.values.get("_diffusers_version") is not None:
         raise ConfigError(
             f"config.json is of diffusers' class '{part.values.get('_class_name')}', which is not known here: such "
             "models rotate by axes of images and sound, where they do."

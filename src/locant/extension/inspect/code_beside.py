@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from locant.extension.inspect.code_facts import (
+    NUMBERS,
+    OF_IMAGES_AND_SOUND,
+    OF_ROTATION,
+    defaults_in,
+    layouts_in,
+    parsed,
+)
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.families import ModelType
@@ -17,25 +25,14 @@ from locant.rotary_configs.spellings import in_names_of_all
 from locant.rotary_configs.text_parts import class_in_architectures, text_part
 from locant.rotary_configs.usual_values import GROUPS
 
-_LARGEST = 2_000_000
 _MOST_FILES = 24
 _USUAL_FILES = re.compile(
     r"(modell?(ing)?|configuration|config|transformer|attention|rope|rotary)(_\w+)?$", re.IGNORECASE
 )
-_TAKEN_APART = "taken apart"  # neighbours that become halves, as in DeepSeek's code
-_OF_ROTATION = re.compile(r"rotary|rotat|rope|inv_freq|freqs_cis", re.IGNORECASE)
 _OF_A_SCALING = re.compile(r"scal|ntk|yarn|dynamic|long", re.IGNORECASE)
-_OF_IMAGES_AND_SOUND = re.compile(r"vis|vit|siglip|clip|image|audio|whisper|speech|projector", re.IGNORECASE)
-_NUMBERS = {
-    **{name: name for name in ("rope_theta", "partial_rotary_factor", "head_dim", "max_position_embeddings")},
-    **{name: name for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")},
-    **{"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
-}
-"""Entries whose default in the code counts, by the names that transformers has for them."""
-
 _USUAL = frozenset(
     [
-        *_NUMBERS,
+        *NUMBERS,
         *("rope_scaling", "rope_parameters", "rope_type", "original_max_position_embeddings", "layer_types"),
         *("n_embd", "n_head", "n_positions", "seq_length", "kv_channels", "num_key_value_heads", "sliding_window"),
         *("standardize_rope_params", "get", "dtype", "torch_dtype", "use_cache", "to_dict", "is_decoder"),
@@ -53,6 +50,8 @@ class ReadCode:
         says: What it says, to follow the file's name: "pairs features in the layout 'half'".
         others: Entries that its rotation reads and that no other model has.
         scalings: Names of its own code for the scaling that the file states.
+        is_elsewhere: Whether the file is not beside the configuration, but elsewhere in the project.
+        otherwise: Another file beside the configuration that pairs features otherwise, where nothing names either.
     """
 
     kind: ModelType
@@ -60,9 +59,21 @@ class ReadCode:
     says: str
     others: tuple[str, ...] = ()
     scalings: tuple[str, ...] = ()
+    is_elsewhere: bool = False
+    otherwise: str | None = None
 
     def findings(self) -> list[Finding]:
         """Return what is to be said of a reading by these facts."""
+        if self.is_elsewhere:
+            return [
+                Finding(
+                    "warning",
+                    "The model type is not known here, and no code of it stands beside the file. It is read by "
+                    f"{self.file} of the project around it, which was read and not run, and {self.says}; no other code "
+                    "there does otherwise.",
+                    "Compare with the code that trained the model, if it was another.",
+                )
+            ]
         said = Finding(
             "note",
             f"The model type '{self.kind.name}' is not known here; {self.file} beside the file, which was read and not "
@@ -70,6 +81,15 @@ class ReadCode:
             "Compare with that code where it does more than others.",
         )
         found = [said]
+        if self.otherwise:
+            found.append(
+                Finding(
+                    "warning",
+                    f"{self.otherwise} beside the file pairs features otherwise than {self.file}, and nothing says "
+                    "which of them is the code of this model.",
+                    "Compare with the code that trained the model.",
+                )
+            )
         if self.others:
             found.append(
                 Finding(
@@ -107,9 +127,7 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
     modules, is_whole = _modules(folder, content)
     if not modules:
         return None
-    found = {(layout, file) for file, tree in modules.items() for layout in _layouts(file, tree)}
-    if any(layout == _TAKEN_APART for layout, _ in found):  # then halves are turned, which were neighbours
-        found = {("interleaved", file) for layout, file in found if layout == _TAKEN_APART}
+    found = layouts_in(modules)
     layouts = {layout for layout, _ in found}
     base = _extended(modules)
     if base is not None and base[0].rotates and layouts <= {base[0].layout}:
@@ -122,17 +140,28 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
         if copied is not None and copied.layout == layout:
             says = f"has a class of the name that '{copied.name}' has in transformers, and pairs features as that does"
             own = copied if copied.name in OWN_CODE else replace(copied, name=name or copied.name)
-            return ReadCode(own, file, says, _others(modules), scalings)
+            return ReadCode(own, file, says, _others(modules), scalings, otherwise=_otherwise(folder, content, layout))
         facts = ModelType(
             name or "",
             layout="half" if layout == "half" else "interleaved",
-            defaults=_defaults(modules),
+            defaults=defaults_in(modules),
             rotates_partly=True,
         )
-        return ReadCode(facts, file, f"pairs features in the layout '{layout}'", _others(modules), scalings)
+        says = f"pairs features in the layout '{layout}'"
+        return ReadCode(facts, file, says, _others(modules), scalings, otherwise=_otherwise(folder, content, layout))
     if base is None and is_whole and not any(_speaks_of_rotation(tree) for tree in modules.values()):
         return ReadCode(ModelType(name or "", rotates=False), next(iter(modules)), "rotates nothing")
     return None
+
+
+def _otherwise(folder: Path, content: Mapping[str, Any], layout: str) -> str | None:
+    """Return a file beside the configuration that pairs features in another layout, where nothing names the code."""
+    groups = [content, *(group for group in content.values() if isinstance(group, Mapping))]
+    if any(isinstance(group.get("auto_map"), Mapping) for group in groups):
+        return None
+    trees = {path.name: parsed(path) for path in sorted(folder.glob("*.py"))[:_MOST_FILES]}
+    found = layouts_in({name: tree for name, tree in trees.items() if tree is not None})
+    return next((file for other, file in sorted(found) if other != layout), None)
 
 
 def _modules(folder: Path, content: Mapping[str, Any]) -> tuple[dict[str, ast.Module], bool]:
@@ -150,7 +179,7 @@ def _modules(folder: Path, content: Mapping[str, Any]) -> tuple[dict[str, ast.Mo
         file = f"{module}.py"
         if file in modules:
             continue
-        tree = _parsed(folder / file) if module.isidentifier() else None
+        tree = parsed(folder / file) if module.isidentifier() else None
         if tree is None:
             is_whole = False
             continue
@@ -161,78 +190,6 @@ def _modules(folder: Path, content: Mapping[str, Any]) -> tuple[dict[str, ast.Mo
             if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
         ]
     return modules, is_whole and not left
-
-
-def _parsed(path: Path) -> ast.Module | None:
-    try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            return None
-        return ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _layouts(file: str, tree: ast.Module) -> Iterator[str]:
-    """Yield how functions that turn pairs take them, but for those of images and sound."""
-    if _OF_IMAGES_AND_SOUND.search(file.removesuffix(".py").partition("_")[2]):
-        return
-    for node in _nodes_of_text(tree):
-        if not isinstance(node, ast.FunctionDef) or not _OF_ROTATION.search(node.name):
-            continue
-        if not _OF_IMAGES_AND_SOUND.search(node.name):
-            yield from _layouts_in(node)
-
-
-def _nodes_of_text(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of code, but for the classes of images and sound."""
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.ClassDef) and _OF_IMAGES_AND_SOUND.search(node.name)):
-            yield node
-            yield from _nodes_of_text(node)
-
-
-def _layouts_in(function: ast.FunctionDef) -> Iterator[str]:
-    apart = {
-        id(node.func.value)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("transpose", "mT")
-    }
-    for node in ast.walk(function):
-        if isinstance(node, ast.Slice):
-            if isinstance(node.step, ast.Constant) and node.step.value == 2:
-                yield "interleaved"
-            elif any(_is_half(bound) for bound in (node.lower, node.upper)):
-                yield "half"
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            if called in ("view", "reshape", "unflatten") and node.args and _is_two(node.args[-1]):
-                yield _TAKEN_APART if id(node) in apart else "interleaved"
-            if called == "rearrange" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                yield from _layout_of_pattern(str(node.args[1].value), node.keywords)
-
-
-def _layout_of_pattern(pattern: str, sizes: Sequence[ast.keyword]) -> Iterator[str]:
-    """Yield how a pattern of einops takes pairs apart: by the axis of size 2, or one that is unpacked as ``j``."""
-    axes = re.match(r"\.\.\. \((\w+) (\w+)\) ->", pattern)
-    twos = {each.arg for each in sizes if isinstance(each.value, ast.Constant) and each.value.value == 2} | {"j", "two"}
-    if axes is not None and (axes[1] in twos) is not (axes[2] in twos):
-        yield "half" if axes[1] in twos else "interleaved"
-
-
-def _is_two(size: ast.expr) -> bool:
-    """Whether the last size of a view is 2, which makes neighbours pairs."""
-    last = size.elts[-1] if isinstance(size, ast.Tuple | ast.List) and size.elts else size
-    return isinstance(last, ast.Constant) and last.value == 2
-
-
-def _is_half(bound: ast.expr | None) -> bool:
-    return (
-        isinstance(bound, ast.BinOp)
-        and isinstance(bound.op, ast.FloorDiv)
-        and isinstance(bound.right, ast.Constant)
-        and bound.right.value == 2
-        and "shape" in ast.dump(bound.left)
-    )
 
 
 def _extended(modules: Mapping[str, ast.Module]) -> tuple[ModelType, str] | None:
@@ -258,36 +215,14 @@ def _is_own(base: ast.expr, modules: Mapping[str, ast.Module]) -> bool:
     return any(node.name == base.id for node in own)
 
 
-def _defaults(modules: Mapping[str, ast.Module]) -> dict[str, Any]:
-    """Return the numbers that the classes of configurations have for entries which a file leaves out."""
-    found: dict[str, Any] = {}
-    for tree in modules.values():
-        for node in tree.body:
-            if not isinstance(node, ast.ClassDef) or not node.name.endswith("Config"):
-                continue
-            for function in node.body:
-                if isinstance(function, ast.FunctionDef) and function.name == "__init__":
-                    positional = function.args.args[-len(function.args.defaults) or len(function.args.args) :]
-                    pairs = [
-                        *zip(positional, function.args.defaults, strict=True),
-                        *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
-                    ]
-                    for argument, default in pairs:
-                        value = default.value if isinstance(default, ast.Constant) else None
-                        name = _NUMBERS.get(argument.arg)
-                        if name is not None and isinstance(value, int | float) and not isinstance(value, bool):
-                            found.setdefault(name, value)
-    return found
-
-
 def _others(modules: Mapping[str, ast.Module]) -> tuple[str, ...]:
     """Return the entries that classes and functions of rotation read, but for those that many models have."""
     found: dict[str, None] = {}
     for tree in modules.values():
         for scope in tree.body:
-            if not isinstance(scope, ast.ClassDef | ast.FunctionDef) or not _OF_ROTATION.search(scope.name):
+            if not isinstance(scope, ast.ClassDef | ast.FunctionDef) or not OF_ROTATION.search(scope.name):
                 continue
-            if _OF_IMAGES_AND_SOUND.search(scope.name):
+            if OF_IMAGES_AND_SOUND.search(scope.name):
                 continue
             for node in ast.walk(scope):
                 owner = node.value if isinstance(node, ast.Attribute) else None
@@ -307,14 +242,14 @@ def _scalings(modules: Mapping[str, ast.Module]) -> tuple[str, ...]:
     """Return the classes and functions of rotation whose names speak of a scaling."""
     nodes = (node for tree in modules.values() for node in tree.body)
     scopes = (node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef))
-    return tuple(dict.fromkeys(name for name in scopes if _OF_ROTATION.search(name) and _OF_A_SCALING.search(name)))
+    return tuple(dict.fromkeys(name for name in scopes if OF_ROTATION.search(name) and _OF_A_SCALING.search(name)))
 
 
 def _speaks_of_rotation(tree: ast.Module) -> bool:
     """Whether any name of the code is about rotary positions, or it takes its layers from elsewhere."""
     for node in ast.walk(tree):
         named = getattr(node, "name", None) or getattr(node, "attr", None) or getattr(node, "id", None)
-        if isinstance(named, str) and _OF_ROTATION.search(named):
+        if isinstance(named, str) and OF_ROTATION.search(named):
             return True
         if isinstance(node, ast.ClassDef) and any(
             isinstance(base, ast.Name) and re.search(r"(ForCausalLM|ForConditionalGeneration)$", base.id)

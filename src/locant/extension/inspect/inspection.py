@@ -14,6 +14,7 @@ from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.engine_differences import engine_differences
 from locant.extension.inspect.model_class.ask import AskedClass, disagreements
 from locant.extension.inspect.model_class.ask import ask_class as class_of
+from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
@@ -25,6 +26,7 @@ from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.spellings import stated_layout
 from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_type
 from locant.rotary_configs.vision import VisionRotary, read_vision
 from locant.rotary_configs.vllm import read_vllm
@@ -202,9 +204,17 @@ def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> s
 
 
 def _code_of(source: Source) -> ReadCode | None:
-    """Return what the code beside the file says, for a model type that is not known here."""
+    """Return what the code beside the file says, or that of its project, for a model type that is not known here."""
     name = text_type(source.content)
-    return None if families.model_type(name) is not None else read_code(source.path.parent, source.content, name)
+    if families.model_type(name) is not None:
+        return None
+    beside = read_code(source.path.parent, source.content, name)
+    part = text_part(source.content)
+    is_told = stated_layout(part) is not None or class_in_architectures(source.content) is not None
+    is_told = is_told or "auto_map" in source.content  # then its code is elsewhere
+    if beside is not None or is_told or not speaks_of_rotation(part):
+        return beside
+    return read_project(source.path.parent, name)
 
 
 def _read(source: Source, asked: AskedClass | None, code: ReadCode | None) -> ParsedConfig:
