@@ -59,7 +59,7 @@ class LimitSettings(Settings):
     connections: int = Field(1_000, ge=1)
     requests_per_minute: int | None = Field(None, ge=1)
     failures_per_minute: int = Field(10, ge=1)
-    waiting_requests: int = Field(256, ge=1)
+    waiting_requests: int = Field(512, ge=1)
     waiting_sentences: int = Field(20_000, ge=1)
     waiting_seconds: float = Field(15.0, gt=0)
     request_seconds: float = Field(120.0, gt=0)
