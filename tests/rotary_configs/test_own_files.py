@@ -10,6 +10,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import read_huggingface, read_vllm
+from locant.rotary_configs.families import TEXT_IN_THE_FILE_ITSELF
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
@@ -54,6 +55,40 @@ def test_params_json_of_meta_and_mistral() -> None:
     assert of_phi.layout == "half"
     without = {key: value for key, value in _PARAMS.items() if key != "rope_theta"}
     assert "The file has no rope_theta: Llama 1 and 2 have 10000 then" in _said(without)
+
+
+def test_layers_of_another_kind_are_told() -> None:
+    """A hybrid of somebody's own, with names as in Llama's first code: every fourth layer has no attention."""
+    assert "'ssm_every_n' in config.json says which layers are of another kind" in _said(_PARAMS | {"ssm_every_n": 4})
+    assert "of another kind" not in _said(_PARAMS | {"ssm_d_conv": 4, "layer_types": ["full_attention"] * 4})
+
+
+def test_sizes_that_a_class_of_several_parts_passes_over() -> None:
+    flat = {**_SIZES, "head_dim": 128, "rope_theta": 1e4}
+    assert "looks for its text part in 'text_config', which the file lacks" in _said({"model_type": "qwen3_5", **flat})
+    assert "looks for its text part" not in _said({"model_type": "qwen2_vl", **flat})
+
+
+def test_which_classes_of_several_parts_take_sizes_beside_their_groups() -> None:
+    transformers = pytest.importorskip("transformers")
+    for name in (*TEXT_IN_THE_FILE_ITSELF, "qwen3_5", "qwen3_vl", "llava", "gemma3"):
+        config = transformers.CONFIG_MAPPING[name].from_dict({"model_type": name, **_SIZES, "num_hidden_layers": 7})
+        takes = config.get_text_config(decoder=True).num_hidden_layers == 7
+        assert takes is (name in TEXT_IN_THE_FILE_ITSELF), name
+
+
+def test_yarn_of_somebodys_own_in_place_of_the_rotation_of_llada() -> None:
+    yarn = {"rope": False, "yarn": True, "yarn_scale": 2.0, "yarn_original_max_position_embeddings": 4096}
+    yarn |= {"yarn_attn_factor": 1.0, "yarn_extrapolation_factor": 1.0, "yarn_beta_fast": 32.0, "yarn_beta_slow": 1.0}
+    llada = {"model_type": "llada", "d_model": 512, "n_heads": 4, "n_layers": 2, "rope_theta": 5e5, **yarn}
+    scaling = read_huggingface(llada).config.scaling
+    assert isinstance(scaling, YaRN)
+    assert (scaling.factor, scaling.original_length) == (2, 4096)
+    assert read_huggingface(llada | {"yarn_scale": 1.0}).config.scaling.name == "none"
+    with pytest.raises(ConfigError, match="beta_slow 32 and beta_fast 1"):
+        read_huggingface(llada | {"yarn_beta_fast": 1.0, "yarn_beta_slow": 32.0})
+    with pytest.raises(ConfigError, match="rope false"):
+        read_huggingface(llada | {"yarn": False})
 
 
 def test_tencent_pretrain_turns_neighbours() -> None:

@@ -58,6 +58,9 @@ HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
 """Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
 
+TEXT_IN_THE_FILE_ITSELF = frozenset(["fuyu", "hunyuan_vl", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl"])
+"""Model types of several parts whose classes take the text part from the file itself where it has no group for that."""
+
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),

@@ -38,7 +38,14 @@ from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_groups import base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
-from locant.rotary_configs.spellings import LENGTHS, Spelled, in_names_of_all, stated_layout, without_null_scaling
+from locant.rotary_configs.spellings import (
+    LENGTHS,
+    Spelled,
+    in_names_of_all,
+    layers_of_other_kinds,
+    stated_layout,
+    without_null_scaling,
+)
 from locant.rotary_configs.text_parts import (
     class_in_architectures,
     doubts_about_others,
@@ -191,6 +198,8 @@ def _read_entries(
     findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
+    if not is_known:
+        findings += _doubts_about_other_layers(part)
     findings += layers_without_positions(layers, "queries and keys are not rotated there")
     findings += windows_passed_over(part, kind)
     findings += windows_of_nothing(part, kind, names)
@@ -247,6 +256,20 @@ def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout 
         )
     )
     return "half" if layout == "half" else "interleaved"
+
+
+def _doubts_about_other_layers(part: Fields) -> list[Finding]:
+    """Return findings about entries of code of people's own by which some layers have no attention."""
+    untaken = part.untaken()
+    return [
+        Finding(
+            "warning",
+            f"'{name}' in config.json says which layers are of another kind, and nothing known here reads it: they may "
+            "have no attention. What is shown is the rotation of those that have.",
+            "Compare with the code that runs the model.",
+        )
+        for name in layers_of_other_kinds({name: part.values[name] for name in untaken})
+    ]
 
 
 def _doubts_about_layout(

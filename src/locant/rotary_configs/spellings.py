@@ -34,6 +34,9 @@ _EVERY = frozenset(["interval", "every", "period"])
 _OF_LENGTH = frozenset(["max", "seq", "sequence", "context", "ctx", "len", "length", "n", "model", "text"])
 _ROTARY_WORD = re.compile(r"rope|rotary|roformer")
 _POSITIONS = frozenset(["pos", "position", "positions", "positional", "pe"])
+_RECURRENT = frozenset(["ssm", "mamba", "mamba2", "rwkv", "recurrent", "rnn", "lstm"])
+_OTHER_KINDS = _RECURRENT | {"conv", "linear", "lightning", "delta", "gla", "kda"}
+_WHICH = frozenset(["every", "interval", "period", "pattern", "layers", "indices", "ids", "idx"])
 _NO_SCALING = frozenset(["none", "null", "default", "no", "false"])
 _HALVES = frozenset(["neox", "gpt_neox", "half", "halves", "rotate_half", "split_half", "half_split"])
 _NEIGHBOURS = frozenset(["gptj", "gpt_j", "gpt-j", "interleaved", "adjacent", "interleave"])
@@ -195,6 +198,7 @@ def in_names_of_all(entries: Mapping[str, Any], *, sizes: bool) -> Spelled:
     if given.has_none("rope_scaling", "rope_parameters"):
         given.take(_only(given, _is_scaling, lambda value: isinstance(value, Mapping)), "rope_scaling")
         _with_scaling_in_pieces(given)
+        _with_own_yarn(given)
     if sizes:
         _with_usual_sizes(given)
         if given.has_none("rope_local_base_freq", "local_rope_theta"):
@@ -216,6 +220,23 @@ def _with_scaling_in_pieces(given: Spelled) -> None:
         group = {name.removeprefix("rope_scaling_"): given.pop(name) for name in pieces}
         if kind.lower() not in _NO_SCALING:
             given["rope_scaling"] = group
+
+
+def _with_own_yarn(given: Spelled) -> None:
+    """Gather ``yarn_scale``, ``yarn_beta_fast`` and the like in a group, where ``yarn`` switches them on."""
+    scale = given.get("yarn_scale")
+    if given.get("yarn") is not True or not is_number(scale) or given.get("rope_scaling") is not None:
+        return
+    group = {name.removeprefix("yarn_"): given.pop(name) for name in [*given] if name.startswith("yarn_")}
+    group["factor"] = group.pop("scale")
+    for neutral in ("extrapolation_factor", "attn_factor"):
+        if group.get(neutral) == 1:
+            del group[neutral]
+    del given["yarn"]
+    if given.get("rope") is False:  # it is the other one of two rotations
+        del given["rope"]
+    if scale != 1:
+        given["rope_scaling"] = {"rope_type": "yarn", **group}
 
 
 def _with_usual_sizes(given: Spelled) -> None:
@@ -293,6 +314,12 @@ def stated_layout(part: Mapping[str, Any]) -> tuple[str, RotaryLayout] | None:
             if value.lower() in _HALVES:
                 return name, "half"
     return None
+
+
+def layers_of_other_kinds(part: Mapping[str, Any]) -> list[str]:
+    """Return the entries that say which layers are of another kind: ``ssm_every_n``, ``mamba_layers``."""
+    found = ((name, words_of(name)) for name, value in part.items() if is_count(value) or isinstance(value, list | str))
+    return [name for name, words in found if words & _OTHER_KINDS and words & _WHICH]
 
 
 def names_positions(part: Mapping[str, Any]) -> str | None:

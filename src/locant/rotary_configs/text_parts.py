@@ -85,7 +85,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
     """
     share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
     taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
-    found = []
+    found = _without_its_group(config)
     for name, whole, part in _steps(config):
         for key in _beside(whole, part):
             stands = f"'{key}' stands in config.json beside '{name}', "
@@ -117,6 +117,24 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
                     )
                 )
     return found
+
+
+def _without_its_group(config: Mapping[str, Any]) -> list[Finding]:
+    """Return the finding about a file with a text part in itself, where its class looks for a group alone."""
+    name = config.get("model_type")
+    known = families.model_type(name if isinstance(name, str) else None)
+    if known is None or not known.text_part or not _passes_over_others(config) or _steps(config):
+        return []
+    if known.name in families.TEXT_IN_THE_FILE_ITSELF or not any(config.get(key) is not None for key in LAYERS):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"The class of '{name}' in transformers looks for its text part in '{known.text_part[0]}', which the file "
+            "lacks: it passes over the sizes beside it, and takes its own. They are read as those of that part here.",
+            f"Put the entries of the text part into '{known.text_part[0]}'.",
+        )
+    ]
 
 
 def text_type(config: Mapping[str, Any]) -> str | None:
