@@ -219,3 +219,14 @@ def test_a_class_of_the_name_of_one_with_code_of_its_own_is_read_as_that(tmp_pat
     parsed = inspect_model(tmp_path, ask_class=False).parsed
     assert parsed is not None
     assert (parsed.config.rotary_dim, parsed.config.head_dim, parsed.config.layout) == (64, 128, "interleaved")
+
+
+def test_code_around_a_file_that_is_known_by_its_entries_alone(tmp_path: Path) -> None:
+    """Names as in Llama's first code, which pairs neighbours, and code that turns halves."""
+    llama = {"dim": 256, "n_layers": 2, "norm_eps": 1e-5, "rope_theta": 1e4, "d_model": None}
+    inspection = _project(tmp_path, {"model.py": _ROTATE.format(_HALVES)}, **llama)
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.layout == "interleaved"
+    assert "model.py around it pairs features in the layout 'half'" in _said(inspection, "warning")
+    (tmp_path / "model.py").write_text(_ROTATE.format(_NEIGHBOURS), encoding="utf-8")
+    assert not _said(inspect_model(tmp_path / "runs" / "small", ask_class=False), "warning")

@@ -236,7 +236,25 @@ def _read(source: Source, asked: AskedClass | None, code: ReadCode | None) -> Pa
         raise ConfigError(
             f"{source.path.name} says nothing about rotary positions, and its model type is not known to have any."
         )
-    return read_huggingface(source.content)
+    parsed = read_huggingface(source.content)
+    return replace(parsed, findings=(*parsed.findings, *_doubts_by_code(source, parsed)))
+
+
+def _doubts_by_code(source: Source, parsed: ParsedConfig) -> Iterator[Finding]:
+    """Yield a warning where a file is known by its entries alone, and the code around it pairs features otherwise."""
+    content, folder = source.content, source.path.parent
+    is_named = any(part.get("model_type") is not None for part in (content, text_part(content)))
+    if is_named or families.model_type(text_type(content)) is None:
+        return
+    code = read_code(folder, content, None) or read_project(folder, None)
+    layouts = {config.layout for config in parsed.configs.values()}
+    if code is not None and code.kind.rotates and code.kind.layout not in layouts:
+        yield Finding(
+            "warning",
+            f"By its entries the file is of code that pairs features in the layout '{min(layouts)}', which is shown; "
+            f"but {code.file} around it {code.says}.",
+            "Compare with the code that trained the model.",
+        )
 
 
 def _repeated(source: Source) -> Iterator[Finding]:
