@@ -345,7 +345,7 @@ def test_searches_beside_each_other_share_the_threads() -> None:
     try:
         assert searches_at_once(computes) == 3
         assert searches_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5))) == 1
-        best = computes.model.rows_of_a_thread[1]
+        best = 3 * computes.model.rows_of_a_thread[1] // 2
         assert [rows_at_once(computes, searches) for searches in (1, 2, 3)] == [3 * best, 2 * best, best]
         assert rows_at_once(PyTorchEngine(tiny_model(VOCABULARY, 5)), 2) is None
         limits: list[int] = []

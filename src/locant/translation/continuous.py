@@ -123,7 +123,8 @@ def searches_at_once(engine: Engine) -> int:
 def rows_at_once(engine: Engine, searches: int) -> int | None:
     """Return how many hypotheses each of some searches beside each other decodes best at once; ``None`` for any number.
 
-    More would be decoded more slowly one by one, and sentences that wait meanwhile are finished sooner.
+    More would be decoded more slowly one by one, and sentences that wait meanwhile are finished sooner. These are half
+    as many again as the kernels take together: places are empty until several sentences make room for others.
 
     Args:
         engine: What computes.
@@ -131,7 +132,7 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
     """
     if not isinstance(engine, CompiledEngine):
         return None
-    return engine.model.rows_of_a_thread[1] * -(-engine.model.threads // searches)
+    return 3 * engine.model.rows_of_a_thread[1] // 2 * -(-engine.model.threads // searches)
 
 
 @dataclass(frozen=True, eq=False)
