@@ -63,7 +63,8 @@ mrope_interleaved truncate layer_types model_type text_config qk_rope_head_dim r
 rope_local_base_freq no_rope_layers num_hidden_layers rop_scaling Rope_scaling RoPE_theta theta head_dims alpha
 full_atention full_attention sliding_attention use_dynamic_ntk use_logn_attn alibi rotary
 dual_chunk_attention_config attn_config compress_ratios compress_rope_theta indexer_rope_interleave use_rotary_pos_emb
-swa_head_dim swa_qk_rope_head_dim block_configs per_layer_config
+swa_head_dim swa_qk_rope_head_dim block_configs per_layer_config embed_dim nhead head_size rope_dim rope_local_base
+rope_style rope_fraction pos_emb yarn yarn_scale rope_scaling_type rope_scaling_factor ssm_every_n nope_layer_interval
 """
 _NAMES = _NAMED.split()
 _TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope", "su", "ntk")

@@ -169,3 +169,8 @@ def test_llama2_c_has_the_layout_of_llamas_own_code() -> None:
     """llama2.c (model.py): neighbours; its files have multiple_of and no norm_eps."""
     content = {"dim": 288, "n_layers": 6, "n_heads": 6, "multiple_of": 32, "max_seq_len": 256}
     assert read_huggingface(content).config.layout == "interleaved"
+
+
+@pytest.mark.parametrize("value", [[], {}, [64], "64"])
+def test_rotated_features_that_are_no_number(value: object) -> None:
+    assert "'rope_dim' in config.json" in _said({**_OWN, "model_type": "llama", "rope_dim": value})

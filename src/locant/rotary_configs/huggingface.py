@@ -189,7 +189,7 @@ def _read_entries(
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     layers = _layer_types(part, kind, names, configs)
     rotated = {each.rotary_dim for each in configs.values()}
-    said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and {value} == rotated)}
+    said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and [value] == [*rotated])}
     if any("use_xpos" in key and value is False for key, value in said.items()):
         said = {key: value for key, value in said.items() if "xpos" not in key}
     unknown = [key for key, value in said.items() if _is_about_rotation(key, value, kind)]
