@@ -4,7 +4,8 @@
     python defaults.py --show defaults.jsonl
 
 For every corpus of defaults.yaml the settings that are left open are chosen as `locant train` chooses them; then each
-of them is changed alone, the others following by their rules, and all are trained with one seed in the same time. The
+of them is changed alone, the others following by their rules, and all are trained with one seed in the same time. Where
+defaults.yaml names a built-in recipe, its tokenizer, batches, model and training are one more variant (`recipe`). The
 lines of the validation set take turns: those with an even number choose the best settings, those with an odd number
 compare them with the defaults. Each training runs in a process of its own on one thread, and its minutes are those of
 the processor, so that other work on the machine does not shorten it; two can run side by side with two outputs.
@@ -38,6 +39,7 @@ CORPORA = Path(__file__).with_suffix(".yaml")
 def open_recipe(corpus: dict[str, Any], minutes: float, multi30k: str, folder: Path) -> dict[str, Any]:
     """Return a recipe that leaves all but corpus and time open; a cut corpus is written to a folder."""
     corpus = json.loads(json.dumps(corpus).replace("{multi30k}", multi30k))
+    corpus.pop("recipe", None)
     cut = corpus.pop("cut", None)
     if cut:
         for side, name in corpus["train"].items():
@@ -48,7 +50,20 @@ def open_recipe(corpus: dict[str, Any], minutes: float, multi30k: str, folder: P
     return {"corpus": corpus, "training": {"minutes": minutes}}
 
 
-def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
+def of_recipe(name: str) -> list[str]:
+    """Return the settings of a built-in recipe that do not belong to its text or its time, as changes."""
+    from locant.training import load_recipe
+
+    recipe = load_recipe(name).model_dump(mode="json", exclude_unset=True)
+    tokenizer, training = recipe["tokenizer"], recipe["training"]
+    tokenizer.pop("lowercase", None)
+    for of_time in ("minutes", "validate_every", "validation_sentences", "log_every"):
+        training.pop(of_time, None)
+    sections = {"tokenizer": tokenizer, "batches": recipe["batches"], "model": recipe["model"], "training": training}
+    return [f"{section}.{key}={json.dumps(value)}" for section, keys in sections.items() for key, value in keys.items()]
+
+
+def variants(chosen: dict[str, Any], recipe: str | None) -> dict[str, list[str]]:
     """Return the changes to try around the settings that were chosen, by name."""
     from locant.training.defaults import SHAPES
 
@@ -76,25 +91,27 @@ def variants(chosen: dict[str, Any]) -> dict[str, list[str]]:
         f"training.optimizer={'adamw' if optimizer == 'muon' else 'muon'}"
     ]
     found["sinusoids"] = ["model.position=sinusoidal"]
+    if recipe:
+        found["recipe"] = of_recipe(recipe)
     return found
 
 
-def planned(name: str, options: argparse.Namespace, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Write the open recipe of a corpus to a folder; return its path, and the recipe that the defaults complete."""
+def planned(name: str, options: argparse.Namespace, folder: Path) -> tuple[Path, dict[str, Any], dict[str, list[str]]]:
+    """Write the open recipe of a corpus to a folder; return its path, all settings, and what to change."""
     from locant.training import load_recipe, plan_training
 
     recipe = folder / "recipe.yaml"
     corpus = yaml.safe_load(CORPORA.read_text())[name]
     recipe.write_text(yaml.safe_dump(open_recipe(corpus, options.minutes, options.multi30k, folder)))
-    return recipe, plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")
+    chosen = plan_training(load_recipe(recipe)).recipe.model_dump(mode="json")
+    return recipe, chosen, variants(chosen, corpus.get("recipe"))
 
 
 def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> Record:
     """Train and score one variant of a corpus in this process."""
     use_processor_time()
     with tempfile.TemporaryDirectory() as folder:
-        recipe, defaults = planned(name, options, Path(folder))
-        changes = variants(defaults)
+        recipe, defaults, changes = planned(name, options, Path(folder))
         if variant not in changes:
             raise SystemExit(f"{name} has no variant '{variant}'; it has {', '.join(changes)}")
         record = train_and_score(variant, str(recipe), changes[variant], seed, {"beam": 4})
@@ -108,7 +125,7 @@ def run_one(name: str, variant: str, seed: int, options: argparse.Namespace) -> 
 def names_of_variants(name: str, options: argparse.Namespace) -> list[str]:
     """Return the names of the variants of a corpus, which one process finds out by planning."""
     with tempfile.TemporaryDirectory() as folder:
-        return list(variants(planned(name, options, Path(folder))[1]))
+        return list(planned(name, options, Path(folder))[2])
 
 
 def show(records: list[Record]) -> None:
