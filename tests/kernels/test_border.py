@@ -117,6 +117,44 @@ def test_heads_that_fill_no_vector_are_refused() -> None:
         attention.attend(q, q, q, key_mask=None, causal=False)
 
 
+def _everything() -> list[torch.Tensor]:
+    """Return what each kernel makes of float32 tensors, with gradients."""
+    random = torch.Generator().manual_seed(1)
+
+    def some(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float32, device="cpu", generator=random).requires_grad_()
+
+    torch.manual_seed(2)
+    q, k, v = some(2, 3, 40, 32), some(2, 3, 60, 32), some(2, 3, 60, 32)
+    attended = attention.attend(q, k, v, key_mask=None, causal=True)
+    x, residual, weight, bias = some(50, 128), some(50, 128), some(128), some(128)
+    normed = layer_norm.layer_norm(x, residual, weight, bias, epsilon=1e-5, dropped=26)
+    dropped = dropout.dropout(x, residual, 26)
+    hidden, matrix, labels = some(2, 5, 64), some(30, 64), torch.arange(10, device="cpu").view(2, 5)
+    loss, _ = projected_cross_entropy(hidden, matrix, labels, smoothing=0.1, ignore=0)
+    total = attended.sum() + normed.square().sum() + dropped.sum() + loss
+    given = (q, k, v, x, residual, weight, bias, hidden, matrix)
+    return [attended, normed, dropped, loss, *torch.autograd.grad(total, given)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_default_dtype_is_that_of_nothing_that_kernels_write(dtype: torch.dtype) -> None:
+    expected = _everything()
+    torch.set_default_dtype(dtype)
+    try:
+        found = _everything()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(map(torch.equal, found, expected))
+
+
+def test_the_default_device_is_that_of_nothing_that_kernels_write() -> None:
+    expected = _everything()
+    with torch.device("meta"):
+        found = _everything()
+    assert all(map(torch.equal, found, expected))
+
+
 def test_tables_elsewhere_are_not_read() -> None:
     x, table = torch.randn(1, 2, 8, 16), torch.ones(8, 8)
     assert rotation.serves((x,), table, table)

@@ -98,6 +98,21 @@ def test_ids_of_any_integer_type_are_read(compiled: CompiledTransformer) -> None
 
 
 @needs_compiler
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_the_default_dtype_and_device_are_those_of_nothing_that_is_written(position: str) -> None:
+    model = tiny_model(VOCABULARY, seed=1, position=position)
+    source, lengths, last = torch.tensor([[5, 9, EOS]]), torch.tensor([3]), torch.tensor([[BOS]])
+    expected = CompiledTransformer(model).start_search(source, lengths).log_probabilities(last)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"):
+            found = CompiledTransformer(model).start_search(source, lengths).log_probabilities(last)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, expected)
+
+
+@needs_compiler
 def test_sentences_beyond_the_positions_that_are_learned() -> None:
     model = CompiledTransformer(
         tiny_model(VOCABULARY, seed=1, position="learned", position_options={"max_positions": 8})

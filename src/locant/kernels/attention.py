@@ -86,7 +86,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
 def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     key_mask = None if key_mask is None else key_mask.contiguous()
     batch, heads, queries, _ = q.shape
-    out, probabilities = _like(q), torch.empty(batch, heads, k.shape[2], -(-queries // _LANES) * _LANES)
+    room = -(-queries // _LANES) * _LANES
+    out, probabilities = _like(q), q.new_empty(batch, heads, k.shape[2], room, dtype=torch.float32)
     work = _work(q, k, key_mask, causal, probabilities)
     require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
     return out, probabilities

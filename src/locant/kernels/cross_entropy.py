@@ -85,7 +85,7 @@ def _plain(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> 
 
 
 def _run(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> Tensor:
-    sums, labels = torch.zeros(2, dtype=torch.float64), labels.contiguous()
+    sums, labels = logits.new_zeros(2, dtype=torch.float64), labels.contiguous()
     small, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
     places = logits.data_ptr(), small, labels.data_ptr()
     function = KERNEL.library.locant_cross_entropy

@@ -49,8 +49,8 @@ def random_words(*shape: int) -> Tensor:
     They are the same where a compiler has traced this, unless it replaces PyTorch's generator as Inductor does.
     """
     if torch.compiler.is_compiling():  # nothing random is traced in place
-        return torch.randint(-(2**63), 2**63 - 1, shape) ^ -(2**63)
-    return torch.empty(shape, dtype=torch.int64).random_(-(2**63), None)
+        return torch.randint(-(2**63), 2**63 - 1, shape, device="cpu") ^ -(2**63)
+    return torch.empty(shape, dtype=torch.int64, device="cpu").random_(-(2**63), None)
 
 
 def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:

@@ -106,7 +106,8 @@ def _forward(
     epsilon: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    found = torch.empty(x.shape, dtype=dtype), torch.empty(x.shape, dtype=dtype), torch.empty(x.shape[:-1])
+    out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
+    found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
     x, residual = x.contiguous(), None if residual is None else residual.contiguous()
     weight, bias = weight.contiguous(), bias.contiguous()  # copies must outlive the call
     places = map(address, (x, residual, weight, bias, *found))
@@ -197,10 +198,10 @@ def _backward(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
     outer = outer.contiguous()
-    of_x = torch.empty(outer.shape, dtype=dtype)
-    of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype)
+    of_x = outer.new_empty(outer.shape, dtype=dtype)
+    of_residual = outer.new_empty(outer.shape if separate else 0, dtype=dtype)
     work = _work(outer, seed, dropped)
-    sums = torch.zeros(work.threads, 2, outer.shape[-1])
+    sums = outer.new_zeros(work.threads, 2, outer.shape[-1], dtype=torch.float32)
     weight = weight.contiguous()  # a copy must outlive the call
     places = map(address, (outer, normalised, inverse, weight, of_x))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16

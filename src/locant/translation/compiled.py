@@ -293,7 +293,7 @@ class CompiledSearchState:
 
         Padding and BOS have the log-probability ``-inf``.
         """
-        values = torch.empty(len(last), self._model.vocabulary)
+        values = torch.empty(len(last), self._model.vocabulary, dtype=torch.float32, device="cpu")
         self._step(last, values, None)
         return values
 

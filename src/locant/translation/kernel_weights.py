@@ -52,7 +52,7 @@ class PositionCodes:
             ConfigError: They are of another width.
             DataError: There are fewer positions.
         """
-        codes = self.scheme.code(torch.arange(count))
+        codes = self.scheme.code(torch.arange(count, device="cpu"))
         if codes is None or codes.shape != (count, self.width):
             raise ConfigError(
                 f"The positions of {type(self.scheme).__name__} are not codes of {self.width} features, the width of "
@@ -85,7 +85,7 @@ class PositionRotations:
 
     def table(self, count: int) -> Tensor:
         """Return the sines of the pairs at the first positions and then their cosines ``[count, rotated]``, float32."""
-        return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count)), dim=-1))
+        return _plain(torch.cat(Rotary.from_config(self.config).sine_cosine(torch.arange(count, device="cpu")), dim=-1))
 
 
 _Positions: TypeAlias = PositionCodes | PositionRotations | None
@@ -165,7 +165,7 @@ def _positions(stack: Encoder | Decoder, width: int, what: str, instead: str) ->
     scheme = stack.scheme(0)
     if not scheme.acts_on:
         return None
-    if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1)) is not None:
+    if scheme.acts_on == {"embedding"} and scheme.code(torch.arange(1, device="cpu")) is not None:
         return PositionCodes(scheme, width)
     config = scheme.rotary_config
     if scheme.acts_on == {"queries+keys"} and config and not scheme.caches_unrotated_keys:
