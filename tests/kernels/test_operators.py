@@ -112,6 +112,7 @@ CASES: list[tuple[str, Callable[[], Any]]] = [
     ("projected_cross_entropy", lambda: _loss(FLOAT32, True, True)),
     ("projected_cross_entropy", lambda: _loss(BFLOAT16, True, True)),
     ("projected_cross_entropy", lambda: _loss(FLOAT32, False, True)),
+    ("projected_cross_entropy_backward", lambda: (*(_random(3, 4, grad=False) for _ in range(3)), torch.tensor(2.5))),
 ]
 # Inputs that they do not read, so that PyTorch's operations serve.
 OTHERS: list[tuple[str, Callable[[], Any]]] = [
@@ -475,3 +476,75 @@ def test_there_are_no_second_derivatives_and_an_error_says_so(name: str) -> None
     (first,) = torch.autograd.grad(OPERATORS[name](x, *others).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives; LOCANT_KERNELS=0"):
         first.sum().backward()
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_the_loss_has_no_second_derivatives_even_beside_what_has(seen: bool) -> None:
+    hidden, weight, labels = _random(2, 3, 16), _random(9, 16), torch.tensor([[3, 0, 8], [1, 2, 0]])
+    with Seen() if seen else nullcontext():
+        loss, _ = projected_cross_entropy(hidden, weight, labels, smoothing=0.1, ignore=0)
+        (first,) = torch.autograd.grad(loss + hidden.square().sum(), hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="This loss has no second derivatives"):
+        first.square().sum().backward()
+
+
+@pytest.mark.parametrize("name", ["rotate", "dropout"])
+def test_second_derivatives_of_what_has_some(name: str) -> None:
+    """Both are linear: with M, the gradient of |M x|^2 is 2 M'M x, and that of its square is 8 M'M M'M x."""
+    operator, (first, *others) = OPERATORS[name], next(inputs for case, inputs in CASES if case == name)()
+    x = first[0] if isinstance(first, list) else first
+
+    def squares(x: Tensor) -> Tensor:
+        found = operator([x] if name == "rotate" else x, *others)
+        return (found[0] if name == "rotate" else found).square().sum()
+
+    (gradient,) = torch.autograd.grad(squares(x), x, create_graph=True)
+    (found,) = torch.autograd.grad(gradient.square().sum(), x)
+    once = gradient.detach().requires_grad_()
+    (right,) = torch.autograd.grad(squares(once), once)
+    torch.testing.assert_close(found, 2 * right)
+
+
+def _refused(operator: Any, inputs: Any) -> bool:
+    """Return whether PyTorch's operations refuse what no kernel reads, as they do where sizes do not fit."""
+    try:
+        operator.overload(*inputs)
+    except RuntimeError:
+        return True
+    return False
+
+
+def test_gradients_of_other_sizes_are_no_kernel_s() -> None:
+    """Kernels would read what lies behind them in memory."""
+    outer, q, k, v, probabilities = _attention_backward(FLOAT32)
+    backward = OPERATORS["attention_backward"]
+    for changed in (
+        (outer[:, :, :2], q, k, v, probabilities),
+        (outer, q, k, v, probabilities[..., :3]),
+        (outer, q, k, v, probabilities[:, :, :2]),
+    ):
+        assert _refused(backward, changed)
+    right = backward.overload(outer, q, k, v, probabilities)
+    moved = probabilities.transpose(0, 1).contiguous().transpose(0, 1)
+    torch.testing.assert_close(backward.overload(outer, q, k, v, moved), right, atol=1e-5, rtol=1e-5)
+    outer, normalised, inverse, *others = _norm_backward(FLOAT32, 64, 0)
+    for changed in ((outer, normalised[:1, :2], inverse), (outer, normalised, inverse[:, :3])):
+        assert _refused(OPERATORS["layer_norm_backward"], (*changed, *others))
+
+
+@pytest.mark.parametrize("width", [0, 64])
+def test_norms_of_nothing(width: int) -> None:
+    x, weight, bias = _random(3 if not width else 0, width), _random(width), _random(width)
+    found, *_ = torch.ops.locant.layer_norm(x, None, weight, bias, None, 0, 1e-5, FLOAT32)
+    assert found.shape == x.shape
+    (of_weight,) = torch.autograd.grad(found.sum(), weight)
+    assert torch.equal(of_weight, torch.zeros(width))
+
+
+def test_rows_that_overlap_are_rotated_apart() -> None:
+    angles = _random(8, 8, grad=False)
+    windows = _random(40, grad=False).as_strided((1, 1, 8, 16), (40, 40, 1, 1))
+    (found,), (right,) = (
+        OPERATORS["rotate"]([x], angles.cos(), angles.sin(), False, False) for x in (windows, windows.contiguous())
+    )
+    torch.testing.assert_close(found, right)

@@ -85,9 +85,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None, causal: 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     key_mask = None if key_mask is None else key_mask.contiguous()
-    batch, heads, queries, _ = q.shape
-    room = -(-queries // _LANES) * _LANES
-    out, probabilities = _like(q), q.new_empty(batch, heads, k.shape[2], room, dtype=torch.float32)
+    batch, heads, *_ = q.shape
+    out, probabilities = _like(q), q.new_empty(batch, heads, k.shape[2], _room(q), dtype=torch.float32)
     work = _work(q, k, key_mask, causal, probabilities)
     require_done(KERNEL.library.locant_attention(work, *map(_heads, (q, k, v, out)), *_settings(q)))
     return out, probabilities
@@ -107,9 +106,8 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: boo
 
 def _empty(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     del v, key_mask, causal
-    batch, heads, queries, _ = q.shape
-    room = -(-queries // _LANES) * _LANES
-    return _like(q), q.new_empty(batch, heads, k.shape[2], room, dtype=torch.float32)
+    batch, heads, *_ = q.shape
+    return _like(q), q.new_empty(batch, heads, k.shape[2], _room(q), dtype=torch.float32)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -140,12 +138,20 @@ def _plain_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilitie
 
 def _reads(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> bool:
     del causal
-    return q.is_cpu and q.dtype in DTYPES and q.shape[2] > 0 and _fits(q, k, v, key_mask) and KERNEL.usable()
+    here = q.is_cpu and k.is_cpu and v.is_cpu
+    return here and q.dtype in DTYPES and q.shape[2] > 0 and _fits(q, k, v, key_mask) and KERNEL.usable()
 
 
 def _reads_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> bool:
-    del probabilities
-    return outer.dtype == q.dtype and _reads(q, k, v, None, False)
+    return (
+        outer.is_cpu
+        and (outer.dtype, outer.shape) == (q.dtype, q.shape)
+        and _reads(q, k, v, None, False)
+        and probabilities.is_cpu
+        and probabilities.dtype == torch.float32
+        and probabilities.shape == (*k.shape[:3], _room(q))
+        and probabilities.is_contiguous()
+    )
 
 
 def _under_autocast(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Any, ...]:
@@ -179,6 +185,11 @@ def _like(x: Tensor) -> Tensor:
     """Return an empty tensor of the shape ``[B, H, L, D]`` of another, whose heads can be merged without a copy."""
     batch, heads, length, features = x.shape
     return x.new_empty(batch, length, heads, features).transpose(1, 2)
+
+
+def _room(q: Tensor) -> int:
+    """Return for how many queries the probabilities have room."""
+    return -(-q.shape[2] // _LANES) * _LANES
 
 
 def _laid_out(x: Tensor) -> Tensor:

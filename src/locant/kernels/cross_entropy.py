@@ -97,6 +97,7 @@ def _reads(logits: Tensor, labels: Tensor, smoothing: float, gradient: bool) -> 
     del smoothing, gradient
     return (
         logits.is_cpu
+        and labels.is_cpu
         and logits.dtype in DTYPES
         and logits.is_contiguous()
         and labels.dtype == torch.int64

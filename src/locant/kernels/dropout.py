@@ -108,7 +108,7 @@ def _empty(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype
 
 def _reads(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> bool:
     del seed, dropped
-    same = residual is None or (residual.dtype in DTYPES and residual.shape == x.shape)
+    same = residual is None or (residual.dtype in DTYPES and residual.shape == x.shape and residual.is_cpu)
     return same and x.is_cpu and x.dtype in DTYPES and dtype in DTYPES and KERNEL.usable()
 
 

@@ -58,6 +58,7 @@ def _fits(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tenso
     shape = x.shape
     return (
         len(shape) > 0
+        and shape[-1] > 0
         and shape[-1] % _BLOCK == 0
         and _scales(weight, shape[-1])
         and _scales(bias, shape[-1])
@@ -262,10 +263,11 @@ def _reads_backward(
     dtype: torch.dtype,
 ) -> bool:
     del seed, dropped, separate
-    kept = normalised.dtype == outer.dtype and normalised.is_contiguous() and inverse.is_contiguous()
+    for x, shape, kept_in in ((normalised, outer.shape, outer.dtype), (inverse, outer.shape[:-1], torch.float32)):
+        if not (x.is_cpu and (x.shape, x.dtype) == (shape, kept_in) and x.is_contiguous()):
+            return False
     return (
         outer.is_cpu
-        and kept
         and (dtype, outer.dtype) in _PRECISIONS
         and _fits(outer, None, weight, weight)
         and KERNEL.usable()

@@ -56,8 +56,11 @@ def _run(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool
     addresses, pairs = (cosine.data_ptr(), sine.data_ptr()), cosine.shape[-1]
     numbers: list[int] = []
     for x, out in zip(features, rotated, strict=True):
+        *steps, step = out.stride()
+        if step != 1:  # rows of x overlap, and those of its like are laid out in another order
+            return _plain(features, cosine, sine, interleaved, backwards)
         numbers += (x.data_ptr(), out.data_ptr(), *addresses, *x.shape, pairs)
-        numbers += (*x.stride()[:3], *out.stride()[:3], *tables)
+        numbers += (*x.stride()[:3], *steps, *tables)
     function = getattr(KERNEL.library, _FUNCTIONS[features[0].dtype])
     works = array("q", numbers)
     direction, threads = -1.0 if backwards else 1.0, torch.get_num_threads()
@@ -87,7 +90,8 @@ def _empty(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bo
 def _reads(features: list[Tensor], cosine: Tensor, sine: Tensor, interleaved: bool, backwards: bool) -> bool:
     del interleaved, backwards
     dtype = features[0].dtype if features else None
-    return dtype in DTYPES and features[0].is_cpu and _fit(features, cosine, sine) and KERNEL.usable()
+    here = all(x.is_cpu for x in features)
+    return dtype in DTYPES and here and _fit(features, cosine, sine) and KERNEL.usable()
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

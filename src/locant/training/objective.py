@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from locant.kernels import cross_entropy as kernel
-from locant.kernels.operator import Gradient, Operator
+from locant.kernels.operator import Gradient, Operator, once
 
 # Logits held at a time: enough for full-speed matrix products and few sums of the weight's gradient, few enough to stay
 # near the caches.
@@ -76,18 +76,33 @@ def _empty(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.of_hidden, ctx.of_weight = inputs[5:]
-    ctx.save_for_backward(*output[1:])
+    hidden, weight, *_, ctx.of_hidden, ctx.of_weight = inputs
+    ctx.save_for_backward(hidden, weight, *output[1:])
 
 
 def _gradients(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
-    grad_hidden, grad_weight = ctx.saved_tensors
-    scale = outer[0]  # the likelihood has no gradient
+    hidden, weight, grad_hidden, grad_weight = ctx.saved_tensors
+    scale, scaled = outer[0], _SCALED.following(ctx)  # the likelihood has no gradient
     return (
-        grad_hidden * scale.to(grad_hidden.dtype) if ctx.of_hidden else None,
-        grad_weight * scale.to(grad_weight.dtype) if ctx.of_weight else None,
+        scaled(grad_hidden, hidden, weight, scale) if ctx.of_hidden else None,
+        scaled(grad_weight, hidden, weight, scale) if ctx.of_weight else None,
         *(None,) * 5,
     )
+
+
+def _scaled(gradient: Tensor, hidden: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    del hidden, weight  # what it depends on, which differentiating it once more would want
+    return gradient * scale.to(gradient.dtype)
+
+
+_SCALED = Operator(
+    "projected_cross_entropy_backward(Tensor gradient, Tensor hidden, Tensor weight, Tensor scale) -> Tensor",
+    kernel=_scaled,
+    plain=_scaled,
+    reads=lambda *_: True,
+    fake=lambda gradient, hidden, weight, scale: torch.empty_like(gradient),
+    gradient=once("This loss has no second derivatives; torch.nn.functional.cross_entropy of all logits has."),
+)
 
 
 _LOSS = Operator(
