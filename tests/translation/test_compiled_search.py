@@ -48,6 +48,16 @@ def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
     return dict(found)[0]
 
 
+def test_a_search_that_is_no_longer_wanted_ends() -> None:
+    """And Ctrl-C, which has its turn as often, does not wait for all of it."""
+    engine, asked = CompiledEngine(model_with_ties(0), "float32"), []
+    running = CompiledSearch(engine.model, 1)
+    running.join({0: Searched([5, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))})
+    assert running.run(lambda: asked.append(len(asked)) or len(asked) < 4) == []
+    assert len(running) == 1, "it has not read its prefix yet"
+    assert len(asked) == 4
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_batches(seed: int) -> None:
     engine, draw = compiled(model_with_ties(seed)), random.Random(seed)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -24,23 +27,23 @@ SETTINGS = DecodingSettings(beam=1)
 def test_all_results_in_the_order_in_which_they_are_done() -> None:
     second_done = threading.Event()
 
-    def first() -> int:
+    def first(_: object) -> int:
         assert second_done.wait(30)
         return 1
 
-    def second() -> int:
+    def second(_: object) -> int:
         second_done.set()
         return 2
 
     threads = SideBySide()
     assert list(threads.run([first, second], 2)) == [2, 1]
-    assert sorted(threads.run([lambda n=n: n for n in range(50)], 3)) == list(range(50))
+    assert sorted(threads.run([lambda _, n=n: n for n in range(50)], 3)) == list(range(50))
 
 
 def test_one_thread_and_one_piece_are_the_caller_s() -> None:
     threads, caller = SideBySide(), threading.get_ident()
-    assert list(threads.run([threading.get_ident] * 4, 1)) == [caller] * 4
-    assert list(threads.run([threading.get_ident], 4)) == [caller]
+    assert list(threads.run([lambda _: threading.get_ident()] * 4, 1)) == [caller] * 4
+    assert list(threads.run([lambda _: threading.get_ident()], 4)) == [caller]
 
 
 @pytest.mark.parametrize("stopped", ["by an error", "by the caller"])
@@ -54,7 +57,7 @@ def test_what_has_not_begun_never_does(stopped: str) -> None:
         done.append(number)
         return number
 
-    running = SideBySide().run([lambda n=n: piece(n) for n in range(400)], 2)
+    running = SideBySide().run([lambda _, n=n: piece(n) for n in range(400)], 2)
     if stopped == "by an error":
         with pytest.raises(ValueError, match="no"):
             list(running)
@@ -67,11 +70,56 @@ def test_what_has_not_begun_never_does(stopped: str) -> None:
     assert len(done) == reached, "nothing goes on afterwards"
 
 
+def test_pieces_that_have_begun_are_told_that_nobody_wants_them() -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def long(wanted: Callable[[], bool]) -> None:
+        assert wanted()
+        begun.set()
+        while wanted():
+            time.sleep(0.001)
+        told.set()
+
+    def fails(_: object) -> None:
+        assert begun.wait(30)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        list(SideBySide().run([fails, long], 2))
+    assert told.is_set()
+
+
+def test_threads_that_work_for_others_are_not_waited_for() -> None:
+    threads, over, busy = SideBySide(), threading.Event(), threading.Semaphore(0)
+
+    def long(_: object) -> None:
+        busy.release()
+        assert over.wait(30)
+
+    # Four callers, who with what they share keep all four threads busy besides themselves.
+    others = [threading.Thread(target=lambda: list(threads.run([long, long], 2))) for _ in range(4)]
+    for other in others:
+        other.start()
+    for _ in range(8):
+        assert busy.acquire(timeout=30)
+    try:
+        running = threading.Thread(target=lambda: found.extend(threads.run([lambda _, n=n: n for n in range(3)], 2)))
+        found: list[int] = []
+        running.start()
+        running.join(20)
+        assert sorted(found) == [0, 1, 2]
+        assert not running.is_alive()
+    finally:
+        over.set()
+        for other in others:
+            other.join()
+
+
 def test_more_threads_where_the_processor_was_elsewhere() -> None:
     threads = SideBySide()
 
     def used(work: float, sleep: float) -> int:
-        def piece() -> int:
+        def piece(_: object) -> int:
             end = time.thread_time() + work
             while time.thread_time() < end:
                 pass
@@ -88,12 +136,26 @@ def test_more_threads_where_the_processor_was_elsewhere() -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_of_fork_has_threads_of_its_own() -> None:
     threads = SideBySide()
-    pieces = [lambda n=n: n for n in range(6)]
+    pieces = [lambda _, n=n: n for n in range(6)]
     assert sorted(threads.run(pieces, 2)) == list(range(6))
     child = os.fork()
     if not child:
         os._exit(0 if sorted(threads.run(pieces, 2)) == list(range(6)) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_where_a_program_ends_the_caller_does_all() -> None:
+    """A thread may go on after the main one, when no threads are made any more."""
+    code = (
+        "import threading\n"
+        "from locant.translation.side_by_side import SideBySide\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    print(sorted(SideBySide().run([lambda _, n=n: n for n in range(4)], 2)))\n"
+        "threading.Thread(target=late).start()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert (run.stdout, run.returncode) == ("[0, 1, 2, 3]\n", 0), run.stderr
 
 
 @needs_compiler

@@ -267,10 +267,7 @@ def _reads_backward(
         if not (x.is_cpu and (x.shape, x.dtype) == (shape, kept_in) and x.is_contiguous()):
             return False
     return (
-        outer.is_cpu
-        and (dtype, outer.dtype) in _PRECISIONS
-        and _fits(outer, None, weight, weight)
-        and KERNEL.usable()
+        outer.is_cpu and (dtype, outer.dtype) in _PRECISIONS and _fits(outer, None, weight, weight) and KERNEL.usable()
     )
 
 

@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,10 +76,12 @@ class CompiledEngine:
         require_sentences(sources, max_lengths, prefix)
         threads = self.model.threads
 
-        def searched(group: list[int], threads: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        def searched(
+            group: list[int], threads: int, wanted: Callable[[], bool]
+        ) -> list[tuple[int, list[Hypothesis] | LocantError]]:
             running = CompiledSearch(self.model, threads)
             running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group})
-            return running.run()
+            return running.run(wanted)
 
         # One batch after the other: together they may take more memory than there is.
         for batch in batches([len(source) for source in sources], settings):

@@ -6,7 +6,7 @@ import ctypes
 import struct
 import weakref
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,10 @@ from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_o
 if TYPE_CHECKING:
     from locant.translation.compiled import CompiledTransformer
 
-_ENDLESS = 1 << 40  # more steps than any sentence takes, and more sentences than there are
+_ALL = 1 << 40  # more sentences than there are
+
+# Steps of one call, for which Ctrl-C waits: some milliseconds with small models, a second with large ones.
+_UNINTERRUPTED = 16
 
 _TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once, or shorter ones."
 
@@ -138,11 +141,17 @@ class CompiledSearch:
         """
         return self._advance(most, enough)
 
-    def run(self) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-        """Take steps until all sentences are finished; see :meth:`step`. Python is not needed meanwhile."""
+    def run(self, wanted: Callable[[], bool] = lambda: True) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+        """Take steps until all sentences are finished; see :meth:`step`. Python is hardly needed meanwhile.
+
+        Between some of the steps other Python threads and signals have their turn, such as that of Ctrl-C.
+
+        Args:
+            wanted: Asked there whether to go on.
+        """
         outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
-        while len(self):
-            outcomes += self._advance(_ENDLESS, _ENDLESS)
+        while len(self) and wanted():
+            outcomes += self._advance(_UNINTERRUPTED, _ALL)
         return outcomes
 
     def _advance(self, most: int, enough: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:

@@ -7,10 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
+Piece: TypeAlias = Callable[[Callable[[], bool]], Result]
+"""A piece of work. It is given what says whether its result is still wanted: a long one asks, and returns if not."""
 
 # Of the processors' time that a call could have had, the least that it has on a quiet machine; and seconds below which
 # that says nothing, because threads take a while to begin.
@@ -29,23 +32,27 @@ class SideBySide:
         self._made: tuple[tuple[int, int], ThreadPoolExecutor] | None = None
         self._crowded = False
 
-    def run(self, work: Sequence[Callable[[], Result]], threads: int) -> Iterator[Result]:
+    def run(self, work: Sequence[Piece[Result]], threads: int) -> Iterator[Result]:
         """Yield what pieces of work return, in the order in which they are done.
 
-        Where one fails, or the caller wants no more, those that have not begun never do.
+        Where one fails, or the caller wants no more, those that have not begun never do. Threads that other callers
+        keep busy are not waited for.
 
         Args:
             work: The pieces; one alone is done by the caller.
             threads: As many as there are cores for.
         """
         if threads == 1 or len(work) == 1:
-            yield from (piece() for piece in work)
+            yield from (piece(lambda: True) for piece in work)
             return
         executor = self._executor(2 * threads)
         pile, begun = _Pile(work), time.perf_counter()
         others = min(len(work), 2 * threads if self._crowded else threads) - 1
-        workers = [executor.submit(pile.work) for _ in range(others)]
+        workers: list[Future[tuple[float, float]]] = []
         try:
+            with suppress(RuntimeError):  # where the program ends, or the system gives no thread, the caller does all
+                for _ in range(others):
+                    workers.append(executor.submit(pile.work))
             # The caller has a core already; for another thread one must be found, which at once may be its own.
             spent, left = 0.0, len(work)
             while pile.pieces:
@@ -56,10 +63,11 @@ class SideBySide:
             ended = time.perf_counter()
             for _ in range(left):
                 yield pile.done.get().result()
-            self._judge([(spent, ended), *(worker.result() for worker in workers)], begun, min(len(work), threads))
+            came = [worker.result() for worker in workers if not worker.cancel()]
+            self._judge([(spent, ended), *came], begun, min(len(work), threads))
         finally:
-            pile.pieces.clear()
-            wait(workers)
+            pile.abandon()
+            wait([worker for worker in workers if not worker.cancel()])
 
     def _judge(self, spent: list[tuple[float, float]], begun: float, threads: int) -> None:
         taken = max(ended for _, ended in spent) - begun
@@ -77,8 +85,8 @@ class SideBySide:
 class _Pile(Generic[Result]):
     """Pieces of work, from which workers take one after the other."""
 
-    def __init__(self, work: Sequence[Callable[[], Result]]) -> None:
-        self.pieces = deque(work)
+    def __init__(self, work: Sequence[Piece[Result]]) -> None:
+        self.pieces, self.wanted = deque(work), True
         self.done: SimpleQueue[Future[Result]] = SimpleQueue()
 
     def take(self) -> float:
@@ -90,11 +98,18 @@ class _Pile(Generic[Result]):
         begun = time.thread_time()
         future: Future[Result] = Future()
         try:
-            future.set_result(piece())
+            future.set_result(piece(lambda: self.wanted))
         except BaseException as error:  # for whoever waits for it
             future.set_exception(error)
         self.done.put(future)
+        if future.exception():  # only now: what ends because of it comes after it
+            self.abandon()
         return time.thread_time() - begun
+
+    def abandon(self) -> None:
+        """Let no more pieces begin, and those end that ask."""
+        self.wanted = False
+        self.pieces.clear()
 
     def work(self) -> tuple[float, float]:
         """Do pieces until there are no more; returns the processor's time that they took, and when they ended."""
