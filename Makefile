@@ -233,12 +233,12 @@ audit: .venv-audit/bin/pip-audit
 # Load on locant serve at 1 to 256 clients, on the loopback address, beside LibreTranslate with the same weights in an
 # environment of its own, and two minutes of overload; then on a model of preset small with random weights. Ends by itself, in
 # about 20 minutes a model. MODELS="runs/one runs/two"; SERVE=--quick takes a third of that. Where LibreTranslate cannot be
-# installed, the rest is measured.
+# installed, the rest is measured. The clients are those of wrk, a package of the system.
 MODELS ?= $(DEMO)
-.venv-serve/bin/locust: pyproject.toml constraints.txt
+.venv-serve/bin/locant: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-serve
 	.venv-serve/bin/pip install --quiet --constraint constraints.txt torch
-	.venv-serve/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,argos,corpora]' locust psutil
+	.venv-serve/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,argos,corpora]' psutil
 	@touch $@
 
 .venv-libretranslate/bin/libretranslate: constraints.txt
@@ -246,7 +246,7 @@ MODELS ?= $(DEMO)
 	.venv-libretranslate/bin/pip install --quiet --constraint constraints.txt torch libretranslate spacy
 	@touch $@
 
-bench-serve: .venv-serve/bin/locust
+bench-serve: .venv-serve/bin/locant
 	-$(MAKE) .venv-libretranslate/bin/libretranslate
 	.venv-serve/bin/python benchmarks/serve/run.py $(MODELS) --presets small --libretranslate .venv-libretranslate/bin/libretranslate $(SERVE)
 

@@ -3,7 +3,7 @@
 Usage: python benchmarks/serve/run.py MODEL... [--text FILE] [--quick] [--seconds 20] [--clients 1,8,64,256]
            [--presets small] [--libretranslate PROGRAM] [--overload 120] [--output docs/results/serving]
 
-For each model and each number of clients, locust asks for one sentence after another: short ones (12 words at most)
+For each model and each number of clients, wrk asks for one sentence after another: short ones (12 words at most)
 and mixed ones, drawn from the text, by default the source side of the test of the model's run. Reported are sentences
 a second, latencies by percentile, refusals, failures, memory and processor time. The overload asks for ten times what
 64 clients were answered, and then looks how soon a single request takes its usual time again; the first model has it.
@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,9 @@ TIMES = 10
 OVERLOADING = 500
 """Clients of the overload."""
 WARM_UP = 3.0
-"""Seconds of a load that are not measured."""
+"""Seconds of another load before one that is measured."""
+TIMEOUT = 150
+"""Seconds after which an answer counts as failed."""
 COLUMNS = (
     *("server", "sentences", "clients", "sentences/s", "of offline", "of what is left", "by CPU", "p50", "p95", "p99"),
     *("refused", "failed", "MB", "CPU ms"),
@@ -75,60 +78,63 @@ def sentences_of(model: Path, text: Path | None) -> list[str]:
     return found
 
 
-def percentile(milliseconds: list[float], share: float) -> float:
-    """Return a percentile of response times."""
-    return round(sorted(milliseconds)[min(len(milliseconds) - 1, int(share * len(milliseconds)))], 1)
+def bodies_of(text: Path, pair: tuple[str, str]) -> Path:
+    """Write the bodies of requests for the lines of a text, one a line, and return where."""
+    fields = {"source": pair[0], "target": pair[1]}
+    lines = [json.dumps({**fields, "q": line}) for line in text.read_text(encoding="utf-8").splitlines()]
+    written = text.with_suffix(".bodies")
+    written.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return written
 
 
-def load(
-    server: Server,
-    texts: Path,
-    pair: tuple[str, str],
-    clients: int,
-    seconds: float,
-    rate: float | None = None,
-    warm_up: float = WARM_UP,
-) -> dict[str, Any]:
-    """Return what clients were answered in some seconds, those of the warm-up left out."""
-    command = [sys.executable, "-m", "locust", "--locustfile", str(HERE / "load.py"), "--headless", "--only-summary"]
-    command += ["--users", str(clients), "--spawn-rate", str(clients), "--exit-code-on-error", "0"]
-    command += ["--run-time", f"{warm_up + seconds:g}s", "--stop-timeout", "150", "--host", server.address]
+def clients(server: Server, bodies: Path, count: int, seconds: float, pause: float | None = None) -> dict[str, float]:
+    """Return what clients noted in some seconds, and the processor seconds that they took.
+
+    Args:
+        server: Whom they ask.
+        bodies: What they ask for.
+        count: How many there are.
+        seconds: For how long they ask.
+        pause: Seconds between an answer and the next request, on the average.
+    """
+    command = ["wrk", "--threads", "1", "--connections", str(count), "--duration", f"{max(1, round(seconds))}s"]
+    command += ["--timeout", f"{TIMEOUT}s", "--script", str(HERE / "load.lua"), server.address]
     with tempfile.NamedTemporaryFile(suffix=".json") as output:
-        told = {"LOAD_TEXT": str(texts), "LOAD_SOURCE": pair[0], "LOAD_TARGET": pair[1], "LOAD_OUTPUT": output.name}
-        if rate is not None:
-            told["LOAD_RATE"] = str(rate / clients)
-        before = server.processor_seconds()
+        told = {"LOAD_BODIES": str(bodies), "LOAD_OUTPUT": output.name}
+        if pause is not None:
+            told["LOAD_PAUSE"] = f"{1000 * pause:f}"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            command, env={**os.environ, **told}, capture_output=True, text=True, timeout=warm_up + seconds + 240
+            command, env={**os.environ, **told}, capture_output=True, text=True, timeout=seconds + TIMEOUT + 60
         )
-        spent = server.processor_seconds() - before
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         noted = Path(output.name).read_text(encoding="utf-8")
     if not noted:
         raise SystemExit(f"The load did not begin:\n{done.stderr[-2000:]}")
-    found = json.loads(noted)
-    begun, end = found["begun"] + warm_up, found["begun"] + warm_up + seconds
-    # Those that end after the time are slow ones: they count for everything but the speed.
-    times: dict[str, list[float]] = {"answered": [], "refused": [], "failed": []}
-    for ended, milliseconds, what in found["requests"]:
-        if ended >= begun:
-            times[what].append(milliseconds)
-    if not times["answered"]:
-        raise SystemExit(f"{clients} clients were not answered anything in {seconds:g} s.\n{done.stderr[-2000:]}")
-    in_time = sum(begun <= ended < end for ended, _, what in found["requests"] if what == "answered")
-    every = len(found["requests"])
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {**json.loads(noted), "processor_seconds": processor}
+
+
+def load(
+    server: Server, bodies: Path, count: int, seconds: float, pause: float | None = None, warm_up: float = WARM_UP
+) -> dict[str, Any]:
+    """Return what clients were answered in some seconds, after a warm-up of others; see :func:`clients`."""
+    if warm_up:
+        clients(server, bodies, count, warm_up, pause)
+    before = server.processor_seconds()
+    found = clients(server, bodies, count, seconds, pause)
+    spent = server.processor_seconds() - before
+    if not found["answered"]:
+        raise SystemExit(f"{count} clients were not answered anything in {seconds:g} s.")
+    every = found["answered"] + found["refused"] + found["failed"]
     return {
-        "clients": clients,
-        "sentences_per_second": round(in_time / seconds, 2),
-        **{f"p{share}": percentile(times["answered"], share / 100) for share in (50, 95, 99)},
-        "longest": round(max(map(max, filter(None, times.values())))),
-        "answered": len(times["answered"]),
-        "refused": len(times["refused"]),
-        "failed": len(times["failed"]),
+        "clients": count,
+        "sentences_per_second": round(found["answered"] / found["seconds"], 2),
+        **{name: round(found[name], 1) for name in ("p50", "p95", "p99", "longest")},
+        **{name: found[name] for name in ("answered", "refused", "failed")},
         "megabytes": round(server.megabytes()),
-        "ended": end,  # seconds since the epoch
-        # Of each request, the warm-up's included.
         "server_processor_milliseconds": round(1000 * spent / every, 2),
-        "client_processor_milliseconds": round(1000 * found["processor_seconds"] / every, 2),
+        "client_processor_milliseconds": round(1000 * found["processor_seconds"] / every, 3),
     }
 
 
@@ -165,16 +171,17 @@ class Probe:
         self._thread.join()
 
 
-def overload(server: Server, texts: Path, pair: tuple[str, str], capacity: float, seconds: float) -> dict[str, Any]:
+def overload(server: Server, text: Path, pair: tuple[str, str], capacity: float, seconds: float) -> dict[str, Any]:
     """Return what happens when ten times as much is asked for as can be answered."""
-    sentence = texts.read_text(encoding="utf-8").splitlines()[0]
+    sentence = text.read_text(encoding="utf-8").splitlines()[0]
+    bodies, pause = bodies_of(text, pair), OVERLOADING / (TIMES * capacity)
     usual = sorted(once(server, sentence, pair) for _ in range(9))[4]
-    load(server, texts, pair, OVERLOADING, min(10.0, seconds), TIMES * capacity)
+    load(server, bodies, OVERLOADING, min(10.0, seconds), pause)
     before = server.megabytes()
     with Probe(lambda: once(server, sentence, pair)) as probe:
-        found = load(server, texts, pair, OVERLOADING, seconds, TIMES * capacity, warm_up=0)
+        found = load(server, bodies, OVERLOADING, seconds, pause, warm_up=0)
+        end = time.time()
         time.sleep(5)
-    end = found.pop("ended")
     quick = [begun - end for begun, took in probe.noted if begun >= end and took < 2 * usual + 0.02]
     return {
         **found,
@@ -258,9 +265,9 @@ def measure(
         try:
             with start() as server:
                 for kind, path in texts.items():
-                    for clients in [64] if options.quick and kind == "short" else options.clients:
-                        row = load(server, path, pair, clients, options.seconds)
-                        del row["ended"]
+                    bodies = bodies_of(path, pair)
+                    for count in [64] if options.quick and kind == "short" else options.clients:
+                        row = load(server, bodies, count, options.seconds)
                         rows.setdefault(kind, []).append(row)
                         print(model.name, name, kind, row, flush=True)
                 if name == "Locant" and first and options.overload > 0:
@@ -287,11 +294,13 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "# Serving under load",
         "",
         f"{machine()}; beam {options.beam}; `make bench-serve`. Server and clients share the machine and the loopback "
-        "address. Each client asks for one sentence after another; times are milliseconds, memory is that of all "
-        "processes of the server, CPU the processor time of a request: of the server, and of the client. Beside the "
-        "share of the offline speed stands that of what would be left of it, had the offline translation to leave to "
-        "the clients the processor time that they took; by CPU is the processor time of a sentence offline as a share "
-        "of the server's, which other work on the machine changes less. The offline speed is the difference between a "
+        "address. Each client asks for one sentence after another; times are milliseconds, as wrk writes them down: a "
+        "request that takes more than twice as long as others counts for those that its client could have made "
+        "meanwhile, too. Memory is that of all processes of the server, CPU the processor time of a request: of the "
+        "server, and of the client. Beside the share of the offline speed stands that of what would be left of it, had "
+        "the offline translation to leave to the clients the processor time that they took; by CPU is the processor "
+        "time of a sentence offline as a share of the server's, which other work on the machine changes less. The "
+        "offline speed is the difference between a "
         f"long and a short text, of each the best of {OFFLINE_RUNS} runs in turns. Short sentences have {SHORT} "
         "words at most. LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in "
         "the type that it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would "
@@ -353,6 +362,8 @@ def main() -> None:
     seconds, overloading = QUICK if options.quick else SECONDS
     options.seconds = options.seconds or seconds
     options.overload = overloading if options.overload is None else options.overload
+    if not shutil.which("wrk"):
+        raise SystemExit("The clients are those of wrk, which is not installed; Debian's package is wrk.")
     if options.libretranslate and not options.libretranslate.exists():
         print(f"{options.libretranslate} is not there: LibreTranslate is left out.", file=sys.stderr)
         options.libretranslate = None
