@@ -156,6 +156,25 @@ def test_flags_of_llamacpp_are_read_on_top_of_the_file(tmp_path: Path, capsys: p
     assert "Did you mean '--rope-scaling'" in capsys.readouterr().err
 
 
+def test_keys_of_a_gguf_file_are_overridden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    writer.add_context_length(4096)
+    writer.add_key_length(64)
+    writer.add_rope_freq_base(10000.0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    model = str(tmp_path / "model.gguf")
+    flags = "--override-kv qwen2.rope.freq_base=float:500000,qwen2.context_length=float:8192"
+    assert main(["inspect", model, f"--llamacpp={flags}", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["layers"]["all"]["base"], data["declared_length"]) == (500000, 4096)
+    assert "has no effect: llama.cpp reads int for 'qwen2.context_length'" in data["findings"][0]["message"]
+    assert main(["inspect", _model(tmp_path), f"--llamacpp={flags}"]) == 2
+    assert "is no GGUF file; --override-kv of llama.cpp changes the keys of one" in capsys.readouterr().err
+
+
 def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = _model(tmp_path)
     linear = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}'

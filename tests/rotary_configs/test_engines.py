@@ -489,10 +489,6 @@ def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: 
         ("--rope-scaling yarm", "Unknown --rope-scaling 'yarm'.* Did you mean 'yarn'"),
         ("--rope-scale", "has no value"),
         ("--rope-scale four", "must be a number; got 'four'"),
-        ("--rope-scale 4 --rope-scale 8", "given twice: 4 and 8"),
-        ("--rope-scaling linear --rope-scale 4 --rope-freq-scale 4", "contradict each other"),
-        ("--rope-scaling none --rope-scale 4", "has no effect with --rope-scaling none"),
-        ("--rope-scaling linear --rope-scale 4 --yarn-orig-ctx 512", "--yarn-orig-ctx is given, but --rope-scaling is"),
         ("--rope-scaling yarn --rope-scale 4 --yarn-ext-factor 0.5", "--yarn-ext-factor 0.5 mixes"),
     ],
 )
@@ -511,8 +507,9 @@ def test_wrong_flags_of_llamacpp_are_refused(flags: str, message: str) -> None:
 def test_llamacpp_takes_underscores_for_dashes(flags: str) -> None:
     config = read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=2048)).config
     assert (config.base, config.scaling) == (5e5, Linear(factor=4.0, original_length=2048))
-    with pytest.raises(ConfigError, match="given twice: 1e6 and 5e5"):
-        read_llamacpp(f"--rope-freq-base 1e6 {flags}", RotaryConfig(head_dim=32, max_length=2048))
+    twice = read_llamacpp(f"--rope-freq-base 1e6 {flags}", RotaryConfig(head_dim=32, max_length=2048))
+    assert (twice.config, twice.findings[0].severity) == (config, "warning")
+    assert "--rope-freq-base is given twice, 1e6 and 5e5: llama.cpp takes the last" in twice.findings[0].message
 
 
 def test_flags_on_top_of_a_scaling_in_tensors_are_refused() -> None:
@@ -529,6 +526,12 @@ def test_flags_on_top_of_a_scaling_in_tensors_are_refused() -> None:
         ("--rope-scaling yarn", "extends nothing"),
         ("--rope-scaling yarn --rope-scale 4", "takes the context length of the file, 2048"),
         ("--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 2048 --yarn-attn-factor 2", "has no effect since"),
+        ("--rope-freq-scale 0.25", "--rope-freq-scale 0.25 without --rope-scaling is linear interpolation"),
+        ("--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 0", "--yarn-orig-ctx is 0: llama.cpp takes .* 2048"),
+        ("--rope-scaling none --rope-scale 4", "--rope-scale 4 has no effect with --rope-scaling none"),
+        ("--yarn-beta-fast 16", "--yarn-beta-fast without YaRN has no effect"),
+        ("--rope-scaling linear --rope-scale 4 --yarn-orig-ctx 512", "--yarn-orig-ctx without YaRN has no effect"),
+        ("-c 16384", "16384 tokens, but the model is declared for 2048"),
         ("--rope-scaling linear --rope-scale 4 -c 16384", "16384 tokens, but the scaling 'linear' extends .* to 8192"),
     ],
 )

@@ -2,37 +2,28 @@
 
 The flags change the settings of the GGUF file; number of rotated features and layout stay the file's. They know three
 scalings, and since December 2025 the attention scale of YaRN follows from the factor alone: ``--yarn-attn-factor`` is
-overwritten while YaRN is on (llama.cpp pull request 17945; before, it was multiplied).
+overwritten while YaRN is on (llama.cpp pull request 17945; before, it was multiplied). What the flags do was read in
+``llama_context::llama_context`` and ``llama_model::get_rope_factors``: YaRN is on where ``--yarn-ext-factor`` is above
+0, which the type decides where the flag is left out; base and scale hold for layers of full attention alone where
+sliding ones have their own; the context chooses between the lists of LongRoPE.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled
-from locant.positions.scaling.checks import is_number
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.positions.scaling.forms import LlamaCppContext
-from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, cannot_express, only_config, with_equivalent_base
+from locant.rotary_configs.base import ParsedConfig, by_layer, cannot_express, only_config, with_equivalent_base
+from locant.rotary_configs.layers import LOCAL
+from locant.rotary_configs.llamacpp_flags import parse_flags
 from locant.rotary_configs.wording import speaks_of
 
 _FORMAT = "llama.cpp's command line"
-_NUMBERS = (
-    "--rope-scale",
-    "--rope-freq-base",
-    "--rope-freq-scale",
-    "--yarn-orig-ctx",
-    "--yarn-ext-factor",
-    "--yarn-attn-factor",
-    "--yarn-beta-slow",
-    "--yarn-beta-fast",
-    "--ctx-size",
-)
-_FLAGS = ("--rope-scaling", *_NUMBERS)
 
 
 def write_llamacpp(configs: RotaryConfig | Mapping[str, RotaryConfig]) -> list[str]:
@@ -71,108 +62,197 @@ def _types() -> dict[str, type[FrequencyScaling]]:
 
 
 @speaks_of("llamacpp", "The command line")
-def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig) -> ParsedConfig:
+def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig | Mapping[str, RotaryConfig]) -> ParsedConfig:
     """Read the rotary positions with which llama.cpp runs a model under some flags.
 
     Args:
-        arguments: The command line, or its words; flags about other things are passed over.
-        model: The configuration of the file alone, as :func:`locant.rotary_configs.read_gguf` reads it.
+        arguments: The command line, or its words; flags about other things are passed over, and so is
+            ``--override-kv``, which changes the file
+            (:func:`locant.rotary_configs.llamacpp_flags.overridden_metadata`).
+        model: The configuration of the file alone, as :func:`locant.rotary_configs.read_gguf` reads it, or those of its
+            layer types.
 
     Raises:
-        ConfigError: A flag about rotary positions is unknown or its value wrong, or flags contradict each other or the
-            scaling of the file.
+        ConfigError: A flag about rotary positions is unknown or its value wrong, or flags contradict the scaling of the
+            file.
 
     Example:
         >>> model = RotaryConfig(head_dim=128, max_length=4096)
         >>> read_llamacpp("llama-cli -m x.gguf -c 16384 --rope-scaling linear --rope-scale 4", model).config.scaling
         Linear(factor=4.0, target_length=16384, original_length=4096)
     """
-    flags = _parsed(shlex.split(arguments) if isinstance(arguments, str) else list(arguments))
-    numbers = {flag: _number(flag, value) for flag, value in flags.items() if flag in _NUMBERS}
-    findings: list[Finding] = []
-    scaling = _scaling(flags, numbers, model, findings)
-    length = numbers.get("--ctx-size") or model.max_length
-    target = scaling.reach
-    if length is not None and target is not None and length > target:
+    given = parse_flags(arguments)
+    numbers, findings = given.numbers(), given.findings
+    _check_numbers(numbers)
+    scale, models = _scale(given.values, numbers, findings), by_layer(model)
+    configs = {}
+    for layer, own in models.items():
+        if layer == LOCAL and len(models) > 1:
+            configs[layer] = own
+            continue
+        flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings)
+        configs[layer] = _in_context(replace(own, base=flags.base, scaling=_scaling(flags), max_length=None), flags)
+    kept = LOCAL in models and len(models) > 1
+    if kept and any(
+        (configs[each].base, configs[each].scaling) != (own.base, own.scaling) for each, own in models.items()
+    ):
+        findings.append(
+            Finding(
+                "note",
+                f"The flags of llama.cpp hold for layers of full attention: {LOCAL} layers keep base and scaling of "
+                "the file.",
+                "Nothing, if the model was made so: sliding layers look back no further than their window.",
+            )
+        )
+    return ParsedConfig(configs, tuple(dict.fromkeys(findings)))
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """By how much the flags expand the context, and the flag that says so."""
+
+    factor: float
+    flag: str
+
+
+@dataclass(frozen=True)
+class _Flags:
+    """The flags, and the configuration that they change."""
+
+    kind: str | None
+    numbers: Mapping[str, float]
+    scale: _Scale | None
+    model: RotaryConfig
+    findings: list[Finding]
+
+    @property
+    def base(self) -> float:
+        """``--rope-freq-base``; 0 stands for the setting of the file."""
+        return self.numbers.get("--rope-freq-base") or self.model.base
+
+    @property
+    def yarn_flags(self) -> list[str]:
+        """The flags about YaRN that are given."""
+        return [flag for flag in self.numbers if flag.startswith("--yarn-")]
+
+    def warn(self, message: str, remedy: str) -> None:
+        """Add a warning."""
+        self.findings.append(Finding("warning", message, remedy))
+
+
+def _check_numbers(numbers: Mapping[str, float]) -> None:
+    for flag in ("--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx", "--ctx-size"):
+        if numbers.get(flag, 0) < 0:
+            raise ConfigError(f"The flag '{flag}' of llama.cpp must not be negative; got {numbers[flag]:g}.")
+    if numbers.get("--rope-scale") == 0:
+        raise ConfigError(
+            "--rope-scale 0 makes llama.cpp divide by 0. Leave it out; the setting of the file is --rope-freq-scale 0."
+        )
+
+
+def _scale(values: Mapping[str, str], numbers: Mapping[str, float], findings: list[Finding]) -> _Scale | None:
+    """Return by how much the flags expand the context; ``--rope-freq-scale 0`` stands for the setting of the file."""
+    factors = {"--rope-scale": numbers.get("--rope-scale"), "--rope-freq-scale": numbers.get("--rope-freq-scale")}
+    stated = [flag for flag in values if factors.get(flag) is not None]
+    if not stated:
+        return None
+    last, number = stated[-1], numbers[stated[-1]]
+    factor = number if last == "--rope-scale" or not number else 1 / number
+    if len(stated) == 2 and abs(numbers["--rope-scale"] * numbers["--rope-freq-scale"] - 1) > 1e-6:
         findings.append(
             Finding(
                 "warning",
-                f"The context is {length:g} tokens, but the scaling '{scaling.name}' extends the model to {target}.",
-                "Raise --rope-scale or lower --ctx-size.",
+                f"{stated[0]} {numbers[stated[0]]:g} and {last} {number:g} contradict each other: llama.cpp takes the "
+                "last one.",
+                "Keep one of them.",
             )
         )
-        length = target
-    base = numbers.get("--rope-freq-base") or model.base
-    config = replace(model, base=base, scaling=scaling, max_length=None if length is None else int(length))
-    return ParsedConfig({ALL_LAYERS: config}, tuple(findings))
+    return _Scale(factor, f"{last} {number:g}") if factor else None
 
 
-def _parsed(words: list[str]) -> dict[str, str]:
-    flags: dict[str, str] = {}
-    for index, word in enumerate(words):
-        # llama.cpp takes underscores in the names of flags for dashes.
-        flag = "--ctx-size" if word == "-c" else word.replace("_", "-") if word.startswith("--") else word
-        if flag.startswith(("--rope-", "--yarn-")) and flag not in _FLAGS:
-            raise ConfigError(f"Unknown flag '{flag}' of llama.cpp.{nearest(flag, _FLAGS)} Known: {', '.join(_FLAGS)}.")
-        if flag not in _FLAGS:
-            continue
-        if index + 1 == len(words):
-            raise ConfigError(f"The flag '{word}' of llama.cpp has no value.")
-        if flags.get(flag, words[index + 1]) != words[index + 1]:
-            raise ConfigError(f"The flag '{word}' of llama.cpp is given twice: {flags[flag]} and {words[index + 1]}.")
-        flags[flag] = words[index + 1]
-    return flags
-
-
-def _number(flag: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not is_number(value):
-        raise ConfigError(f"The flag '{flag}' of llama.cpp must be a number; got {text!r}.")
-    return value
-
-
-def _scale(numbers: Mapping[str, float]) -> float | None:
-    """Return by how much the flags expand the context; 0 and negative numbers stand for the setting of the file."""
-    scale, inverse = numbers.get("--rope-scale"), numbers.get("--rope-freq-scale")
-    if scale is not None and inverse is not None and abs(scale * inverse - 1) > 1e-6:
-        raise ConfigError(
-            f"--rope-scale {scale:g} and --rope-freq-scale {inverse:g} contradict each other: llama.cpp takes the last "
-            f"one, and {scale:g} is {1 / scale:g} as the other."
-        )
-    return scale or (1 / inverse if inverse else None)
-
-
-def _scaling(
-    flags: Mapping[str, str], numbers: Mapping[str, float], model: RotaryConfig, findings: list[Finding]
-) -> FrequencyScaling:
-    kind, scale, own, types = flags.get("--rope-scaling"), _scale(numbers), model.scaling, _types()
-    yarn_flags = [flag for flag in numbers if flag.startswith("--yarn-")]
-    if kind is None and scale is None and not yarn_flags:
+def _scaling(flags: _Flags) -> FrequencyScaling:
+    kind, scale, own, types = flags.kind, flags.scale, flags.model.scaling, _types()
+    if kind is None and scale is None and not flags.yarn_flags:
         return own
     if kind is not None and kind not in types:
-        raise ConfigError(f"Unknown --rope-scaling '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
+        meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
+        raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
     if own.llamacpp_type is None:
+        given = [*(["--rope-scaling"] if kind else []), *([scale.flag] if scale else []), *flags.yarn_flags]
         raise ConfigError(
             f"The file has the scaling '{own.name}', whose factors are tensors that no flag removes; a scaling by "
-            f"flags would come on top of it. Leave out {', '.join(flag for flag in flags if flag != '--ctx-size')}."
+            f"flags would come on top of it. Leave out {', '.join(given)}."
         )
     kind = kind or (own.llamacpp_type if own != Unscaled() else "linear")
-    if kind != "yarn" and yarn_flags:
-        raise ConfigError(f"{yarn_flags[0]} is given, but --rope-scaling is '{kind}'. State --rope-scaling yarn.")
+    runs = _ramp(kind, flags)
     if kind == "none":
-        if scale not in (None, 1):
-            raise ConfigError(f"--rope-scale {scale:g} has no effect with --rope-scaling none. State linear or yarn.")
+        if scale is not None and scale.factor != 1:
+            flags.warn(
+                f"{scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
+            )
         return Unscaled()
-    scale = scale or own.stretch
-    if scale is None:
-        findings.append(
-            Finding("warning", f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
-        )
+    factor = scale.factor if scale else own.stretch
+    if factor is None:
+        if flags.kind is not None or runs == "yarn":
+            flags.warn(f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
         return Unscaled()
     # The number of tokens before the extension, unless the file has an extension of its own.
-    original = own.trained_by(model.max_length)
-    states_type = "--rope-scaling" in flags
-    return types[kind].from_llamacpp(LlamaCppContext(numbers, states_type, scale, original, own, findings))
+    original = own.trained_by(flags.model.max_length)
+    stated = scale.flag if scale and flags.kind is None else None
+    context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
+    return types[runs].from_llamacpp(context)
+
+
+def _ramp(kind: str, flags: _Flags) -> str:
+    """Return the scaling that llama.cpp computes: the type, unless ``--yarn-ext-factor`` decides otherwise."""
+    mix = flags.numbers.get("--yarn-ext-factor", -1)
+    mix = mix if mix >= 0 else float(kind == "yarn")
+    if mix not in (0, 1) and kind != "none":
+        raise ConfigError(
+            f"--yarn-ext-factor {mix:g} mixes YaRN with linear interpolation in a proportion that no scaling here has. "
+            "Leave it out, or state 0 or 1."
+        )
+    if mix and kind != "none":
+        if kind != "yarn":
+            flags.warn(f"--yarn-ext-factor {mix:g} makes YaRN of the type '{kind}'.", "State --rope-scaling yarn.")
+        return "yarn"
+    magnitude = flags.numbers.get("--yarn-attn-factor", -1)
+    if magnitude >= 0 and magnitude != 1:
+        raise ConfigError(
+            f"--yarn-attn-factor {magnitude:g} without YaRN makes llama.cpp multiply cosine and sine by it, which no "
+            "scaling by flags has here. Leave it out."
+        )
+    if kind == "yarn":
+        own = flags.model.scaling
+        if isinstance(own, YaRN) and abs(own.attention_scale() / own.paper_attention_scale() - 1) > 1e-6:
+            raise ConfigError(
+                "--yarn-ext-factor 0 leaves the attention scale of the file beside linear interpolation, which no "
+                "scaling here has."
+            )
+        flags.warn(
+            "--yarn-ext-factor 0 makes linear interpolation of YaRN.", "State --rope-scaling linear, if that is meant."
+        )
+    without = [flag for flag in flags.yarn_flags if flag not in ("--yarn-ext-factor", "--yarn-attn-factor")]
+    if without:
+        flags.warn(f"{', '.join(without)} without YaRN has no effect.", "State --rope-scaling yarn, or leave it out.")
+    return "linear"
+
+
+def _in_context(config: RotaryConfig, flags: _Flags) -> RotaryConfig:
+    """Return a configuration with its length in the context of ``--ctx-size``; 0 stands for that of the file."""
+    context, declared, scaling = int(flags.numbers.get("--ctx-size", 0)), flags.model.max_length, config.scaling
+    target = scaling.reach if scaling.limits_length else None
+    length = context or declared if target is not None else declared or context or None
+    if target is not None and length is not None and length > target:
+        flags.warn(
+            f"The context is {length} tokens, but the scaling '{scaling.name}' extends the model to {target}.",
+            "Raise --rope-scale or lower --ctx-size.",
+        )
+        length = target
+    elif target is None and declared is not None and context > declared:
+        flags.warn(
+            f"The context is {context} tokens, but the model is declared for {declared}, and nothing extends it.",
+            f"Lower --ctx-size to {declared}, or state --rope-scaling yarn and --rope-scale {context / declared:g}.",
+        )
+    read = context or declared
+    return replace(config, scaling=scaling.fixed_for(read) if read else scaling, max_length=length)

@@ -25,6 +25,7 @@ from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.huggingface import read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
+from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
 from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_type
@@ -133,7 +134,10 @@ def inspect_model(
         factor of the scaling 'linear'.
     """
     source = load_source(resolve_model(model, weights=False))
-    content, parsed, has_usual_sizes, found = source.content, None, False, list[Finding]()
+    engine, overridden = _engine(hf_overrides, llamacpp, source), list[Finding]()
+    if llamacpp:
+        source, overridden = _with_overrides(source, llamacpp)
+    content, parsed, has_usual_sizes, found = source.content, None, False, list(overridden)
     asked: AskedClass | None = None
     code: ReadCode | None = None
     try:
@@ -158,13 +162,13 @@ def inspect_model(
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)
-    engine = _engine(hf_overrides, llamacpp, source)
-    if engine is not None and parsed is not None:
-        own = parsed.findings
-        parsed = (
-            read_vllm(hf_overrides, source.content) if hf_overrides else read_llamacpp(llamacpp or "", parsed.config)
-        )
-        found = [*parsed.findings, *(() if hf_overrides else own), *_repeated(source)]
+    if hf_overrides and parsed is not None:
+        parsed = read_vllm(hf_overrides, source.content)
+        found = [*parsed.findings, *_repeated(source)]
+    elif llamacpp and parsed is not None:
+        run = read_llamacpp(llamacpp, parsed.configs)
+        found = [*run.findings, *overridden, *parsed.findings, *_repeated(source)]
+        parsed = replace(parsed, configs=run.configs, findings=(*run.findings, *parsed.findings))
     elif source.kind == "huggingface" and has_usual_sizes:
         # What an engine makes of a model type that only its class explains is not known.
         is_known = families.model_type(text_type(source.content)) is not None
@@ -201,6 +205,16 @@ def _engine(hf_overrides: str | None, llamacpp: str | None, source: Source) -> s
     if hf_overrides and source.kind == "gguf":
         raise UsageError(f"{source.path} is a GGUF file; the overrides of vLLM change a config.json.")
     return "vLLM" if hf_overrides else "llama.cpp" if llamacpp else None
+
+
+def _with_overrides(source: Source, llamacpp: str) -> tuple[Source, list[Finding]]:
+    """Return a file as llama.cpp reads it with ``--override-kv``, and what is doubtful about that."""
+    if source.kind != "gguf":
+        if parse_flags(llamacpp).overrides:
+            raise UsageError(f"{source.path} is no GGUF file; --override-kv of llama.cpp changes the keys of one.")
+        return source, []
+    content, findings = overridden_metadata(llamacpp, source.content)
+    return replace(source, content=content), findings
 
 
 def _code_of(source: Source) -> ReadCode | None:

@@ -217,7 +217,7 @@ class LlamaCppContext(_WithFindings):
 
     Attributes:
         numbers: The flags whose values are numbers.
-        states_type: Whether ``--rope-scaling`` is given.
+        scaled_by: The flag and number that expand the context, where ``--rope-scaling`` is left out.
         scale: By how much the context is expanded.
         original_length: Length in tokens before that, where it is known.
         own: The scaling of the file.
@@ -225,7 +225,7 @@ class LlamaCppContext(_WithFindings):
     """
 
     numbers: Mapping[str, float]
-    states_type: bool
+    scaled_by: str | None
     scale: float
     original_length: int | None
     own: FrequencyScaling

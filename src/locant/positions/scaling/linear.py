@@ -233,9 +233,9 @@ class Linear(Extension):
     @classmethod
     def from_llamacpp(cls, context: LlamaCppContext) -> FrequencyScaling:
         """Read the factor."""
-        if not context.states_type:
+        if context.scaled_by is not None:
             context.warn(
-                f"--rope-scale {context.scale:g} without --rope-scaling is linear interpolation.",
+                f"{context.scaled_by} without --rope-scaling is linear interpolation.",
                 "State --rope-scaling linear, or yarn if that is meant.",
             )
         return cls(factor=context.scale, original_length=context.original_length)

@@ -341,11 +341,6 @@ class YaRN(NTKByParts):
     def from_llamacpp(cls, context: LlamaCppContext) -> FrequencyScaling:
         """Read lengths and corners of the ramp; what the flags leave out is that of the file."""
         numbers, own = context.numbers, context.own
-        if numbers.get("--yarn-ext-factor", -1) not in (-1, 1):
-            raise ConfigError(
-                f"--yarn-ext-factor {numbers['--yarn-ext-factor']:g} mixes YaRN with linear interpolation in a "
-                "proportion that no scaling here has. Leave it out, or state 1."
-            )
         if numbers.get("--yarn-attn-factor", -1) not in (-1, 1):
             context.warn(
                 f"--yarn-attn-factor {numbers['--yarn-attn-factor']:g} has no effect since December 2025, and "
@@ -353,10 +348,10 @@ class YaRN(NTKByParts):
                 "Leave it out.",
             )
         stated = numbers.get("--yarn-orig-ctx")
-        if not stated:
+        if not stated and getattr(own, "original_length", None) is None:
             context.note(
-                f"--yarn-orig-ctx is missing: llama.cpp takes the context length of the file, "
-                f"{context.original_length}.",
+                f"--yarn-orig-ctx is {'missing' if stated is None else 0}: llama.cpp takes the context length of the "
+                f"file, {context.original_length}.",
                 "State the length that the model was trained for before the extension.",
             )
         usual = own if isinstance(own, YaRN) else cls(factor=1, original_length=1)

@@ -1,0 +1,155 @@
+"""Which words of a command line of llama.cpp are flags about rotary positions, and what they do by its sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.positions import Linear, LongRoPE, Unscaled, YaRN
+from locant.positions.rotary.config import RotaryConfig
+from locant.rotary_configs import read_llamacpp
+from locant.rotary_configs.llamacpp_flags import overridden_metadata
+
+_MODEL = RotaryConfig(head_dim=32, max_length=2048)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("-rope-scale 4", "Unknown flag '-rope-scale'.* Did you mean '--rope-scale'"),
+        ("--Rope-Scale 4", "Unknown flag '--Rope-Scale'.* Did you mean '--rope-scale'"),
+        ("\N{EM DASH}rope-scale 4", "Unknown flag '\N{EM DASH}rope-scale'.* Did you mean '--rope-scale'"),
+        ("--rope\N{EN DASH}scale 4", "Did you mean '--rope-scale'"),
+        ("\N{MINUS SIGN}c 4096", "Unknown flag '\N{MINUS SIGN}c'.* Did you mean '-c'"),
+        ("-c=8192", "Unknown flag '-c=8192'.* Did you mean '-c'.* a word of its own, without '='"),
+        ("--rope-scale=4", "Did you mean '--rope-scale'.* a word of its own"),
+        ("--ctx 8192", "Unknown flag '--ctx'.* Did you mean '--ctx-size'"),
+        ("--ropescale 4", "Did you mean '--rope-scale'"),
+        ("llama-cli rope-scale 4", "Unknown flag 'rope-scale'"),
+        ("LLAMA_ARG_ROPE_SCALES=4", "no variable 'LLAMA_ARG_ROPE_SCALES'.* Did you mean 'LLAMA_ARG_ROPE_SCALE'"),
+        ("--rope-scale 0", "divide by 0"),
+        ("--rope-freq-scale -1", "must not be negative; got -1"),
+        ("--rope-scaling longrope", "Unknown --rope-scaling 'longrope' of llama.cpp. Its factors are tensors"),
+        ("--rope-scale '4", "a quote is not closed"),
+        ("--rope-scale 4\\", "nothing follows the last backslash"),
+        ("--yarn-attn-factor 2", "--yarn-attn-factor 2 without YaRN makes llama.cpp multiply cosine and sine"),
+    ],
+)
+def test_words_that_llamacpp_does_not_understand_are_refused(flags: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_llamacpp(flags, _MODEL)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-m /models/yarn-rope.gguf -p 'what is --rope-scale?' --host europe.example",
+        "-p '- rope and ctx' --ctx-checkpoints 8 -ctxcp 8 --fit-ctx 4096 --no-context-shift -C ff -ctk q8_0",
+        "LLAMA_ARG_CTX_CHECKPOINTS=3 LLAMA_ARG_HOST=europe llama-server --alias rope-scale",
+    ],
+)
+def test_words_about_other_things_are_passed_over(flags: str) -> None:
+    parsed = read_llamacpp(flags, _MODEL)
+    assert (parsed.config, parsed.findings) == (_MODEL, ())
+
+
+def test_variables_of_the_environment_count_before_the_flags() -> None:
+    environment = "LLAMA_ARG_ROPE_SCALING_TYPE=yarn LLAMA_ARG_ROPE_SCALE=4 LLAMA_ARG_YARN_ORIG_CTX=2048 llama-server"
+    parsed = read_llamacpp(environment, _MODEL)
+    assert (parsed.config.scaling, parsed.findings) == (YaRN(factor=4.0, original_length=2048), ())
+    parsed = read_llamacpp(f"--rope-scale 8 {environment}", _MODEL)
+    assert parsed.config.scaling.stretch == 8
+    assert [each.message for each in parsed.findings] == [
+        "--rope-scale is given twice, 4 and 8: llama.cpp takes the last one."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "factor"),
+    [
+        ("--rope-scale 4 --rope-freq-scale 0.5", 2),
+        ("--rope-freq-scale 0.5 --rope-scale 4", 4),
+        ("--rope-scale 8 --rope-freq-scale 0.5 --rope-scale 4", 4),
+    ],
+)
+def test_of_two_flags_for_the_scale_the_last_counts(flags: str, factor: float) -> None:
+    parsed = read_llamacpp(f"--rope-scaling linear {flags}", _MODEL)
+    assert parsed.config.scaling == Linear(factor=factor, original_length=2048)
+    assert "contradict each other: llama.cpp takes the last" in parsed.findings[-1].message
+
+
+@pytest.mark.parametrize(
+    ("flags", "scaling", "finding"),
+    [
+        # llama_context: YaRN is on where yarn_ext_factor is not 0; the type decides only where that is not given.
+        ("--rope-scaling yarn --rope-scale 4 --yarn-ext-factor 0", Linear(factor=4.0, original_length=2048), "linear"),
+        (
+            "--rope-scale 4 --yarn-ext-factor 1 --yarn-orig-ctx 2048",
+            YaRN(factor=4.0, original_length=2048),
+            "makes YaRN",
+        ),
+        ("--rope-freq-scale 0 --rope-scaling none", Unscaled(), ""),
+        ("--rope-freq-scale 0", Unscaled(), ""),
+    ],
+)
+def test_what_the_mix_of_yarn_makes(flags: str, scaling: Any, finding: str) -> None:
+    parsed = read_llamacpp(flags, _MODEL)
+    assert parsed.config.scaling == scaling
+    assert finding in "".join(each.message for each in parsed.findings)
+
+
+def test_the_original_length_of_the_file_is_not_missed() -> None:
+    own = YaRN(factor=4.0, original_length=32768)
+    parsed = read_llamacpp("--yarn-beta-fast 16", RotaryConfig(head_dim=64, base=1e6, max_length=131072, scaling=own))
+    assert parsed.config.scaling == YaRN(factor=4.0, original_length=32768, beta_fast=16.0)
+    assert parsed.findings == ()
+
+
+def test_the_context_leaves_the_trained_length_as_it_is() -> None:
+    for context in (1024, 16384):
+        explained = read_llamacpp(f"-c {context}", _MODEL).config.explain()
+        assert explained.trained_length == 2048
+
+
+def test_the_context_chooses_the_list_of_longrope() -> None:
+    # llama_model::get_rope_factors: the long one where the context exceeds the original length.
+    scaling = LongRoPE(short_factors=[1.0] * 4, long_factors=[2.0] * 4, original_length=4096, factor=32)
+    model = RotaryConfig(head_dim=8, max_length=131072, scaling=scaling)
+    for flags, factor in (("-c 4096", 1), ("-c 4097", 2), ("-c 0", 2)):
+        read = read_llamacpp(flags, model).config
+        assert read.explain().pairs[0].frequency_after == pytest.approx(1 / factor)
+        assert read.attention_scale() == model.attention_scale()
+
+
+def test_flags_hold_for_full_attention_where_sliding_layers_have_their_own_base() -> None:
+    # llama_model::get_rope_freq_base and get_rope_freq_scale: rope_freq_base_train_swa, not that of the context.
+    models = {
+        "full_attention": RotaryConfig(head_dim=64, base=1e6, max_length=32768),
+        "sliding_attention": RotaryConfig(head_dim=64, max_length=32768),
+    }
+    parsed = read_llamacpp("--rope-freq-base 500000 --rope-scaling linear --rope-scale 4", models)
+    assert parsed.configs["full_attention"].base == 500000
+    assert parsed.configs["full_attention"].scaling == Linear(factor=4.0, original_length=32768)
+    assert parsed.configs["sliding_attention"] == models["sliding_attention"]
+    assert "sliding_attention layers keep base and scaling" in parsed.findings[0].message
+    assert read_llamacpp("-c 4096", models).findings == ()
+
+
+def test_overrides_of_keys_change_the_metadata() -> None:
+    metadata = {"general.architecture": "llama", "llama.rope.freq_base": 10000.0, "llama.context_length": 4096}
+    words = "--override-kv llama.rope.freq_base=float:500000,llama.context_length=int:8192 --override_kv a.b=bool:true"
+    changed, findings = overridden_metadata(words, metadata)
+    assert changed == {**metadata, "llama.rope.freq_base": 500000.0, "llama.context_length": 8192, "a.b": True}
+    assert findings == []
+    for present in (metadata, {"general.architecture": "llama"}):
+        changed, findings = overridden_metadata("--override-kv llama.rope.freq_base=int:500000", present)
+        assert changed == present
+        assert "has no effect: llama.cpp reads float for 'llama.rope.freq_base'" in findings[0].message
+
+
+@pytest.mark.parametrize("override", ["llama.rope.freq_base=500000", "a=flt:1", "a=float:x", "a=bool:2", "a=float:nan"])
+def test_wrong_overrides_of_keys_are_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="--override-kv must"):
+        overridden_metadata(["--override-kv", override], {})
