@@ -90,3 +90,28 @@ def test_a_missing_or_unknown_kind_is_explained():
         Recipe.parse({"corpus": {"train": "a"}}, "recipe x")
     with pytest.raises(ConfigError, match=r"'corpus\.kind' is 'fiels'\. Known: 'files', 'tsv'"):
         Recipe.parse({"corpus": {"kind": "fiels"}}, "recipe x")
+
+
+def test_keys_are_named_as_they_are_written():
+    from locant.training import Recipe
+
+    def said(corpus):
+        with pytest.raises(ConfigError) as error:
+            Recipe.parse({"corpus": corpus}, "x")
+        return str(error.value).split("\n")
+
+    text = {"kind": "tsv", "train": "a.tsv"}
+    source = {"corpus": {**text, "source_field": "a"}, "weihgt": 3}
+    assert said({"kind": "mixture", "sources": {"files": source}}) == [
+        "x: unknown key 'corpus.sources.files.corpus.source_field'. Did you mean 'source_column'?",
+        "x: unknown key 'corpus.sources.files.weihgt'. Did you mean 'weight'?",
+    ]
+    assert said({"kind": "languages", "pairs": [{**text, "valid_size": -1}], "directions": 3}) == [
+        "x: 'corpus.directions': Input should be 'all' (got 3).",
+        "x: 'corpus.directions': Input should be a valid tuple (got 3).",
+        "x: 'corpus.pairs.0.valid_size': Input should be greater than or equal to 0 (got -1).",
+    ]
+    stages = [{"until": 0.5}, {"sources": ["claen"]}]
+    assert said({"kind": "mixture", "sources": {"clean": {"corpus": text}}, "stages": stages}) == [
+        "x: 'corpus': stage 2 names the source 'claen', which there is not. Did you mean 'clean'?"
+    ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locant.errors import ConfigError, nearest
+
+_KIND = "kind"
+"""The key that tells the members of a union apart."""
+_TYPE = re.compile(r"(literal|tuple|list|dict|function-[a-z]+)\[.*\]")
 
 
 class Settings(BaseModel):
@@ -59,52 +64,58 @@ def explain(error: ValidationError, settings: type[BaseModel], where: str) -> st
     """Turn a pydantic error into plain sentences, one for each wrong key."""
     sentences = []
     for item in error.errors(include_url=False):
-        path = [str(part) for part in item["loc"]]
-        key = ".".join(path)
+        location = [str(part) for part in item["loc"]]
+        keys, classes = _keys_and_classes(settings, location)
+        key = ".".join(keys)
+        if item["type"] == "too_short" and item["input"] and not item["ctx"]["actual_length"]:
+            continue  # an entry of it is wrong, which is said by itself
         if item["type"] == "extra_forbidden":
-            known = _fields_at(settings, path[:-1])
-            new = {old: new for one in _classes_at(settings, path[:-1]) for old, new in _renamed(one).items()}
-            if path[-1] in new:
-                hint = f" It is called '{new[path[-1]]}' now."
+            name, holders = location[-1], _keys_and_classes(settings, location[:-1])[1]
+            known = {field for one in holders for field in one.model_fields}
+            new = {old: new for one in holders for old, new in _renamed(one).items()}
+            if name in new:
+                hint = f" It is called '{new[name]}' now."
             else:
-                hint = nearest(path[-1], known) or f" Known keys: {', '.join(sorted(known))}."
+                hint = nearest(name, known) or f" Known keys: {', '.join(sorted(known))}."
             sentences.append(f"{where}: unknown key '{key}'.{hint}")
         elif item["type"] == "missing":
             sentences.append(f"{where}: the key '{key}' is missing.")
         elif item["type"].startswith("union_tag"):
             name = item["ctx"]["discriminator"].strip("'")
             found = f"is {item['ctx']['tag']!r}" if "tag" in item["ctx"] else "is missing"
-            tags = ", ".join(f"'{tag}'" for one in _classes_at(settings, path) for tag in _tags(one, name))
+            tags = ", ".join(f"'{tag}'" for one in classes for tag in _tags(one, name))
             sentences.append(f"{where}: '{key}.{name}' {found}. Known: {tags}.")
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             shown = "" if isinstance(item["input"], dict) else f" (got {item['input']!r})"
             named = f"'{key}': " if key else ""
-            sentences.append(f"{where}: {named}{message.removesuffix('.')}{shown}.")
+            end = "" if message.endswith("?") and not shown else "."
+            sentences.append(f"{where}: {named}{message.removesuffix('.')}{shown}{end}")
     return "\n".join(dict.fromkeys(sentences))
 
 
-def _fields_at(settings: type[BaseModel], path: list[str]) -> set[str]:
-    """Return the names of the fields of the settings found by following ``path``."""
-    return {name for current in _classes_at(settings, path) for name in current.model_fields}
+def _keys_and_classes(settings: type[BaseModel], location: Sequence[str]) -> tuple[list[str], list[type[BaseModel]]]:
+    """Return a location as people write it, and the settings classes that may stand there.
 
-
-def _classes_at(settings: type[BaseModel], path: list[str]) -> list[type[BaseModel]]:
-    """Return the settings classes that may stand at ``path``."""
+    Pydantic also names the member of a union that it tried, by its kind or by its type, which is no key.
+    """
+    keys: list[str] = []
     classes = [settings]
-    for part in path:
-        found: list[type[BaseModel]] = []
-        for current in classes:
-            if part in current.model_fields:
-                found += _settings_classes(current.model_fields[part].annotation)
-        # A part that is no field names the chosen member of a union (pydantic adds it to the location).
-        classes = found or classes
-    return classes
+    for part in location:
+        chosen = [one for one in classes if part in _tags(one, _KIND)] if len(classes) > 1 else []
+        if chosen or _TYPE.fullmatch(part):
+            classes = chosen or classes
+            continue
+        keys.append(part)
+        fields = [one.model_fields[part].annotation for one in classes if part in one.model_fields]
+        # A part that is no field is a place in a list, or a name in a mapping.
+        classes = [found for annotation in fields for found in _settings_classes(annotation)] or classes
+    return keys, classes
 
 
 def _tags(settings: type[BaseModel], name: str) -> tuple[str, ...]:
-    """Return the values of the field that tells the members of a union apart."""
-    return get_args(settings.model_fields[name].annotation)
+    """Return the values of the field that tells the members of a union apart; none of a class without it."""
+    return get_args(settings.model_fields[name].annotation) if name in settings.model_fields else ()
 
 
 def _settings_classes(annotation: Any) -> list[type[BaseModel]]:

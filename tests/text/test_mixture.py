@@ -97,7 +97,7 @@ def test_equal_weights_are_one_corpus(texts, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("sources", "more", "message"),
     [
-        ({}, {}, r"'corpus.mixture.sources': Dictionary should have at least 1 item"),
+        ({}, {}, r"'corpus.sources': Dictionary should have at least 1 item"),
         ({"web": {"weight": 0}}, {}, "the weights of all sources are 0, so there is no text to train on"),
         ({"web": {"weight": -1}}, {}, "sources.web.weight.*greater than or equal to 0"),
         ({"web": {"wieght": 1}}, {}, r"unknown key '.*web.wieght'. Did you mean 'weight'\?"),
@@ -113,7 +113,7 @@ def test_a_mixture_is_of_one_pair_of_languages_and_of_plain_corpora(texts):
     one, other = (files(texts, name, target_language=code) for name, code in (("clean", "de"), ("web", "fr")))
     with pytest.raises(ConfigError, match="the target language is de in 'clean', fr in 'web'"):
         load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": other}}))
-    with pytest.raises(ConfigError, match=r"'corpus.mixture.sources.all.corpus.kind' is 'mixture'. Known: 'files'"):
+    with pytest.raises(ConfigError, match=r"'corpus.sources.all.corpus.kind' is 'mixture'. Known: 'files'"):
         mixture({"all": {"corpus": {"kind": "mixture", "sources": {"clean": {"corpus": one}}}}})
     with pytest.raises(DataError, match=r"nothing.a does not exist"):
         load_corpus(mixture({"clean": {"corpus": one}, "web": {"corpus": files(texts, "nothing")}}))
