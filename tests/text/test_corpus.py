@@ -172,8 +172,17 @@ def test_too_few_pairs_to_hold_out(tmp_path):
         load_corpus(files(tmp_path, valid_size=3))
     write(tmp_path / "a", "same\n" * 9)
     write(tmp_path / "b", "same\n" * 9)
-    with pytest.raises(DataError, match="All training pairs are the same"):
+    with pytest.raises(DataError, match=r"1 different pair\(s\), too few to hold out 3"):
         load_corpus(files(tmp_path, valid_size=3))
+
+
+def test_of_a_text_that_repeats_itself_a_twentieth_of_what_is_different_is_held_out(tmp_path):
+    write(tmp_path / "a", lines(100) * 30)
+    write(tmp_path / "b", lines(100) * 30)
+    corpus = load_corpus(files(tmp_path))
+    assert (len(corpus.valid), len(corpus.train)) == (5, 30 * 95)
+    with pytest.raises(DataError, match=r"100 different pair\(s\), too few to hold out 150"):
+        load_corpus(files(tmp_path, valid_size=150))
 
 
 def test_the_kind_selects_the_settings_and_survives_a_round_trip():
@@ -181,7 +190,7 @@ def test_the_kind_selects_the_settings_and_survives_a_round_trip():
     settings = Holder.parse(data)
     assert isinstance(settings.corpus, FilesCorpus)
     assert Holder.parse(settings.to_dict()) == settings
-    with pytest.raises(ConfigError, match=r"unknown key 'corpus.files.train.sorce'. Did you mean 'source'"):
+    with pytest.raises(ConfigError, match=r"unknown key 'corpus.train.sorce'. Did you mean 'source'"):
         Holder.parse({"corpus": {"kind": "files", "train": {"sorce": "a", "target": "b"}}})
     with pytest.raises(ConfigError, match="bible"):
         Holder.parse({"corpus": {"kind": "fils"}})

@@ -112,6 +112,16 @@ def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest(pairs, algorit
     assert capfd.readouterr() == ("", ""), "SentencePiece prints nothing"
 
 
+def test_of_two_vocabularies_one_may_be_smaller():
+    pairs = [("a b c", f"x{number} y{number * 7} z") for number in range(300)]
+    pair = train_tokenizers(pairs, TokenizerSettings(vocab_size=60, joint=False))
+    assert pair.source.vocab_size < 20
+    assert pair.target.vocab_size == 60
+    with pytest.raises(ConfigError, match=r"at most (\d+) tokens") as caught:
+        train_tokenizers(pairs, TokenizerSettings(vocab_size=9000, joint=False))
+    assert int(str(caught.value).split("at most ")[1].split()[0]) > 60
+
+
 ALPHA = 0.1
 
 

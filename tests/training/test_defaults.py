@@ -10,12 +10,20 @@ import yaml
 from toy_language import sentences
 
 from locant.cli import main
-from locant.errors import ConfigError
+from locant.errors import ConfigError, DataError
 from locant.text import TokenCache, load_corpus
 from locant.text.pairs import in_memory
 from locant.text.statistics import text_statistics
 from locant.text.tokenizer import Prefixes
-from locant.training import Recipe, TrainingCallback, load_recipe, plan_training, resume_training, train
+from locant.training import (
+    Recipe,
+    TrainingCallback,
+    load_recipe,
+    load_run_recipe,
+    plan_training,
+    resume_training,
+    train,
+)
 from locant.training.defaults import choose_usual_length, complete_recipe, leaves_open
 from locant.training.forecast import Speed
 
@@ -307,3 +315,39 @@ def test_the_smallest_texts_can_be_planned_and_trained(pairs, tmp_path):
     corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv", "valid_size": 1}
     summary = train({"corpus": corpus, "training": {"steps": 2}}, tmp_path / "run")
     assert summary.steps == 2
+
+
+def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path):
+    """The characters of the target alone are more than the source has subwords."""
+    lines = [
+        f"a b {number % 9}\t{''.join(chr(0x4E00 + (7 * number + place) % 900) for place in range(5))}"
+        for number in range(600)
+    ]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
+    cleaning = {"duplicates": False, "overlap": False}
+    summary = train({"corpus": corpus, "cleaning": cleaning, "training": {"steps": 1}}, tmp_path / "run")
+    sizes = json.loads((summary.folder / "data.json").read_text())["vocabulary"]
+    assert sizes["source"] < 60
+    assert sizes["target"] > 900
+    assert load_run_recipe(summary.folder).tokenizer.vocab_size == sizes["target"]
+
+
+def test_choices_follow_the_text_that_cleaning_keeps(tmp_path):
+    """Otherwise the vocabulary could be larger than the text that it is learned from can fill."""
+    pairs = sentences(300, seed=8)
+    often = [
+        *pairs * 20,
+        (" ".join(source for source, _ in pairs), "x"),
+        *[(f"only {number}", "") for number in range(99)],
+    ]
+    lines = "".join(f"{source}\t{target}\n" for source, target in often)
+    (tmp_path / "pairs.tsv").write_text(lines, encoding="utf-8")
+    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
+    plan = planned({"corpus": corpus, "training": {"minutes": 5}})
+    assert plan.pairs <= len(set(pairs))
+    summary = train({"corpus": corpus, "training": {"steps": 1, "device": "cpu"}}, tmp_path / "run")
+    report = json.loads((summary.folder / "data.json").read_text())
+    assert report["train_pairs"] == plan.pairs
+    with pytest.raises(DataError, match="Cleaning removed all"):
+        planned({"corpus": corpus, "cleaning": {"max_length": 1}, "training": {"minutes": 5}})

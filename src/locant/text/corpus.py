@@ -27,7 +27,7 @@ from locant.text.dataset_rows import DatasetSplit, open_dataset
 from locant.text.directions import Direction
 from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFiles
 from locant.text.noise import NoiseSettings
-from locant.text.pairs import ParallelText, concatenated, hold_out, in_memory, survey, turned
+from locant.text.pairs import ParallelText, concatenated, count_different, hold_out, in_memory, survey, turned
 from locant.text.store import StoredText, TextStore
 from locant.text.tokenizer import LanguageLayout
 
@@ -275,9 +275,17 @@ def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold
                 "Give 'valid', or a smaller 'valid_size'."
             )
         if size:
-            train, valid = kept.hold_out(size) if isinstance(kept, StoredText) else hold_out(kept, size)
-        if not len(train):
-            raise DataError("All training pairs are the same; nothing is left to train on after holding out 'valid'.")
+            hold_some_out = partial(hold_out, kept) if isinstance(kept, ParallelText) else kept.hold_out
+            rest, valid = hold_some_out(size)
+            if settings.valid_size is None and 2 * len(rest) < len(train):  # so few are different
+                rest, valid = hold_some_out(max(1, count_different(train) // 20))
+            if not len(rest):
+                different = count_different(train)
+                raise DataError(
+                    f"The training text has {different} different pair(s), too few to hold out {size} for validation. "
+                    "Give 'valid', or a smaller 'valid_size'."
+                )
+            train = rest
     languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
     name = settings.name or f"{settings.kind} {languages}"
     part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, test)

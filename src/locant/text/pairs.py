@@ -145,6 +145,11 @@ def hold_out(text: ParallelText, size: int) -> tuple[ParallelText, ParallelText]
     return ParallelText(rest, text.count - removed, f"{text.digest}-{size}"), in_memory(held.values())
 
 
+def count_different(text: ParallelText) -> int:
+    """Return how many pairs of a text are different, in 8 bytes of memory for each pair."""
+    return len(np.unique(np.fromiter(map(hash_pair, text), np.uint64, len(text))))
+
+
 def in_memory(pairs: Iterable[Pair]) -> ParallelText:
     """Return a stream over pairs that are kept in a list; for small texts."""
     kept = list(pairs)

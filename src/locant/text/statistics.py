@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locant.text.cleaning import count_words
-from locant.text.pairs import Block, Pair, ParallelText
+from locant.errors import DataError
+from locant.text.cleaning import CleaningSettings, clean, count_words
+from locant.text.pairs import Block, Pair, ParallelText, in_memory
 from locant.text.tokenizer import TokenizerPair, TokenizerSettings
 from locant.text.vocabulary import VocabularyTooLargeError, train_tokenizers
 
@@ -23,13 +24,13 @@ class TextStatistics:
     """What a sample says about a parallel text.
 
     Attributes:
-        pairs: Number of pairs of the whole text.
+        pairs: Number of pairs of the whole text, but for the share that cleaning removes of the sample.
         source_words: Words of all different source sentences; in scripts without spaces each character counts.
         target_words: Likewise of the target.
         words: Likewise of both sides together.
         characters: How many different characters there are.
         shared_letters: Share of the target's letters that the source uses too, 0 to 1.
-        sample: The pairs that were looked at.
+        sample: The pairs that were looked at, without those that cleaning removes.
     """
 
     pairs: int
@@ -41,12 +42,22 @@ class TextStatistics:
     sample: tuple[Pair, ...]
 
 
-def text_statistics(text: ParallelText) -> TextStatistics:
+def text_statistics(
+    text: ParallelText, cleaning: CleaningSettings | None = None, evaluation: Iterable[Pair] = ()
+) -> TextStatistics:
     """Return the statistics of a text, from at most 20,000 of its pairs.
 
     The words are those of different sentences: what stands in several directions of a corpus of several languages, or
     beside several versions of its source, is one text to a vocabulary. In a large text they are estimated from the
     sentences with certain hashes.
+
+    Args:
+        text: The training text.
+        cleaning: What will be removed of it; by default nothing.
+        evaluation: All pairs of validation and test.
+
+    Raises:
+        DataError: Cleaning removes all of it.
     """
     step = max(1, len(text) // _SAMPLE)
     sample: list[Pair] = []
@@ -54,12 +65,18 @@ def text_statistics(text: ParallelText) -> TextStatistics:
     first = 0
     for block in text.blocks():
         sample += block.read(np.arange(-first % step, len(block), step))
-        _add_some(block, step, found)
+        if step > 1:
+            _add_some(block, step, found)
         first += len(block)
+    looked_at = len(sample)
+    if cleaning is not None:
+        sample = _cleaned(sample, cleaning, evaluation, whole=step == 1)
+    if step == 1:
+        found = ({source for source, _ in sample}, {target for _, target in sample})
     sources, targets = (Counter(char for pair in sample for char in pair[side] if char.isalpha()) for side in (0, 1))
     shared = sum(count for letter, count in targets.items() if letter in sources)
     return TextStatistics(
-        pairs=len(text),
+        pairs=round(len(text) * len(sample) / max(1, looked_at)),
         source_words=step * _words(found[0]),
         target_words=step * _words(found[1]),
         words=step * _words(found[0] | found[1]),
@@ -67,6 +84,16 @@ def text_statistics(text: ParallelText) -> TextStatistics:
         shared_letters=shared / max(1, targets.total()),
         sample=tuple(sample),
     )
+
+
+def _cleaned(sample: list[Pair], cleaning: CleaningSettings, evaluation: Iterable[Pair], *, whole: bool) -> list[Pair]:
+    """Return the pairs of a sample that cleaning keeps; where it keeps none of a part of the text, all."""
+    try:
+        return list(clean(in_memory(sample), evaluation, cleaning))
+    except DataError:
+        if whole:
+            raise
+        return sample
 
 
 def _add_some(block: Block, step: int, found: tuple[set[str], set[str]]) -> None:

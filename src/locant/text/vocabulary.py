@@ -86,7 +86,8 @@ def train_tokenizers(
         tags: Tokens of the source that mark some of them; like the tokens of languages they stand for no text.
 
     Raises:
-        ConfigError: ``vocab_size`` is larger than the text can fill, or smaller than its characters need.
+        ConfigError: ``vocab_size`` is larger than the text can fill (of two vocabularies, than either side can), or
+            smaller than its characters need.
         DataError: The text has no sentence to learn from.
     """
     of_languages = [language_token(layout, code) for code in languages]
@@ -98,10 +99,31 @@ def train_tokenizers(
         source = target = _train(pairs, (0, 1), settings, reserved)
     else:
         # Both vocabularies reserve the same ids for the languages.
-        source = _train(pairs, (0,), settings, reserved)
-        target = _train(pairs, (1,), settings, of_languages)
+        source, target = _train_two(pairs, settings, reserved, of_languages)
     ids = {code: source.id(name) for code, name in zip(languages, of_languages, strict=True)}
     return TokenizerPair(source, target, LanguageTokens(layout=layout, ids=ids) if ids else None)
+
+
+def _train_two(
+    pairs: Pairs, settings: TokenizerSettings, of_source: Sequence[str], of_target: Sequence[str]
+) -> list[Tokenizer]:
+    """Learn a vocabulary for each side; where one side cannot fill as much as the other, it has what it can fill.
+
+    Raises:
+        VocabularyTooLargeError: Neither side can fill it; with the larger of the two limits.
+    """
+    learned: list[Tokenizer] = []
+    errors: list[VocabularyTooLargeError] = []
+    for side, reserved in enumerate((of_source, of_target)):
+        try:
+            learned.append(_train(pairs, (side,), settings, reserved))
+        except VocabularyTooLargeError as error:
+            smaller = settings.model_copy(update={"vocab_size": error.largest})
+            learned.append(_train(pairs, (side,), smaller, reserved))
+            errors.append(error)
+    if len(errors) == 2:
+        raise max(errors, key=lambda error: error.largest)
+    return learned
 
 
 def _train(pairs: Pairs, sides: Sequence[int], settings: TokenizerSettings, reserved: Sequence[str]) -> Tokenizer:

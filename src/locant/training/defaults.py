@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ class TrainingPlan:
     Attributes:
         recipe: Complete.
         choices: What the recipe left open.
-        pairs: Training pairs before cleaning.
+        pairs: Training pairs; of a large text an estimate of those that cleaning keeps.
         tokens_per_pair: Target tokens, EOS included.
         parameters: Of the model.
         tokens_per_second: Target tokens, measured here by a few updates.
@@ -208,7 +209,8 @@ class _Planner:
         self._data = recipe.model_dump(mode="json", exclude_unset=True)
         self._device, self._processes, self._measure = device, processes, measure
         self._choices: list[Choice] = []
-        self._text = text_statistics(corpus.train)
+        evaluation = chain(corpus.valid, corpus.test or ())
+        self._text = text_statistics(corpus.train, recipe.cleaning, evaluation)
         self._budget()
         self._tokens = self._vocabulary(tokenizers)
         self._speed = self._shape()
@@ -264,7 +266,7 @@ class _Planner:
         size = max(size, 2 * min(text.characters, _MANY_CHARACTERS))
         settings = TokenizerSettings.parse({**self._data["tokenizer"], "vocab_size": size}, "tokenizer")
         statistics = token_statistics(text, settings, tokenizers)
-        found = min(statistics.vocabulary)
+        found = max(statistics.vocabulary)
         full = "" if found == settings.vocab_size else ", and they cannot fill more"
         self._choose("tokenizer.vocab_size", found, f"the different sentences have {_count(words)} words{full}")
         return statistics
