@@ -333,6 +333,20 @@ def test_each_of_two_vocabularies_has_what_its_text_can_fill(tmp_path):
     assert load_run_recipe(summary.folder).tokenizer.vocab_size == sizes["target"]
 
 
+def test_a_vocabulary_has_room_for_the_characters_of_many_scripts(tmp_path):
+    text = "".join(f"{chr(0x3400 + number)}{chr(0x5000 + number)}\t{number}\n" for number in range(5000))
+    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
+    corpus = {"kind": "tsv", "folder": str(tmp_path), "train": "pairs.tsv"}
+    recipe = planned({"corpus": corpus, "cleaning": {"overlap": False}, "training": {"minutes": 5}}).recipe
+    assert recipe.tokenizer.vocab_size > 9000
+
+
+@pytest.mark.parametrize("key", ["minutes", "learning_rate", "r_drop"])
+def test_a_budget_or_a_rate_without_end_is_refused(key, open_recipe):
+    with pytest.raises(ConfigError, match=f"'training.{key}': Input should be a finite number"):
+        plan_training(open_recipe, training={key: float("inf")})
+
+
 def test_choices_follow_the_text_that_cleaning_keeps(tmp_path):
     """Otherwise the vocabulary could be larger than the text that it is learned from can fill."""
     pairs = sentences(300, seed=8)

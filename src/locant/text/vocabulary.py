@@ -52,6 +52,21 @@ class VocabularyTooLargeError(ConfigError):
         self.largest = largest
 
 
+class VocabularyTooSmallError(ConfigError):
+    """A vocabulary has no room for the characters of a text.
+
+    Attributes:
+        least: The tokens that the characters alone need.
+    """
+
+    def __init__(self, asked: int, least: int) -> None:
+        super().__init__(
+            f"tokenizer.vocab_size is {asked}, but the characters of the training text alone need {least} tokens. Set "
+            "tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
+        )
+        self.least = least
+
+
 class Pairs(Protocol):
     """Sentence pairs that can be counted and read several times."""
 
@@ -179,10 +194,7 @@ def _readable(message: str, settings: TokenizerSettings) -> ConfigError | DataEr
     if found := re.search(r"value <= (\d+)", message):
         return VocabularyTooLargeError(settings.vocab_size, int(found[1]))
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return ConfigError(
-            f"tokenizer.vocab_size is {settings.vocab_size}, but the characters of the training text alone need "
-            f"{found[1]} tokens. Set tokenizer.vocab_size higher, or lower tokenizer.character_coverage."
-        )
+        return VocabularyTooSmallError(settings.vocab_size, int(found[1]))
     if "sentences_.empty()" in message:
         return DataError("The training text holds no sentence from which a tokenizer could be learned.")
     return DataError(f"The tokenizer could not be learned from the training text: {message}")

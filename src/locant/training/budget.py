@@ -21,7 +21,7 @@ class Budget(Settings):
     """How long to train: so many updates, so many minutes, or whichever of the two ends first."""
 
     steps: int | None = Field(None, ge=1)
-    minutes: float | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

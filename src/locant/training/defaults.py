@@ -19,6 +19,7 @@ from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
 from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
+from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
@@ -265,7 +266,11 @@ class _Planner:
         size = min(_VOCABULARIES, key=lambda size: abs(math.log(size / wanted)))
         size = max(size, 2 * min(text.characters, _MANY_CHARACTERS))
         settings = TokenizerSettings.parse({**self._data["tokenizer"], "vocab_size": size}, "tokenizer")
-        statistics = token_statistics(text, settings, tokenizers)
+        try:
+            statistics = token_statistics(text, settings, tokenizers)
+        except VocabularyTooSmallError as error:
+            settings = settings.model_copy(update={"vocab_size": 2 * error.least})
+            statistics = token_statistics(text, settings, tokenizers)
         found = max(statistics.vocabulary)
         full = "" if found == settings.vocab_size else ", and they cannot fill more"
         self._choose("tokenizer.vocab_size", found, f"the different sentences have {_count(words)} words{full}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from locant.errors import ConfigError
 from locant.runtime import has_fast_bfloat16
@@ -53,6 +53,7 @@ def learning_rate(settings: TrainingSettings, d_model: int, step: int, total_ste
 class TrainingSettings(Settings):
     """Objective, optimiser, schedule, budget and bookkeeping; defaults follow Vaswani et al. 2017, section 5."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
     renamed: ClassVar[Mapping[str, str]] = {
         "clip_norm": "max_grad_norm",
         "accumulate": "gradient_accumulation_steps",
