@@ -142,6 +142,17 @@ def test_dropout_follows_the_passes_over_the_text(open_recipe):
     assert dropouts[-1] == 0.3
 
 
+def test_translations_decide_where_there_is_time_to_learn_a_text_by_heart(open_recipe):
+    few, many = (planned(open_recipe, repeat=repeat) for repeat in (100, 1))
+    assert few.epochs < 25 <= many.epochs
+    assert few.recipe.training.best == "loss"
+    assert many.recipe.training.best == "bleu"
+    given = {**open_recipe, "training": {"minutes": 5, "best": "loss"}}
+    assert planned(given).recipe.training.best == "loss"
+    given = {**open_recipe, "training": {"minutes": 5, "validation_sentences": 0}}
+    assert planned(given).recipe.training.best == "loss"
+
+
 def test_processes_share_the_work(open_recipe):
     one, four = planned(open_recipe, repeat=100), planned(open_recipe, repeat=100, processes=4)
     assert four.epochs == pytest.approx(4 * one.epochs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from toy_language import WORDS, sentences
 
 from locant.app import write_run_report
 from locant.cli import main
-from locant.errors import CheckpointError, ConfigError
+from locant.errors import CheckpointError, ConfigError, DataError
 from locant.models import load_model_folder
 from locant.text import TokenCache, TokenizerPair
 from locant.training import (
@@ -24,6 +25,7 @@ from locant.training import (
     evaluate,
     load_before_after,
     load_run_recipe,
+    plan_training,
     read_metrics,
     resume_training,
     train,
@@ -260,6 +262,13 @@ def test_what_does_not_fit_is_an_error_before_any_work(changes, message, parent,
     assert not (tmp_path / "run").exists()
 
 
+def test_a_test_set_that_cannot_be_read_is_an_error_before_any_work(parent, new_data, tmp_path):
+    test = {"source": str(tmp_path / "nowhere"), "target": str(tmp_path / "nowhere")}
+    with pytest.raises(DataError, match=r"nowhere does not exist"):
+        train(new_data, tmp_path / "run", start_from=parent, finetuning={"parent_test": test, "test_sentences": 5})
+    assert not (tmp_path / "run").exists()
+
+
 def test_parents_that_are_none_are_named(parent, new_data, tmp_path):
     with pytest.raises(CheckpointError, match=r"There is no folder .*nowhere to start from"):
         train(new_data, tmp_path / "run", start_from=tmp_path / "nowhere")
@@ -282,8 +291,12 @@ def test_text_in_another_script_needs_new_subwords(parent, new_data, tmp_path):
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.en").write_text("one two three\nfour five\nsix red two\n" * 10)
         (tmp_path / f"{split}.de").write_text("один два три\nчетыре пять\nшесть красный два\n" * 10)
-    with pytest.raises(ConfigError, match=r"does not know \d+% of the tokens of the target text.*о д и.*extend_vocab"):
-        train(data, tmp_path / "run", start_from=parent)
+    for begin in (partial(train, output=tmp_path / "run"), plan_training):
+        with pytest.raises(
+            ConfigError, match=r"does not know \d+% of the tokens of the target text.*о д и.*extend_vocab"
+        ):
+            begin(data, start_from=parent)
+        assert not (tmp_path / "run").exists()
     fine_tune(data, parent, tmp_path / "more", extend_vocabulary=30)
     assert TokenizerPair.load(tmp_path / "more").target.encode(["два"])[0] != [4, 1]
 

@@ -12,10 +12,11 @@ from locant.analysis.scores import Scores, bleu_tokenizer
 from locant.analysis.significance import PairedComparison, paired_bootstrap
 from locant.errors import LocantError
 from locant.files import explaining_damage, read_json, write_json
-from locant.text import Corpus, Pair
+from locant.text import Corpus, FilePair, Pair
 from locant.text.line_blocks import read_files
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.parent import Parent
+from locant.training.recipe import run_text_store
 from locant.translation.engines import fastest_engine
 from locant.translation.translator import Translator
 
@@ -105,11 +106,19 @@ def _test_sets(parent: Parent, corpus: Corpus, settings: FineTuningSettings, not
     return list(found.values())
 
 
+def require_readable(settings: FineTuningSettings) -> None:
+    """Raise DataError where the parent's test set that the settings name cannot be read, before any work."""
+    if settings.parent_test and settings.test_sentences:
+        _named_test(settings.parent_test, settings)
+
+
+def _named_test(files: FilePair, settings: FineTuningSettings) -> list[Pair]:
+    return list(islice(read_files(files.source, files.target), settings.test_sentences))
+
+
 def _own_tests(parent: Parent, settings: FineTuningSettings, notes: list[str]) -> list[TestSet]:
     if settings.parent_test:
-        pairs = list(
-            islice(read_files(settings.parent_test.source, settings.parent_test.target), settings.test_sentences)
-        )
+        pairs = _named_test(settings.parent_test, settings)
         name = ", ".join(path.name for path in settings.parent_test.source)
         return [TestSet(name, "parent", pairs, parent.found.source_language, parent.found.target_language)]
     if parent.recipe is None:
@@ -118,7 +127,8 @@ def _own_tests(parent: Parent, settings: FineTuningSettings, notes: list[str]) -
         )
         return []
     try:
-        return list(_tests_of(parent.recipe.open_corpus(), "parent", settings.test_sentences))
+        corpus = parent.recipe.open_corpus(run_text_store(Path(parent.name)))
+        return list(_tests_of(corpus, "parent", settings.test_sentences))
     except LocantError as error:
         notes.append(f"The parent's own test set cannot be read: {error}")
         return []

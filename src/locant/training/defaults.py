@@ -52,6 +52,8 @@ _WEIGHTS_PER_TOKEN = 12.0
 """Most weights of the layers for every target token of the text; larger shapes learn it by heart."""
 _DROPOUTS = ((4.0, 0.0), (10.0, 0.1), (25.0, 0.2), (math.inf, 0.3))
 """Dropout where the budget allows fewer passes over the text than the first number says."""
+_MANY_PASSES = 25.0
+"""Passes over the text from which the validation's loss says little about translations."""
 _UPDATES = 3000
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 16384
 """Tokens of a batch: as many as leave 3,000 updates or more, within these limits."""
@@ -344,6 +346,10 @@ class _Planner:
             self._choose("training.validate_every", max(1, min(1000, steps // 8)), "an eighth of the updates")
         self._choose("training.average_checkpoints", 3, "the last third of the schedule is alike")
         self._choose("training.validation_sentences", 200, "a score to watch; evaluate takes all")
+        passes = self._epochs()
+        if passes >= _MANY_PASSES and self._get("training.validation_sentences"):
+            reason = f"in {passes:.0f} passes the loss rises long before translations become worse"
+            self._choose("training.best", "bleu", reason)
 
     def _is_transformer(self) -> bool:
         return self._get("model.architecture") in (None, "transformer")

@@ -20,7 +20,7 @@ from locant.text.sentencepiece_model import model_proto
 from locant.text.tokenizer import UNK, Tokenizer
 from locant.text.vocabulary import Pairs
 from locant.training import parallel
-from locant.training.before_after import BeforeAfter, compare_after, measure_before
+from locant.training.before_after import BeforeAfter, compare_after, measure_before, require_readable
 from locant.training.checkpoint import Checkpoint, Progress, read_about, read_state, write_state
 from locant.training.finetuning_settings import FineTuningSettings
 from locant.training.lora import add_adapters, merged_weights, require_peft
@@ -53,6 +53,7 @@ class FineTuning:
     Raises:
         ConfigError: The recipe asks for another model than the parent's, or for parts that it does not have.
         CheckpointError: The parent cannot be read.
+        DataError: The parent's test set that the settings name cannot be read.
         MissingExtraError: A package is not installed.
     """
 
@@ -75,6 +76,9 @@ class FineTuning:
         self._parent = open_parent(self.settings)
         fitted = fitted_recipe(recipe, self._parent, corpus)
         require_fitting(fitted.with_languages(corpus), self._parent, self.settings)
+        if not self.settings.extend_vocabulary:
+            self._require_known(self._parent.found.tokenizers, corpus.train)
+        require_readable(self.settings)
         self._new_tags = new_tags(corpus, self._parent)
         if self._new_tags:
             model_proto(self._parent.found.tokenizers.source.model, extending=True)  # or it says what is missing
