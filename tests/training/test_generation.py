@@ -278,6 +278,14 @@ def test_mistakes_are_told_before_any_work(translator, run, text, tmp_path):
         with pytest.raises(UsageError) as refused:
             generate_corpus(translator, text, output=output, **changes)
         assert message in str(refused.value)
+    for corpus, message in (
+        (tmp_path, "holds no run, whose training text"),  # a folder of something else
+        (tmp_path / "missing", "holds no run, whose training text"),
+        ("bible-modern-englis", "Did you mean 'bible-modern-english'?"),
+    ):
+        with pytest.raises(ConfigError) as wrong:
+            generate_corpus(translator, corpus=corpus, output=output)
+        assert message in str(wrong.value)
     unsaved = Translator(translator.model, translator.tokenizers)
     with pytest.raises(LocantError, match="not saved yet"):
         generate_corpus(unsaved, text, output=output)

@@ -156,6 +156,11 @@ def _corpus_text(
     Of a corpus of several parts those that are in the model's languages.
     """
     is_run = (name / "recipe.yaml").is_file()
+    if not is_run and name.suffix not in (".yaml", ".yml") and (name.is_dir() or len(name.parts) > 1):
+        raise ConfigError(
+            f"The folder {name} holds no run, whose training text could be translated. Name a run or a recipe, or give "
+            "files of text."
+        )
     recipe = load_run_recipe(name) if is_run else load_recipe(name)
     corpus = load_corpus(recipe.corpus, run_text_store(name) if is_run else None)
     side, made = (1, "source") if direction == "back" else (0, "target")
