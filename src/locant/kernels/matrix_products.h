@@ -284,8 +284,10 @@ struct Rows {
     const int32_t offset = byte_offset;
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
-      // Rounds to the nearest, because 128 makes the number positive.
-      to[i] = static_cast<Quantized>(static_cast<int32_t>(from[i] * scale + 128.5f) - 128 + offset);
+      // Rounds to the nearest, because 128 makes the number positive. Of what is not a number the processor makes the least
+      // of all integers, from which only numbers without a sign can be subtracted.
+      const auto rounded = static_cast<uint32_t>(static_cast<int32_t>(from[i] * scale + 128.5f));
+      to[i] = static_cast<Quantized>(rounded - 128u + static_cast<uint32_t>(offset));
     }
     scales[row] = (reach > 0 ? reach / 127.0f : 0.0f) + odd;
   }
