@@ -131,6 +131,9 @@ def test_no_compiler_or_one_that_fails(
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(ConfigError, match=r"could not build \w+\.cpp\. It said: out of order"):
         fresh().require()
+    broken.write_bytes(b"#!/bin/sh\necho gest\xf6rt >&2\nexit 3\n")  # in another encoding than Python's
+    with pytest.raises(ConfigError, match=r"It said: gest\ufffdrt"):
+        fresh().require()
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"need a C\+\+ compiler, and neither c\+\+, g\+\+ nor clang\+\+ was found"):

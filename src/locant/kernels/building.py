@@ -153,7 +153,13 @@ def _asked(compiler: str, *more: object) -> str:
     asked = [compiler, "-march=native", "-dM", "-E", "-x", "c++", "-"]
     try:
         run = subprocess.run(
-            asked, input="#include <cstddef>\n", capture_output=True, text=True, check=False, timeout=60
+            asked,
+            input="#include <cstddef>\n",
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=60,
         )
     except (OSError, subprocess.SubprocessError):
         return _digest(compiler, *more)[:8]
@@ -234,7 +240,8 @@ def _signal_name(number: int) -> str:
 
 
 def _run(compiler: str, arguments: Sequence[str], what: str) -> None:
-    run = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
+    # What it says may be in any encoding.
+    run = subprocess.run([compiler, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False)
     if run.returncode == 0:
         return
     said = (run.stderr.strip().splitlines() or ["nothing"])[0]
