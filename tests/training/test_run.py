@@ -17,8 +17,10 @@ import torch
 import yaml
 from processes import run_processes, start_locant
 from safetensors.torch import load_file
+from with_kernels import needs_compiler
 
 from locant.errors import CheckpointError, ConfigError, TrainingError, UsageError
+from locant.kernels import library
 from locant.text import TextStore, TokenCache, plan_batches
 from locant.training import (
     Recipe,
@@ -221,6 +223,27 @@ def test_a_time_budget_is_kept(recipe_data, tmp_path, monkeypatch):
     assert len(validations(tmp_path / "run")) == 8
     rates = [row["learning_rate"] for row in read_metrics(tmp_path / "run") if row["kind"] == "training"]
     assert rates[-1] < 0.2 * max(rates)
+
+
+@needs_compiler
+def test_building_the_kernels_is_no_part_of_a_time_budget(recipe_data, tmp_path, monkeypatch):
+    seconds, load = [0.0], library._load
+
+    def slow():
+        seconds[0] += 3600
+        return load()
+
+    def clock():
+        seconds[0] += 0.01
+        return seconds[0]
+
+    monkeypatch.setattr("locant.training.budget.perf_counter", clock)
+    monkeypatch.setattr(library, "_load", slow)
+    monkeypatch.setattr(library.LIBRARY, "_loaded", None)  # as in a process that has used none yet
+    changes = ["training.steps=null", "training.minutes=0.05", "training.validate_every=null"]
+    summary = train(Recipe.parse(apply_overrides(recipe_data, changes)), tmp_path / "run")
+    assert seconds[0] > 3600, "they are loaded"
+    assert 3 <= summary.seconds < 3.1
 
 
 def test_early_stopping(recipe_data, tmp_path):

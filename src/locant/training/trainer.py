@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from locant.errors import ConfigError, StoppedError, TrainingError
+from locant.kernels.library import build_all
 from locant.models.architectures import build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
@@ -157,6 +158,8 @@ class Trainer:
             StoppedError: SIGTERM came; all is saved.
         """
         self.model.train()
+        if self.device.type == "cpu":
+            build_all()  # which takes no part of a budget of minutes
         self.loop.progress, self.loop.clock = self.progress, Clock(self.progress.seconds)
         if parallel.rank() == 0:
             self._log = MetricsLog(self.run, self.progress.step)
