@@ -196,10 +196,6 @@ def test_doubtful_metadata_is_a_warning(entries: dict[str, Any], said: str) -> N
             {"rope.scaling.type": "yarn", "rope.scaling.factor": 0.5, "rope.scaling.original_context_length": 4096},
             "factor of the scaling 'yarn' must be at least 1",
         ),
-        (
-            {"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0, "rope.scaling.yarn_beta_fast": 0.0},
-            "rope.scaling.yarn_beta_fast",
-        ),
     ],
 )
 def test_impossible_metadata_is_refused(entries: dict[str, Any], said: str) -> None:

@@ -136,7 +136,7 @@ def test_refusals(tmp_path: Path) -> None:
         extend(path, "dynamic", 16384)
     with pytest.raises(ConfigError, match="8192 tokens already"):
         extend(path, "yarn", 4096)
-    with pytest.raises(ConfigError, match="not for 'qwen2'"):
+    with pytest.raises(ConfigError, match="'longrope' for the architecture 'qwen2'"):
         extend(write(tmp_path / "q.gguf", "qwen2"), "longrope", 16384)
 
 

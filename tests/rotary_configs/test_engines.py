@@ -22,6 +22,7 @@ from locant.positions.scaling import (
     Llama3,
     LongRoPE,
     NTKAware,
+    NTKByParts,
     Proportional,
     Unscaled,
     YaRN,
@@ -75,7 +76,7 @@ _ENGINES: dict[str, tuple[Callable[[RotaryConfig], RotaryConfig], float]] = {
     "vLLM, rope_parameters": (partial(_through_vllm, group="rope_parameters"), 1e-9),
     "vLLM, rope_scaling": (partial(_through_vllm, group="rope_scaling"), 1e-9),
     "GGUF, llama": (partial(_through_gguf, architecture="llama"), 2e-6),
-    "GGUF, qwen2": (partial(_through_gguf, architecture="qwen2"), 2e-6),
+    "GGUF, apertus": (partial(_through_gguf, architecture="apertus"), 2e-6),
     "llama.cpp": (_through_llamacpp, 1e-12),
     "CTranslate2": (_through_ctranslate2, 1e-12),
 }
@@ -95,6 +96,8 @@ def _expressible(config: RotaryConfig, engine: str) -> RotaryConfig:
         return replace(config, scaling=replace(config.scaling, factor=1.0))
     if isinstance(config.scaling, LongRoPE) and engine == "CTranslate2":
         return replace(config, scaling=replace(config.scaling, factor=8.0, target_length=None))
+    if isinstance(config.scaling, YaRN | NTKByParts) and engine.startswith("GGUF"):
+        config = replace(config, scaling=replace(config.scaling, beta_fast=32.0, beta_slow=1.0))
     if engine == "GGUF, llama":
         return replace(config, head_dim=config.rotary_dim)
     return config
@@ -423,6 +426,187 @@ def test_a_log_multiplier_that_llamacpp_passes_over_is_a_warning() -> None:
         assert said == ["warning"] * (architecture == "llama")
 
 
+def _of(architecture: str, **scaling: Any) -> dict[str, Any]:
+    """Return the metadata of an architecture with heads of 32 features and keys below ``rope.scaling.``."""
+    keys = {"attention.key_length": 32, "context_length": 2048}
+    keys |= {f"rope.scaling.{name}": value for name, value in scaling.items()}
+    return {"general.architecture": architecture} | {f"{architecture}.{name}": value for name, value in keys.items()}
+
+
+_YARN_BY_FOUR = {"type": "yarn", "factor": 4.0, "original_context_length": 512}
+_SHORT_LIST, _LONG_LIST = "rope_factors_short.weight", "rope_factors_long.weight"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("yarn_beta_fast", 64.0), ("yarn_beta_slow", 4.0), ("yarn_ext_factor", 0.5)]
+)
+def test_keys_that_llamacpp_passes_over_are_warnings(key: str, value: float) -> None:
+    """load_arch_hparams of grok.cpp and mistral3.cpp reads the betas, that of grok.cpp the mix; no other does."""
+    read = read_gguf(_of("qwen2", **_YARN_BY_FOUR, **{key: value}))
+    assert read.config.scaling == YaRN(factor=4.0, original_length=512)
+    assert [each.severity for each in read.findings if f"passes over rope.scaling.{key}" in each.message] == ["warning"]
+    with pytest.raises(ConfigError, match="cannot express beta_fast 64 and beta_slow 1 for the architecture 'qwen2'"):
+        write_gguf(RotaryConfig(head_dim=32, scaling=YaRN(factor=4.0, original_length=512, beta_fast=64.0)), "qwen2")
+
+
+def test_betas_are_heeded_where_the_loader_reads_them() -> None:
+    for architecture in ("grok", "mistral3"):
+        read = read_gguf(_of(architecture, **_YARN_BY_FOUR, yarn_beta_fast=64.0, yarn_beta_slow=4.0))
+        assert read.config.scaling == YaRN(factor=4.0, original_length=512, beta_fast=64.0, beta_slow=4.0)
+        assert read.findings == ()
+    assert read_gguf(_of("qwen2", **_YARN_BY_FOUR, yarn_beta_fast=32.0, yarn_beta_slow=1.0)).findings == ()
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": "none"}, {"type": "linear"}, {"type": "longrope"}])
+def test_lists_of_longrope_are_heeded_whatever_the_type(kind: dict[str, str]) -> None:
+    """load_arch_tensors of phi3.cpp loads them without a look at the type, and Phi-3's converter writes none."""
+    scaling = {"attn_factor": 1.19, "original_context_length": 512, **kind}
+    read = read_gguf(_of("phi3", **scaling), {_SHORT_LIST: [1.5] * 16, _LONG_LIST: [4.0] * 16})
+    assert read.config.scaling == LongRoPE(
+        original_length=512,
+        target_length=2048,
+        short_factors=[1.5] * 16,
+        long_factors=[4.0] * 16,
+        attention_factor=1.19,
+    )
+
+
+def test_without_an_original_length_the_long_list_is_for_larger_contexts() -> None:
+    """get_rope_factors: beyond n_ctx_orig_yarn, which is n_ctx_train where the file states none, or 0."""
+    for scaling in ({}, {"original_context_length": 0}):
+        metadata = _of("minicpm3", **scaling) | {"minicpm3.rope.dimension_count": 32}
+        read = read_gguf(metadata, {_SHORT_LIST: [1.5] * 16, _LONG_LIST: [4.0] * 16})
+        assert float(read.config.frequencies(2048)[0]) == pytest.approx(1 / 1.5)
+        assert any("is missing or 0; llama.cpp takes context_length, 2048" in each.message for each in read.findings)
+    yarn = read_gguf(_of("qwen2", type="yarn", factor=4.0, original_context_length=0))
+    assert yarn.config.scaling == YaRN(factor=4.0, original_length=2048)
+
+
+@pytest.mark.parametrize(("name", "other"), [(_SHORT_LIST, _LONG_LIST), (_LONG_LIST, _SHORT_LIST)])
+def test_one_list_without_the_other_is_a_warning(name: str, other: str) -> None:
+    read = read_gguf(_of("phi3", original_context_length=512), {name: [4.0] * 16})
+    assert any(f"{other} is missing although {name} is there" in each.message for each in read.findings)
+    scaling = read.config.scaling
+    assert isinstance(scaling, LongRoPE)
+    assert {scaling.short_factors, scaling.long_factors} == {(4.0,) * 16, (1.0,) * 16}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "scaling", "tensors"),
+    [
+        ("qwen2", {}, {"rope_freqs.weight": [2.0] * 16}),
+        ("qwen2", {"type": "longrope"}, {_SHORT_LIST: [1.0] * 16, _LONG_LIST: [2.0] * 16}),
+        ("llama", {}, {_SHORT_LIST: [1.0] * 16, _LONG_LIST: [2.0] * 16}),
+        ("phi3", {}, {"rope_freqs.weight": [2.0] * 16}),
+    ],
+)
+def test_tensors_that_no_loader_takes_are_warnings(architecture: str, scaling: Any, tensors: Any) -> None:
+    read = read_gguf(_of(architecture, **scaling), tensors)
+    assert read.config.scaling == Unscaled()
+    assert {each.severity for each in read.findings} == {"warning"}
+    for name in tensors:
+        assert any(f"{name} is passed over" in each.message for each in read.findings)
+
+
+def test_tensors_that_no_loader_takes_are_not_written() -> None:
+    scaling = Llama3(factor=8.0, original_length=2048)
+    with pytest.raises(ConfigError, match="'llama3' for the architecture 'qwen2'"):
+        write_gguf(RotaryConfig(head_dim=32, scaling=scaling), "qwen2")
+
+
+def test_a_step_of_llama_3_is_told_from_its_factors() -> None:
+    """Llama 4 Scout: factor 16, both corners 1, 8192 tokens; the converter's factors are 1 and 16."""
+    wavelengths = 2 * math.pi * 500000.0 ** (np.arange(0, 128, 2) / 128)
+    factors = np.where(wavelengths < 8192, 1.0, 16.0)
+    metadata = _of("llama4") | {"llama4.attention.key_length": 128, "llama4.rope.freq_base": 500000.0}
+    read = read_gguf(metadata, {"rope_freqs.weight": factors.tolist()})
+    assert read.config.scaling == Llama3(factor=16.0, original_length=8192, high_frequency_factor=1.0)
+    expected = 500000.0 ** (-np.arange(0, 128, 2) / 128) / factors
+    assert np.allclose([float(each) for each in read.config.frequencies()], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "by_scaling", "scale"),
+    [({}, 1.0, 1.0), ({"factor": 2.0}, 2.0, 1.0), ({"type": "none", "factor": 2.0}, 1.0, 1.0)],
+)
+def test_factors_of_no_known_scaling_divide_the_frequencies(scaling: Any, by_scaling: float, scale: float) -> None:
+    """ggml_rope_ext: theta / freq_factors, which freq_scale multiplies."""
+    factors = [1.0, 2.0, 1.3, 7.0] * 4
+    read = read_gguf(_of("llama", **scaling), {"rope_freqs.weight": factors})
+    expected = 10000.0 ** (-np.arange(0, 32, 2) / 32) / factors / by_scaling
+    for length in (1, 2048, 4096):
+        assert np.allclose([float(each) for each in read.config.frequencies(length)], expected, rtol=1e-12)
+    assert read.config.attention_scale() == scale
+    assert any("divides the frequencies by the factors in rope_freqs.weight" in each.message for each in read.findings)
+
+
+def test_factors_beside_yarn_divide_what_yarn_makes() -> None:
+    """rope_yarn in ggml: both angles that the ramp mixes are of the divided frequency."""
+    factors = np.linspace(1, 8, 16)
+    read = read_gguf(_of("llama", **_YARN_BY_FOUR), {"rope_freqs.weight": factors.tolist()})
+    yarn = YaRN(factor=4.0, original_length=512)
+    expected = np.array([float(each) for each in yarn.frequencies(32, 10000.0)]) / factors
+    assert np.allclose([float(each) for each in read.config.frequencies()], expected, rtol=1e-12)
+    assert read.config.attention_scale() == yarn.attention_scale()
+
+
+def test_a_factor_beside_the_type_none_is_a_warning() -> None:
+    read = read_gguf(_of("llama", type="none", factor=4.0))
+    assert read.config.scaling == Unscaled()
+    assert [each.severity for each in read.findings] == ["warning"]
+    assert "has no effect with rope.scaling.type 'none'" in read.findings[0].message
+
+
+def test_an_original_length_above_the_context_length_is_a_warning() -> None:
+    read = read_gguf(_of("qwen2", type="yarn", factor=4.0, original_context_length=8192))
+    said = "rope.scaling.original_context_length is 8192, above context_length 2048"
+    assert any(said in each.message and each.severity == "warning" for each in read.findings)
+
+
+def test_all_scores_of_deepseek_2_are_scaled_besides() -> None:
+    """deepseek2.cpp: kq_scale is mscale * mscale / sqrt(head), mscale 0.1 ln 40 + 1 for DeepSeek V3."""
+    keys = {"rope.dimension_count": 64, "attention.key_length": 576, "attention.key_length_mla": 192}
+    yarn = {"type": "yarn", "factor": 40.0, "original_context_length": 4096, "yarn_log_multiplier": 0.1}
+    for architecture, scale in (("deepseek2", 1.87385), ("deepseek32", 1.87385), ("glm-dsa", 1.87385)):
+        metadata = _of(architecture, **yarn) | {f"{architecture}.{name}": value for name, value in keys.items()}
+        notes = [each.message for each in read_gguf(metadata).findings if each.severity == "note"]
+        assert any(f"multiplies all scores of this architecture by {scale}" in note for note in notes)
+        assert any("Heads have 192 features, of which the last 64 are rotated" in note for note in notes)
+
+
+def test_sliding_attention_has_base_and_factors_of_its_own() -> None:
+    """gemma4.cpp: rope_freqs where is_swa(il) is false, base 10000 and scale 1 where it is true, unless stated."""
+    keys = {
+        "attention.key_length": 512,
+        "attention.key_length_swa": 256,
+        "rope.dimension_count": 512,
+        "rope.dimension_count_swa": 256,
+        "rope.freq_base": 1e6,
+        "attention.sliding_window": 1024,
+        "attention.sliding_window_pattern": [True, True, False],
+        "block_count": 3,
+    }
+    factors = {"rope_freqs.weight": [1.0] * 64 + [1e30] * 192}
+    for stated, base in (({}, 10000.0), ({"rope.freq_base_swa": 20000.0}, 20000.0)):
+        metadata = _of("gemma4") | {f"gemma4.{name}": value for name, value in (keys | stated).items()}
+        read = read_gguf(metadata, factors)
+        assert read.configs["full_attention"].scaling == Proportional(rotary_fraction=0.25)
+        assert read.configs["full_attention"].base == 1e6
+        assert read.configs["sliding_attention"] == RotaryConfig(head_dim=256, base=base, max_length=2048)
+        assert [kind.config for kind in read.layers] == ["sliding_attention", "full_attention"]
+
+
+def test_sliding_attention_shares_the_scaling_where_the_loader_copies_it() -> None:
+    """openai-moe.cpp and gemma2.cpp copy base and scale; olmo2's graph passes over a base of its own."""
+    swa = {"rope.freq_base_swa": 5000.0, "attention.sliding_window": 128}
+    for architecture, base in (("gpt-oss", 5000.0), ("gemma2", 5000.0), ("qwen2", None)):
+        metadata = _of(architecture, **_YARN_BY_FOUR) | {f"{architecture}.{key}": value for key, value in swa.items()}
+        read = read_gguf(metadata)
+        assert {config.scaling for config in read.configs.values()} == {YaRN(factor=4.0, original_length=512)}
+        assert ("sliding_attention" in read.configs) is (base is not None)
+        assert any("passes over rope.freq_base_swa" in each.message for each in read.findings) is (base is None)
+
+
 def test_gemma_3_has_a_base_of_its_own_for_sliding_attention_in_gguf() -> None:
     both = {
         "full_attention": RotaryConfig(head_dim=256, base=1e6, scaling=Linear(factor=8.0)),
@@ -452,29 +636,15 @@ def test_gguf_without_a_type_is_linear() -> None:
         ({"general.architecture": "qwen2"}, {}, "neither attention.key_length nor an embedding_length"),
         (_file(rope__freq_bas=1e4), {}, "'rope.freq_bas' .* Did you mean 'rope.freq_base'"),
         (_file(rope__scaling__type="yarm"), {}, "Unknown rope.scaling.type 'yarm'.* Did you mean 'yarn'"),
-        (
-            _file(rope__scaling__type="none", rope__scaling__factor=2.0),
-            {},
-            "has no effect with rope.scaling.type 'none'",
-        ),
-        (_file(rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 with rope.scaling.type 'linear'"),
+        (_file(rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 without a rope.scaling.type"),
+        (_file(rope__scaling__type="none", rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 with .* 'none'"),
         (_file(rope__scaling__type="longrope"), {}, "needs the tensors"),
-        (_file(), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
-        (_file(), {"rope_freqs.weight": [1.0, 2.0] * 8}, "neither those of Llama 3's scaling nor"),
-        (_file(rope__scaling__factor=2.0), {"rope_freqs.weight": [1.0] * 16}, "comes on top of"),
-        (_file(rope__scaling__type="yarn", rope__scaling__yarn_ext_factor=0.5), {}, "yarn_ext_factor 0.5 mixes"),
-        (
-            {
-                "general.architecture": "plm",
-                "plm.rope.dimension_count": 64,
-                "plm.rope.scaling.type": "yarn",
-                "plm.rope.scaling.factor": 4.0,
-                "plm.rope.scaling.original_context_length": 512,
-                "plm.rope.scaling.yarn_log_multiplier": 0.1,
-            },
-            {},
-            "its unit differs",
-        ),
+        (_of("llama"), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
+        (_of("llama"), {"rope_freqs.weight": [1.0] * 15 + [0.0]}, "rope_freqs.weight holds 0 for pair 15"),
+        (_of("llama"), {"rope_freqs.weight": [math.nan] * 16}, "rope_freqs.weight holds nan for pair 0"),
+        (_of("phi3"), {"rope_factors_long.weight": [2.0] * 15 + [-1.0]}, "rope_factors_long.weight holds -1"),
+        (_of("grok", **_YARN_BY_FOUR, yarn_ext_factor=0.5), {}, "yarn_ext_factor 0.5 mixes"),
+        (_of("grok", **_YARN_BY_FOUR, yarn_beta_fast=0.0), {}, "rope.scaling.yarn_beta_fast"),
     ],
 )
 def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions.scaling.ntk import NTKAware
 from locant.rotary_configs import read_gguf
-from locant.rotary_configs.gguf import HALF, INTERLEAVED, SEVERAL_AXES, WITHOUT_ROTATION
+from locant.rotary_configs.gguf_architectures import HALF, INTERLEAVED, SEVERAL_AXES, WITHOUT_ROTATION
 
 gguf = pytest.importorskip("gguf")
 

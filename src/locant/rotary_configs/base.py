@@ -16,6 +16,11 @@ UNREADABLE = (ConfigError, ArithmeticError, ValueError, RecursionError)
 
 _LONGEST_MESSAGE = 1000
 
+
+class NoRotaryPositionsError(ConfigError):
+    """A model has other positions than rotary ones, or none: it cannot be read as a rotary configuration."""
+
+
 ALL_LAYERS = "all"
 """The layer type of models whose layers all have the same rotary positions."""
 
@@ -199,11 +204,18 @@ def error_finding(error: ArithmeticError | ValueError | RecursionError, where: s
     Args:
         error: What its reader raised, one of :data:`UNREADABLE`.
         where: The file, for the message.
+
+    Returns:
+        An error; a note for a model without rotary positions, in which nothing is wrong.
     """
     beyond = "groups nested beyond any depth" if isinstance(error, RecursionError) else "a number beyond any range"
     message = str(error) if isinstance(error, ConfigError) else f"{where} holds {beyond}."
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]} ..."
+    if isinstance(error, NoRotaryPositionsError):
+        return Finding(
+            "note", message, "There is nothing to correct, and nothing that scales frequencies applies to it."
+        )
     remedy = (
         "Correct the entry; where the file is as its publisher released it, the publisher's own code is the measure."
     )

@@ -9,7 +9,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Fields
-from locant.rotary_configs.base import ALL_LAYERS, LayerType
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 _DENSE = "full_attention before the experts"  # of Cohere 2 MoE, which rotates there
@@ -50,8 +50,9 @@ def layers_of(
         ConfigError: No layer rotates, or there are more layers than any model has.
     """
     if architecture in SWITCHED and keys.flag("rope.scaling.finetuned") is False:
-        raise ConfigError(
-            f"rope.scaling.finetuned is false in {keys.where}, by which llama.cpp does not rotate: no rotary positions."
+        raise NoRotaryPositionsError(
+            f"rope.scaling.finetuned is false in {keys.where}, by which llama.cpp does not rotate: no rotary positions "
+            "and no others."
         )
     found = dict(configs)
     window = keys.get("attention.sliding_window")
@@ -68,7 +69,7 @@ def layers_of(
     if ALL_LAYERS not in found and not {*names} <= {*found, _DENSE, "without attention"}:
         return found, ()  # the file does not say which layers slide
     if architecture == "baichuan" and count == _WIDE_BAICHUAN:
-        raise ConfigError(
+        raise NoRotaryPositionsError(
             f"llama.cpp takes Baichuan of {count} layers for the one of 13 billion parameters, which has ALiBi and no "
             "rotary positions."
         )

@@ -9,11 +9,15 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import Unscaled
-from locant.positions.scaling.forms import GGUFForm
+from locant.positions.scaling.forms import FACTORS, GGUFForm
 from locant.rotary_configs.base import by_layer, cannot_express, with_equivalent_base
-from locant.rotary_configs.gguf import (
+from locant.rotary_configs.gguf_architectures import (
+    LOADS_DIVISORS,
+    LOADS_LISTS,
+    LOADS_LISTS_BY_TYPE,
     LOCAL_BASE,
     LOG_MULTIPLIER_UNIT,
+    READS_BETAS,
     SEPARATE_PART,
     SEVERAL_AXES,
     WHOLE_HEADS,
@@ -129,6 +133,18 @@ def _scaling(config: RotaryConfig, architecture: str) -> tuple[dict[str, Any], d
     """Return the keys below ``rope.scaling.`` and the tensors."""
     form = _form(config)
     keys = dict(form.keys)
+    takers = LOADS_DIVISORS if FACTORS in form.tensors else LOADS_LISTS | LOADS_LISTS_BY_TYPE
+    if form.tensors and architecture not in takers:
+        raise ConfigError(
+            f"{_FORMAT} cannot express the scaling '{config.scaling.name}' for the architecture '{architecture}': "
+            f"llama.cpp does not load {' and '.join(form.tensors)} for it."
+        )
+    betas = keys.get("yarn_beta_fast", 32.0), keys.get("yarn_beta_slow", 1.0)
+    if betas != (32.0, 1.0) and architecture not in READS_BETAS:
+        raise ConfigError(
+            f"{_FORMAT} cannot express beta_fast {betas[0]:g} and beta_slow {betas[1]:g} for the architecture "
+            f"'{architecture}': llama.cpp has 32 and 1 there."
+        )
     if form.mscale is not None and architecture in LOG_MULTIPLIER_UNIT:
         mscale, mscale_all_dim = form.mscale
         expected = mscale_all_dim if architecture == "deepseek2" else 1.0

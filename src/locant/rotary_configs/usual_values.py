@@ -74,7 +74,13 @@ _GGUF = {
 }
 _BASES = [name for name, usual in {**_HUGGINGFACE, **_GGUF}.items() if usual is _BASE]
 _SHARES = [name for name, usual in _HUGGINGFACE.items() if usual is _SHARE]
-_ZERO_IS_ABSENT = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim")  # of which the scaling speaks
+_ZERO_IS_ABSENT = (  # of which the scaling speaks
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "rope.scaling.original_context_length",
+)
 _SECTIONS = ("mrope_section", "rope.dimension_sections")
 
 

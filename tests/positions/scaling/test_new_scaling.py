@@ -90,7 +90,7 @@ def test_it_is_extended_written_and_read(slow_half: type[FrequencyScaling]) -> N
 
 def test_gguf_holds_any_static_scaling(slow_half: type[FrequencyScaling]) -> None:
     config = RotaryConfig(head_dim=8, scaling=slow_half(original_length=2048, factor=4.0))  # type: ignore[call-arg]
-    written = write_gguf(config, "qwen2")
+    written = write_gguf(config, "apertus")
     assert np.allclose(written.tensors["rope_freqs.weight"], [1, 1, 4, 4])
     with pytest.raises(ConfigError, match=r"CTranslate2 .* cannot express the scaling 'slower-half'"):
         write_ctranslate2(config)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 TRACE = "locant.extension."
 """Start of the keys that remember an extension and what it replaced; engines pass over them."""
 
-# Their loaders take the lists of LongRoPE from the file (llama.cpp's src/models, LLM_TENSOR_ROPE_FACTORS_LONG); the
-# others refuse a file with a tensor that they do not know.
-_WITH_LONGROPE = ("llama", "phi3", "phimoe", "minicpm", "apertus")
 _UINT32, _FLOAT32, _STRING = 4, 6, 8
 _ROTARY_TENSORS = (FACTORS, LONG_FACTORS, SHORT_FACTORS)
 
@@ -57,11 +54,7 @@ def extended_configs(
             f"llama.cpp has the same frequencies for texts of all lengths, so GGUF cannot express the method {method}. "
             "Take ntk, which is the same for the longest text."
         )
-    written = write_gguf(configs, str(architecture))  # raises what else it cannot express
-    if LONG_FACTORS in written.tensors and architecture not in _WITH_LONGROPE:
-        raise ConfigError(
-            f"llama.cpp reads the lists of LongRoPE for {', '.join(_WITH_LONGROPE)} alone, not for '{architecture}'."
-        )
+    write_gguf(configs, str(architecture))  # raises what else it cannot express
     return parsed.configs, configs
 
 

@@ -208,7 +208,8 @@ def _notes(explanation: Explanation, scaling: FrequencyScaling, max_length: int 
     trained, reach = explanation.trained_length, explanation.effective_length
     target = scaling.reach
     if trained is None:
-        yield "The trained length is unknown, so turns within it are not counted; state original_length or max_length."
+        names = "original_length or max_length" if max_length is None else "original_length"
+        yield f"The trained length is unknown, so turns within it are not counted; state {names}."
     if max_length is not None and target is not None and max_length < target:
         same = ", which is original_length" if max_length == trained else ""
         yield (

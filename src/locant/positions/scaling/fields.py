@@ -43,6 +43,13 @@ class Fields:
         self.where = where
         self._taken: set[str] = set()
 
+    def without(self, names: Iterable[str]) -> Fields:
+        """Return the same entries but for some, which count as taken; what is taken there is taken here."""
+        left = Fields({name: value for name, value in self.values.items() if name not in names}, self.where)
+        self._taken.update(names)
+        left._taken = self._taken
+        return left
+
     def get(self, name: str) -> Any:
         """Take an entry of any type, ``None`` where it is absent."""
         self._taken.add(name)

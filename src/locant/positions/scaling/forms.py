@@ -187,6 +187,7 @@ class GGUFContext(_WithFindings):
 
     Attributes:
         tensors: Tensors of factors, by name.
+        kind: ``rope.scaling.type``, where it is stated.
         factor: ``rope.scaling.factor``; 1 where it is missing.
         original_length: ``rope.scaling.original_context_length``.
         attention_factor: ``rope.scaling.attn_factor``; 1 where it is missing.
@@ -196,17 +197,19 @@ class GGUFContext(_WithFindings):
     """
 
     tensors: Mapping[str, tuple[float, ...]]
+    kind: str | None
     factor: float
     original_length: int | None
     attention_factor: float
     mscale_of: Callable[[float], tuple[float, float] | None]
     findings: list[Finding]
 
-    def refuse_attention_factor(self, kind: str) -> None:
+    def refuse_attention_factor(self) -> None:
         """Raise ConfigError for an attention scale beside a type that has none."""
         if self.attention_factor != 1:
+            beside = f"with rope.scaling.type '{self.kind}'" if self.kind else "without a rope.scaling.type"
             raise ConfigError(
-                f"rope.scaling.attn_factor {self.attention_factor:g} with rope.scaling.type '{kind}' scales scores, "
+                f"rope.scaling.attn_factor {self.attention_factor:g} {beside} scales scores, "
                 "which only YaRN and LongRoPE do here."
             )
 

@@ -85,11 +85,15 @@ class Unscaled(FrequencyScaling):
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
-        """Read the scaling; a factor would be a mistake."""
+        """Read the scaling; a factor has no effect."""
         del keys
         if context.factor != 1:
-            raise ConfigError(f"rope.scaling.factor {context.factor:g} has no effect with rope.scaling.type 'none'.")
-        context.refuse_attention_factor("none")
+            context.warn(
+                f"rope.scaling.factor {context.factor:g} has no effect with rope.scaling.type 'none': llama.cpp scales "
+                "nothing then.",
+                "State the type 'linear' or 'yarn' if the factor is meant; otherwise remove it.",
+            )
+        context.refuse_attention_factor()
         return cls()
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
@@ -217,7 +221,7 @@ class Linear(Extension):
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
         """Read factor and original length; a file without a factor is unscaled."""
         del keys
-        context.refuse_attention_factor("linear")
+        context.refuse_attention_factor()
         if context.factor == 1:
             return Unscaled()
         return cls(factor=context.factor, original_length=context.original_length)

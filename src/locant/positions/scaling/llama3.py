@@ -126,7 +126,7 @@ class Llama3(Extension):
 
     @classmethod
     def from_gguf_factors(cls, factors: Sequence[float], plain: Sequence[float]) -> FrequencyScaling | None:
-        """Return the scaling whose blend meets two of the blended pairs, if there are two.
+        """Return the scaling whose blend meets two of the blended pairs, or that has a step where none is blended.
 
         The blend is linear in the frequency: ``share = (L * f / 2 pi - low) / (high - low)``. Multiplying ``L``,
         ``low`` and ``high`` by the same number changes nothing, so ``low`` is 1 wherever that makes ``L`` a whole
@@ -134,7 +134,11 @@ class Llama3(Extension):
         """
         largest = max(factors)
         blended = [index for index, factor in enumerate(factors) if 1 + 1e-5 < factor < largest * (1 - 1e-5)]
-        if len(blended) < 2 or largest >= STANDING:
+        if largest >= STANDING or largest <= 1 + 1e-5:
+            return None
+        if not blended:
+            return cls._step(factors, plain)
+        if len(blended) < 2:
             return None
         turns = [plain[index] / (2 * math.pi) for index in (blended[0], blended[-1])]
         shares = [(1 / factors[index] - 1 / largest) / (1 - 1 / largest) for index in (blended[0], blended[-1])]
@@ -151,6 +155,22 @@ class Llama3(Extension):
         return cls(
             original_length=whole, factor=largest, low_frequency_factor=low, high_frequency_factor=round(high * low, 3)
         )
+
+    @classmethod
+    def _step(cls, factors: Sequence[float], plain: Sequence[float]) -> FrequencyScaling | None:
+        """Return the scaling with a step between the last pair that is kept and the first that is interpolated.
+
+        Any original length between the wavelengths of the two says the same; the roundest is taken.
+        """
+        kept = sum(factor < 1 + 1e-5 for factor in factors)
+        if not 0 < kept < len(factors) or max(factors[:kept]) >= min(factors[kept:]):
+            return None
+        fastest, slowest = (2 * math.pi / plain[index] for index in (kept - 1, kept))
+        length = math.ceil(fastest)
+        for step in (1 << exponent for exponent in range(length.bit_length(), -1, -1)):
+            if (rounded := -(-length // step) * step) < slowest:
+                return cls(original_length=rounded, factor=max(factors), high_frequency_factor=1.0)
+        return None
 
     @classmethod
     def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:

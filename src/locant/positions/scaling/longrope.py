@@ -143,8 +143,14 @@ class LongRoPE(Extension):
         return _usual_scale(self._factor, self.trained_length)
 
     def length_class(self, length: int) -> int:
-        """Return 1 for texts beyond the original length, unless a final length decides for all."""
-        return int(self.final_length is None and length > self.trained_length)
+        """Return 1 for texts beyond the original length, unless one list holds for all."""
+        is_fixed = self.final_length is not None or self.has_one_list
+        return int(not is_fixed and length > self.trained_length)
+
+    @property
+    def has_one_list(self) -> bool:
+        """Whether the two lists are the same."""
+        return self.short_factors == self.long_factors
 
     def fixed_for(self, length: int) -> FrequencyScaling:
         """Return this scaling with a ``final_length``, unless it has one."""
@@ -196,6 +202,9 @@ class LongRoPE(Extension):
     def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
         """Yield which of the two lists is shown."""
         del max_length
+        if self.has_one_list:
+            yield "Texts of all lengths take the same factors: the two lists are the same."
+            return
         if length is None:
             return
         which = "short_factors" if (self.final_length or length) <= self.trained_length else "long_factors"
@@ -208,7 +217,7 @@ class LongRoPE(Extension):
     def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
         """Yield that cached keys keep the short factors in transformers."""
         del config
-        if self.final_length is None:
+        if self.final_length is None and not self.has_one_list:
             yield Finding(
                 "warning",
                 f"transformers changes from the short to the long factors when a text exceeds {self.original_length} "
@@ -354,12 +363,19 @@ class LongRoPE(Extension):
             "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
             "A RotaryConfig with final_length does the same.",
         )
-        why = "llama.cpp takes context_length, and never the long factors"
-        original = keys.need(context.original_length, "rope.scaling.original_context_length", why)
-        length = keys.need(keys.whole("context_length"), "context_length", "it tells how far the model is extended")
+        length = int(
+            keys.need(keys.whole("context_length"), "context_length", "it tells how far the model is extended")
+        )
+        original = context.original_length or length
+        if context.original_length is None:
+            context.warn(
+                f"rope.scaling.original_context_length is missing or 0; llama.cpp takes context_length, {length}, and "
+                "the long factors for larger contexts alone.",
+                "Write down the length that the model was trained for before the extension.",
+            )
         return cls(
-            original_length=int(original),
-            target_length=int(length),
+            original_length=original,
+            target_length=max(length, original),
             short_factors=context.tensors[SHORT_FACTORS],
             long_factors=context.tensors[LONG_FACTORS],
             attention_factor=context.attention_factor,

@@ -82,6 +82,10 @@ class Proportional(FrequencyScaling):
         """``factor``."""
         return self.factor
 
+    def trained_by(self, max_length: int | None) -> int | None:
+        """Return the declared length where the factor extends nothing."""
+        return max_length if self.factor == 1 else None
+
     def extended_by(self, method: type[FrequencyScaling], config: RotaryConfig, target_length: int) -> FrequencyScaling:
         """Return the turning pairs slowed further by position interpolation; refuse other methods."""
         if method is not Linear:

@@ -280,7 +280,7 @@ class YaRN(NTKByParts):
         if original is None:
             original = keys.whole("context_length")
             context.warn(
-                f"rope.scaling.original_context_length is missing; llama.cpp takes context_length, {original}.",
+                f"rope.scaling.original_context_length is missing or 0; llama.cpp takes context_length, {original}.",
                 "Write down the length that the model was trained for before the extension.",
             )
         mix = keys.number("rope.scaling.yarn_ext_factor")

@@ -1,0 +1,129 @@
+"""Facts of the architectures of GGUF files: what llama.cpp does with the rotary positions of each.
+
+Source: ``llama_model_rope_type``, and ``load_arch_hparams``, ``load_arch_tensors`` and the graphs in ``src/models`` of
+llama.cpp, as llama-cpp-python 0.3.36 brings them (October 2026).
+"""
+
+from __future__ import annotations
+
+from locant.errors import ConfigError, nearest
+from locant.positions.rotary.config import RotaryLayout
+from locant.rotary_configs.base import NoRotaryPositionsError
+
+_INTERLEAVED = """
+llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
+deepseek32 plm chatglm granite granitemoe granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5
+ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4 cohere2moe deepseek2-ocr
+"""
+INTERLEAVED = tuple(_INTERLEAVED.split())
+"""Architectures that pair neighbouring features (``LLAMA_ROPE_TYPE_NORM``)."""
+
+_HALF = """
+falcon falcon-h1 grok dbrx modern-bert nomic-bert nomic-bert-moe eurobert stablelm bitnet qwen qwen2 dream qwen2moe
+qwen3 qwen3moe qwen3next olmo2 olmoe phi2 phi3 phimoe plamo plamo2 gemma gemma2 gemma3 gemma3n gemma4
+gemma-embedding starcoder2 openelm gptneox codeshell orion nemotron exaone exaone4 minicpm3 bailingmoe2 dots1
+hunyuan-moe hunyuan-dense hunyuan_vl gpt-oss lfm2 lfm2moe smallthinker seed_oss apertus minimax-m2 glm4moe
+jina-bert-v3 plamo3 llada-moe rnd1 exaone-moe jais2 grovemoe cogvlm pangu-embedded afmoe mimo2 step35
+"""
+HALF = tuple(_HALF.split())
+"""Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``)."""
+
+_STATES = "no positions at all: state spaces, recurrences or attention tell the order of a text"
+WITHOUT_ROTATION = {
+    **dict.fromkeys(("clip", "gpt2", "starcoder", "bert"), "learned positions, which are added to the embeddings"),
+    **dict.fromkeys(("mpt", "refact", "bloom", "jina-bert-v2", "jais"), "ALiBi (here: the scheme 'alibi')"),
+    **dict.fromkeys(("t5", "t5encoder"), "T5's biases by buckets of relative positions (here: the scheme 't5')"),
+    **dict.fromkeys(("mamba", "mamba2", "jamba", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), _STATES),
+    **dict.fromkeys(("wavtokenizer-dec", "nemotron_h", "nemotron_h_moe", "kimi-linear"), _STATES),
+    "gptj": "no graph of it, which would rotate",
+}
+"""Architectures that llama.cpp does not rotate (``LLAMA_ROPE_TYPE_NONE``, and graphs that add positions), and what
+they have instead."""
+
+SEVERAL_AXES = {
+    **dict.fromkeys(("qwen2vl", "paddleocr"), False),
+    **dict.fromkeys(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"), True),
+}
+"""Architectures with positions of several axes, in halves; whether the axes' pairs alternate."""
+
+KNOWN = frozenset((*INTERLEAVED, *HALF, *SEVERAL_AXES))
+"""Architectures that llama.cpp rotates."""
+
+AXES_BY_SECTIONS = frozenset(("glm4", "glm4moe", "hunyuan_vl"))
+"""Architectures whose positions have several axes where the file has sections; pairs are halves then."""
+
+SEPARATE_PART = frozenset(("deepseek2", "deepseek32", "minicpm3", "plm", "mistral4", "glm-dsa"))
+"""Architectures whose rotated features are a separate part of the head, of ``rope.dimension_count`` features."""
+
+WHOLE_HEADS = frozenset(("llama", "deci", "falcon", "llama-embed"))
+"""Architectures of which llama.cpp loads no file that rotates a part of the head."""
+
+LOG_MULTIPLIER_UNIT = {"deepseek2": 0.1, "deepseek32": 0.1, "mistral3": 1.0, "mistral4": 0.1}
+"""Unit of ``yarn_log_multiplier``, which is mscale_all_dim, by architecture; the others pass over it."""
+
+READS_BETAS = frozenset(("grok", "mistral3"))
+"""Architectures that heed ``yarn_beta_fast`` and ``yarn_beta_slow``; the others have 32 and 1."""
+
+READS_MIX = frozenset(("grok",))
+"""Architectures that heed ``yarn_ext_factor`` and ``yarn_attn_factor``."""
+
+SCALES_SCORES = frozenset(("deepseek2", "deepseek32", "glm-dsa", "mistral4"))
+"""Architectures whose graphs multiply all scores by a square that goes by YaRN's factor (``kq_scale``)."""
+
+RAISES_BASE = frozenset(("hunyuan-dense", "hunyuan_vl"))
+"""Architectures that raise the base by ``rope.scaling.alpha``."""
+
+LOCAL_BASE = frozenset(("gemma3", "gemma3n", "gemma-embedding"))
+"""Architectures whose sliding attention has base 10000 by default, and is never scaled."""
+
+LOCAL_BASE_WITH_WINDOW = frozenset(("gemma4", "mimo2", "modern-bert", "plamo3", "step35"))
+"""Architectures with such a sliding attention where the file states a window."""
+
+SHARED_SCALING = frozenset(("afmoe", "cohere2", "gemma2", "gpt-oss", "llama4", "smallthinker"))
+"""Architectures whose sliding attention has base and scaling of the file, but for ``rope.freq_base_swa``."""
+
+LOADS_LISTS = frozenset(("minicpm3", "phi3", "phimoe"))
+"""Architectures that load LongRoPE's lists whatever ``rope.scaling.type`` says."""
+
+_BY_TYPE = "apertus deci granite granitemoe llama llama-embed minicpm mistral3 pangu-embedded step35"
+LOADS_LISTS_BY_TYPE = frozenset(_BY_TYPE.split())
+"""Architectures that load LongRoPE's lists with the type 'longrope', and ``rope_freqs.weight`` with any other."""
+
+_DIVISORS = "arcee cogvlm exaone exaone-moe exaone4 falcon-h1 gemma4 granitehybrid llada llama4"
+LOADS_DIVISORS = LOADS_LISTS_BY_TYPE | frozenset(_DIVISORS.split())
+"""Architectures that load ``rope_freqs.weight``."""
+
+NEEDS_SECTIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"))
+"""Architectures of which llama.cpp loads no file without ``rope.dimension_sections``."""
+
+_PERMUTED = """
+llama llama-embed deci arctic chameleon bailingmoe deepseek internlm2 minicpm llada mistral3 granite granitemoe
+granitehybrid baichuan xverse arcee smollm3 olmo
+"""
+CONVERTED_FROM_HALVES = frozenset(_PERMUTED.split())
+"""Architectures whose converters permute queries and keys of config.json's model from halves to neighbours."""
+
+
+def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:
+    """Return the layout of an architecture, ``general.architecture`` of a file.
+
+    Args:
+        architecture: Its name.
+        several_axes: Whether the file has sections of several axes.
+
+    Raises:
+        ConfigError: The architecture is unknown, or has no rotary positions.
+    """
+    if architecture in WITHOUT_ROTATION:
+        raise NoRotaryPositionsError(
+            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, but "
+            f"{WITHOUT_ROTATION[architecture]}."
+        )
+    if architecture in INTERLEAVED:
+        return "half" if several_axes and architecture in AXES_BY_SECTIONS else "interleaved"
+    if architecture not in KNOWN:
+        raise ConfigError(
+            f"Unknown architecture '{architecture}' of GGUF: it decides how features are paired."
+            f"{nearest(architecture, KNOWN)} {len(KNOWN)} architectures are known."
+        )
+    return "half"

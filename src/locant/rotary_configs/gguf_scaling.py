@@ -1,0 +1,242 @@
+"""The scaling of a GGUF file: its keys and its tensors of factors, as llama.cpp's loader and graphs take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from locant.errors import ConfigError, nearest
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext, gguf_factors
+from locant.positions.scaling.longrope import LongRoPE
+from locant.rotary_configs.gguf_architectures import (
+    LOADS_DIVISORS,
+    LOADS_LISTS,
+    LOADS_LISTS_BY_TYPE,
+    LOG_MULTIPLIER_UNIT,
+    READS_BETAS,
+    READS_MIX,
+    SCALES_SCORES,
+)
+
+_TOLERANCE = 2e-6  # the tensor is float32
+_ONLY_READ_BY = {
+    **dict.fromkeys(("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"), READS_BETAS),
+    **dict.fromkeys(("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"), READS_MIX),
+}
+_WITHOUT_IT = {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0}
+
+Tensors = Mapping[str, tuple[float, ...]]
+"""Tensors of factors, by name."""
+
+
+def scaling_of(
+    keys: Fields, architecture: str, tensors: Tensors, rotary_dim: int, base: float, findings: list[Finding]
+) -> FrequencyScaling:
+    """Return the scaling of a file.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+        tensors: Its tensors of factors.
+        rotary_dim: Number of rotated features.
+        base: Base of the unscaled frequencies.
+        findings: Where findings go.
+
+    Raises:
+        ConfigError: A key is unknown or out of range, a tensor has not a positive number for every pair, or llama.cpp
+            would compute what no scaling here is.
+    """
+    # llama.cpp takes a file without a type for linear, and one without a factor for unscaled.
+    stated = keys.text("rope.scaling.type")
+    kind = stated or "linear"
+    keys.flag("rope.scaling.finetuned")
+    types = {scaling.gguf_type: scaling for scaling in SCALINGS.values() if scaling.gguf_type}
+    if kind not in types:
+        raise ConfigError(f"Unknown rope.scaling.type '{kind}'.{nearest(kind, types)} Known: {', '.join(types)}.")
+    attention = keys.number("rope.scaling.attn_factor")
+    if attention is not None and attention <= 0:
+        raise ConfigError(f"rope.scaling.attn_factor {attention:g} in {keys.where} must be above 0: scores go by it.")
+    loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
+    factor = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0
+    if LONG_FACTORS in loaded:
+        kind, factor = "longrope", 1.0 if kind == "none" else factor
+    elif kind == "longrope" and {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
+        kind = "linear"  # which llama.cpp computes without the lists
+    context = GGUFContext(
+        tensors=loaded,
+        kind=stated,
+        factor=factor,
+        original_length=_original_length(keys),
+        attention_factor=1.0 if attention is None else attention,
+        mscale_of=partial(_mscale, architecture, findings),
+        findings=findings,
+    )
+    _warn_of_lengths(keys, context, kind)
+    scaling = types[kind].from_gguf(_heeded(keys, architecture, findings), context)
+    if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:
+        findings.append(_note_on_scores(scaling))
+    if FACTORS not in loaded:
+        return scaling
+    known = _known_scaling(loaded[FACTORS], rotary_dim, base) if scaling == Unscaled() else None
+    return known or _listed(keys, scaling, loaded[FACTORS], rotary_dim, base, findings)
+
+
+def _loaded(
+    tensors: Tensors, architecture: str, kind: str, rotary_dim: int, findings: list[Finding]
+) -> dict[str, tuple[float, ...]]:
+    """Return the tensors that llama.cpp loads, both lists of LongRoPE where it loads one; warn of the others."""
+    takes_lists = architecture in LOADS_LISTS or (kind == "longrope" and architecture in LOADS_LISTS_BY_TYPE)
+    takes_divisors = architecture in LOADS_DIVISORS and not (takes_lists and architecture in LOADS_LISTS_BY_TYPE)
+    takes = {FACTORS: takes_divisors, SHORT_FACTORS: takes_lists, LONG_FACTORS: takes_lists}
+    loaded = {name: factors for name, factors in tensors.items() if takes.get(name)}
+    for name in tensors:
+        if name in takes and name not in loaded:
+            beside = f" with rope.scaling.type '{kind}'" if architecture in LOADS_LISTS_BY_TYPE else ""
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{name} is passed over: llama.cpp does not load it for the architecture '{architecture}'{beside}, "
+                    "and refuses files with tensors that it does not load.",
+                    "Remove the tensor, or convert the model to an architecture that has it.",
+                )
+            )
+    for name, factors in loaded.items():
+        _check_factors(name, factors, rotary_dim)
+    lists = (SHORT_FACTORS, LONG_FACTORS)
+    missing = next((name for name in lists if name not in loaded), None)
+    if missing is not None and {*lists} & {*loaded}:
+        reach = "beyond" if missing == LONG_FACTORS else "up to"
+        findings.append(
+            Finding(
+                "warning",
+                f"{missing} is missing although {lists[missing == SHORT_FACTORS]} is there: llama.cpp scales no "
+                f"frequency for contexts {reach} the original length.",
+                "Convert the model again, with both lists of its publication.",
+            )
+        )
+        loaded[missing] = (1.0,) * (rotary_dim // 2)
+    return loaded
+
+
+def _check_factors(name: str, factors: Sequence[float], rotary_dim: int) -> None:
+    if len(factors) != rotary_dim // 2:
+        raise ConfigError(
+            f"{name} holds {len(factors)} factors, but {rotary_dim} rotated features are {rotary_dim // 2} pairs."
+        )
+    wrong = next((index for index, factor in enumerate(factors) if not is_number(factor) or factor <= 0), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"{name} holds {factors[wrong]:g} for pair {wrong}; llama.cpp divides the frequencies by it, so that "
+            "it must be a number above 0."
+        )
+
+
+def _original_length(keys: Fields) -> int | None:
+    name = "rope.scaling.original_context_length"
+    value = keys.get(name)
+    return None if value == 0 and not isinstance(value, bool) else keys.whole(name)  # 0 is unset to llama.cpp
+
+
+def _warn_of_lengths(keys: Fields, context: GGUFContext, kind: str) -> None:
+    original, length = context.original_length, keys.whole("context_length")
+    if kind in ("yarn", "longrope") and original is not None and length is not None and original > length:
+        context.warn(
+            f"rope.scaling.original_context_length is {original}, above context_length {length}, although the scaling "
+            f"'{kind}' extends the first to the second.",
+            "Exchange the two if they are swapped; otherwise declare the extended length as context_length.",
+        )
+
+
+def _heeded(keys: Fields, architecture: str, findings: list[Finding]) -> Fields:
+    """Return the keys without those that llama.cpp passes over, with a warning where they would change something."""
+    passed_over = [name for name, readers in _ONLY_READ_BY.items() if architecture not in readers]
+    for name in passed_over:
+        value, readers = keys.number(name), _ONLY_READ_BY[name]
+        if value in (None, _WITHOUT_IT.get(name, 1), -1):
+            continue
+        instead = f": {_WITHOUT_IT[name]:g} is taken" if name in _WITHOUT_IT else ""
+        findings.append(
+            Finding(
+                "warning",
+                f"llama.cpp passes over {name} {value:g} in the architecture '{architecture}'{instead}.",
+                f"Convert the model to an architecture that has it: {', '.join(sorted(readers))}.",
+            )
+        )
+    return keys.without(passed_over)
+
+
+def _mscale(architecture: str, findings: list[Finding], multiplier: float) -> tuple[float, float] | None:
+    """Return mscale and mscale_all_dim that an architecture means by ``yarn_log_multiplier``; ``None`` for nothing."""
+    if architecture in LOG_MULTIPLIER_UNIT:
+        # A float32 of 0.1 * 0.707 must come back as 0.707.
+        mscale_all_dim = float(f"{multiplier / LOG_MULTIPLIER_UNIT[architecture]:.6g}")
+        return (mscale_all_dim if architecture == "deepseek2" else 1.0), mscale_all_dim
+    findings.append(
+        Finding(
+            "warning",
+            f"llama.cpp passes over rope.scaling.yarn_log_multiplier {multiplier:g} in the architecture "
+            f"'{architecture}': attention is scaled by 0.1 * ln(factor) + 1, as in files without it.",
+            "Convert the model to the architecture 'mistral3' where that is meant, or state rope.scaling.attn_factor.",
+        )
+    )
+    return None
+
+
+def _note_on_scores(scaling: YaRN) -> Finding:
+    """Return how the graphs of DeepSeek's family scale all scores (``mscale`` and ``kq_scale`` in deepseek2.cpp)."""
+    assert scaling.factor is not None
+    by_factor = 0.1 * (scaling.mscale_all_dim or 0.0) * math.log(scaling.factor) + 1
+    whole = scaling.attention_scale() * by_factor
+    return Finding(
+        "note",
+        f"llama.cpp also multiplies all scores of this architecture by {whole**2:.6g}, the square of the attention "
+        "scale times 0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
+        "Scale the scores in the attention, too.",
+    )
+
+
+def _known_scaling(factors: Sequence[float], rotary_dim: int, base: float) -> FrequencyScaling | None:
+    """Return the scaling that divides frequencies by these factors, where one is known that files hold so."""
+    plain = [float(frequency) for frequency in Unscaled().frequencies(rotary_dim, base)]
+    for scaling in SCALINGS.values():
+        candidate = scaling.from_gguf_factors(factors, plain)
+        if candidate is None:
+            continue
+        found = gguf_factors(candidate, rotary_dim, base)
+        if all(math.isclose(a, b, rel_tol=_TOLERANCE) for a, b in zip(found, factors, strict=True)):
+            return candidate
+    return None
+
+
+def _listed(
+    keys: Fields,
+    scaling: FrequencyScaling,
+    factors: Sequence[float],
+    rotary_dim: int,
+    base: float,
+    findings: list[Finding],
+) -> FrequencyScaling:
+    """Return the frequencies that both a scaling and the factors divide, as LongRoPE with one list for all texts."""
+    length = int(keys.need(keys.whole("context_length"), "context_length", f"{FACTORS} is a list for texts up to it"))
+    beside = "" if scaling == Unscaled() else f", on top of the scaling '{scaling.name}'"
+    findings.append(
+        Finding(
+            "note",
+            f"llama.cpp divides the frequencies by the factors in {FACTORS}{beside}. That is no scaling with a name; "
+            "it is shown as LongRoPE whose two lists are the same.",
+            "Check rope.freq_base and rope.dimension_count where the factors should be those of Llama 3 or Gemma 4.",
+        )
+    )
+    by_scaling = gguf_factors(scaling, rotary_dim, base)
+    divisors = tuple(first * second for first, second in zip(by_scaling, factors, strict=True))
+    return LongRoPE(
+        short_factors=divisors,
+        long_factors=divisors,
+        original_length=length,
+        target_length=max(length, scaling.reach or 0),
+        attention_factor=scaling.attention_scale(),
+    )
