@@ -174,6 +174,7 @@ def test_the_program_that_compares_variants_knows_their_interface(tmp_path: Path
     run = subprocess.run([program, library._name], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "# step in float32" in run.stdout
+    assert run.stdout.count("# tokens of a search") == 3
 
 
 @needs_compiler

@@ -119,6 +119,33 @@ void training(Numbers& numbers) {
   }
 }
 
+struct Wish {
+  int64_t number, beam, limit, n_best, prefix;
+  double alpha;
+};
+
+// Prints what a search for five sentences finds; narrower products may find others.
+void search(void* engine, const int64_t* lengths, const std::vector<int64_t>& tokens, const float* positions) {
+  const int64_t rows = 5;
+  const std::vector<int64_t> prefixes(rows, 2);
+  std::vector<Wish> wishes;
+  for (int64_t i = 0; i < rows; i++) wishes.push_back({i, 1 + i % 3, 9, 1, 1, 0.6});
+  void* made = nullptr;
+  done("search", function<Said(const void*, int, int64_t, void**)>("locant_search")(engine, 2, 3, &made));
+  done("join", function<Said(void*, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t, const Wish*,
+                             const int64_t*, int64_t)>("locant_search_join")(
+                   made, rows, lengths, tokens.data(), static_cast<int64_t>(tokens.size()), positions, 16, wishes.data(),
+                   prefixes.data(), rows));
+  int64_t sizes[2] = {};
+  done("steps", function<Said(void*, const float*, int64_t, int64_t, int64_t, int64_t*)>("locant_search_steps")(
+                    made, positions, 16, 100, rows, sizes));
+  std::vector<int64_t> integers(sizes[0]);
+  std::vector<float> totals(sizes[1]);
+  function<void(void*, int64_t*, float*)>("locant_search_take")(made, integers.data(), totals.data());
+  function<void(void*)>("locant_search_free")(made);
+  print("tokens of a search", {integers.begin(), integers.end()}), print("log-probabilities of a search", totals);
+}
+
 void translation(Numbers& numbers, int64_t precision, int64_t rotated, int64_t interleaved) {
   const int64_t e = 48, f = 80, vocabulary = 70;
   const int64_t shape[] = {1, 1, e, f, 4, vocabulary, vocabulary, 1, 0, 0, precision, 0, 2, rotated, interleaved};
@@ -155,6 +182,7 @@ void translation(Numbers& numbers, int64_t precision, int64_t rotated, int64_t i
     print(names[precision], values);
   }
   function<void(void*)>("locant_batch_free")(batch);
+  if (!precision) search(engine, lengths, tokens, tables[1]);
   function<void(void*)>("locant_engine_free")(engine);
 }
 
