@@ -41,7 +41,77 @@ def test_a_disagreement_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(families, "model_type", lambda _: replace(known, keeps_its_base=False))
     inspection = _inspected(tmp_path, model_type="gpt_neox", rope_theta=500000.0, rotary_pct=0.25)
     (warning,) = _said(inspection, "warning")
-    assert "does something else than the file says in layers 0, 1, 2, 3: it says pair 1 turns" in warning
+    assert "does something else than the file says in layers 0, 1, 2, 3: 0." in warning
+    assert "(by the file: pair 1 turns by " in warning
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.base == 10000
+
+
+_DECIDED = [
+    pytest.param(
+        {"model_type": "falcon", "n_embed": 512, "num_attention_heads": 8, "num_hidden_layers": 4},
+        {"all": (64, 64, 10000)},
+        [("all", (0, 1, 2, 3), None)],
+        id="a head size under a name that only the class reads",
+    ),
+    pytest.param(
+        {"model_type": "modernbert-decoder", "num_hidden_layers": 4, "rope_theta": 20000.0},
+        {"sliding_attention": (64, 64, 10000), "full_attention": (64, 64, 160000)},
+        [("full_attention", (0, 3), None), ("sliding_attention", (1, 2), 65)],
+        id="a base that the class passes over",
+    ),
+    pytest.param(
+        {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_hidden_layers": 2}},
+        {"all": (128, 128, 100000000)},
+        [("all", (0, 1), None)],
+        id="a base that a class gives its text part",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "configs", "layers"), _DECIDED)
+def test_what_the_file_leaves_out_is_what_the_class_has(
+    tmp_path: Path, content: dict[str, Any], configs: dict[str, Any], layers: list[Any]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    inspection = inspect_model(tmp_path)
+    assert inspection.parsed is not None
+    read = {key: (each.head_dim, each.rotary_dim, each.base) for key, each in inspection.parsed.configs.items()}
+    assert read == configs
+    assert [(each.name, each.layers, each.window) for each in inspection.parsed.layers] == layers
+
+
+def test_types_of_layers_that_the_file_leaves_out_are_those_of_the_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without knowing how layers alternate, the reading is that of layers which are all the same."""
+    known = families.model_type("cohere2")
+    assert known is not None
+    monkeypatch.setattr(families, "model_type", lambda _: replace(known, layer_types=()))
+    inspection = _inspected(tmp_path, model_type="cohere2", rope_theta=50000.0, sliding_window=64)
+    assert inspection.parsed is not None
+    assert [(each.name, each.layers, each.config, each.window) for each in inspection.parsed.layers] == [
+        ("sliding_attention", (0, 1, 2), "all", 64),
+        ("full_attention", (3,), None, None),
+    ]
+    notes = _said(inspection, "note")
+    assert any(
+        "decides what the file leaves out in layer 3: does not rotate (by the file alone: rotates)" in each
+        for each in notes
+    )
+    assert sum("has no positions" in each for each in notes) == 1
+    assert not any("by the class" in each for each in _said(inspection, "warning"))
+
+
+def test_code_beside_the_file_is_the_measure_and_not_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = families.model_type("gpt_neox")
+    assert known is not None
+    monkeypatch.setattr(families, "model_type", lambda _: replace(known, keeps_its_base=False))
+    own = {"auto_map": {"AutoModel": "modeling_own.Model"}}
+    inspection = _inspected(tmp_path, model_type="gpt_neox", rope_theta=500000.0, rotary_pct=0.25, **own)
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.base == 500000
+    assert any("does something else than the file says" in each for each in _said(inspection, "warning"))
 
 
 def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from published_unseen import GGUF as UNSEEN_GGUF
 from published_variety import CONFIGS, GGUF
 
 from locant.errors import ConfigError
-from locant.extension.inspect.model_class.ask import ask_class, disagreements
+from locant.extension.inspect.model_class.ask import as_the_class, ask_class
 from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface
@@ -283,7 +283,7 @@ def test_the_class_does_the_same(model: str) -> None:
     content, _ = CONFIGS[model]
     asked = ask_class(content)
     assert asked is not None
-    assert not disagreements(asked, read_huggingface(content))
+    assert not as_the_class(asked, read_huggingface(content), content)[1]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="without transformers")
@@ -292,7 +292,7 @@ def test_the_class_of_a_head_size_without_an_entry() -> None:
     content = _FILES["Qwen3-Omni, small"]["config"]
     asked = ask_class(content)
     assert asked is not None
-    assert not disagreements(asked, read_huggingface(content))
+    assert not as_the_class(asked, read_huggingface(content), content)[1]
 
 
 def test_another_sentence_than_the_meaning_is_told() -> None:

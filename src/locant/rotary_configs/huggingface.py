@@ -26,6 +26,7 @@ from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layers import (
     GLOBAL,
     LOCAL,
+    STANDS_STILL,
     grouped,
     layer_names,
     layers_with_positions,
@@ -35,7 +36,7 @@ from locant.rotary_configs.layers import (
     windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
-from locant.rotary_configs.rope_groups import base_of_class, rope_groups
+from locant.rotary_configs.rope_groups import NO_BASE, base_of_class, rope_groups
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
 from locant.rotary_configs.spellings import (
@@ -168,7 +169,7 @@ def _read_entries(
         if base is None:
             base = base_of_class(kind, layer)
             context.note(
-                f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
+                f"{NO_BASE}; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
             )
         _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
@@ -200,7 +201,7 @@ def _read_entries(
         raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
     if not is_known:
         findings += _doubts_about_other_layers(part)
-    findings += layers_without_positions(layers, "queries and keys are not rotated there")
+    findings += layers_without_positions(layers, STANDS_STILL)
     findings += windows_passed_over(part, kind)
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))

@@ -25,6 +25,8 @@ from locant.rotary_configs.spellings import LAYERS
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
+STANDS_STILL = "queries and keys are not rotated there"
+"""What the finding about layers without positions says."""
 
 _PRESENT_NAMES = {
     "attention": GLOBAL,

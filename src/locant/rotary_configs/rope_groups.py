@@ -13,6 +13,9 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
 from locant.rotary_configs.rope_parameters import read_type
 
+NO_BASE = "The file has no rope_theta"
+"""How the note about a base that the class has begins."""
+
 
 def rope_groups(
     part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding], *, in_vllm: bool

@@ -12,6 +12,8 @@ from typing import Any
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
+from locant.rotary_configs.layers import STANDS_STILL
+from locant.rotary_configs.rope_groups import NO_BASE
 from locant.rotary_configs.text_parts import text_part
 from locant.rotary_configs.vllm import read_vllm
 
@@ -38,9 +40,13 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         message = error_finding(error, "config.json").message
         yield Finding("warning", f"vLLM: {message}", "Correct the entry, or do not serve the model with vLLM.")
         return
-    yield from (finding for finding in vllm.findings if finding not in parsed.findings)
+    of_layers = (STANDS_STILL, NO_BASE)  # which the class of transformers decides
+    for finding in vllm.findings:
+        if finding not in parsed.findings and not any(words in finding.message for words in of_layers):
+            yield finding
     for layer, config in parsed.configs.items():
-        yield from _served_otherwise(config, vllm.configs[layer])
+        if layer in vllm.configs:  # otherwise the class of transformers alone tells such layers apart
+            yield from _served_otherwise(config, vllm.configs[layer])
 
 
 def _only_vllm(content: Mapping[str, Any]) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.engine_differences import engine_differences
-from locant.extension.inspect.model_class.ask import AskedClass, disagreements
+from locant.extension.inspect.model_class.ask import AskedClass, as_the_class
 from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
@@ -23,7 +23,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
-from locant.rotary_configs.huggingface import read_config, read_huggingface
+from locant.rotary_configs.huggingface import LAYOUT_MARK, read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
 from locant.rotary_configs.rotary_names import misplaced_names
@@ -146,9 +146,16 @@ def inspect_model(
             code = _code_of(source)
         check_sizes(source.kind, content)
         has_usual_sizes = True
-        if ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp:
-            asked = class_of(source.content)
-        parsed = _read(source, asked, code)
+        asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
+        is_known = source.kind == "huggingface" and families.model_type(text_type(source.content)) is not None
+        if is_known:  # what cannot be read is not built either
+            parsed = _read(source, None, code)
+        asked = class_of(source.content) if asks else None
+        parsed = parsed or _read(source, asked, code)
+        if asked is not None:
+            is_measure = "auto_map" not in source.content and LAYOUT_MARK not in source.content
+            parsed, said = as_the_class(asked, parsed, content, is_measure=is_measure)
+            found += said
         parsed.explain()
     except UNREADABLE as error:
         parsed = None
@@ -158,7 +165,6 @@ def inspect_model(
             found += [each for each in doubts_about(content) if each.message.split(" is ")[0] not in found[0].message]
     else:
         found += parsed.findings
-        found += [] if asked is None else disagreements(asked, parsed)
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)

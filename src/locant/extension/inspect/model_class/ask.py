@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ class AskedClass:
         layers: What its attention layers do.
         length: Tokens of the text that they computed.
         kind: The facts of the class, for a model type that is not known otherwise.
+        types: The types that it gives all layers of the file, where it has some.
+        bases: The bases that its configuration holds.
     """
 
     name: str
@@ -40,6 +42,8 @@ class AskedClass:
     layers: tuple[ObservedLayer, ...]
     length: int
     kind: ModelType
+    types: tuple[str, ...] = ()
+    bases: tuple[float, ...] = ()
 
     @property
     def rotates(self) -> bool:
@@ -86,7 +90,15 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
             model = build(small)
             layers = tuple(observe(model, positions))
             kind = facts_of_class(small, layers)
-            return AskedClass(type(model).__name__, transformers.__version__, layers, positions[-1] + 1, kind)
+            return AskedClass(
+                type(model).__name__,
+                transformers.__version__,
+                layers,
+                positions[-1] + 1,
+                kind,
+                types_of_layers(config),
+                tuple(_bases(getattr(config, "rope_parameters", None))),
+            )
     return None
 
 
@@ -99,7 +111,7 @@ def _text_config(config: Any) -> Any:
 def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
     """Return the facts of a class, as far as one file shows them."""
     rotating = [layer for layer in layers if layer.rotation is not None]
-    types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or []
+    types = types_of_layers(config)
     attention = {layer.layer: layer for layer in layers}
     behaviour: dict[str, Any] = {}
     features: dict[str, tuple[int, int, int]] = {}
@@ -120,7 +132,7 @@ def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
         defaults={name: value for name, value in own.items() if isinstance(value, int | float) and value is not True},
         rope=getattr(config, "rope_parameters", None) or None,
         rotates_partly=any(each.rotation and each.rotation.rotary_dim < each.rotation.head_dim for each in rotating),
-        layer_types=tuple(types),
+        layer_types=types,
         behaviour=behaviour,
         features=features or {"all": _features(rotating[0])} if rotating else {},
     )
@@ -132,21 +144,54 @@ def _features(layer: ObservedLayer) -> tuple[int, int, int]:
     return rotation.first, rotation.rotary_dim, rotation.head_dim
 
 
-def disagreements(asked: AskedClass, parsed: ParsedConfig) -> list[Finding]:
-    """Return where the class does something else than was read from the file.
+def types_of_layers(config: Any) -> tuple[str, ...]:
+    """Return the types that a configuration of transformers gives its layers, empty where it has none."""
+    types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
+    return tuple(map(str, types)) if isinstance(types, list | tuple) else ()
+
+
+def _bases(rope: Any) -> Iterator[float]:
+    for group in (rope, *rope.values()) if isinstance(rope, Mapping) else ():
+        base = group.get("rope_theta") if isinstance(group, Mapping) else None
+        if isinstance(base, int | float):
+            yield base
+
+
+def as_the_class(
+    asked: AskedClass, parsed: ParsedConfig, part: Mapping[str, Any], *, is_measure: bool = True
+) -> tuple[ParsedConfig, list[Finding]]:
+    """Return the reading with what the class does in its place, and where that is something else.
 
     Args:
         asked: What the class did.
         parsed: What was read.
+        part: The text part of config.json, for what the file states itself.
+        is_measure: Whether the class is the code of the model, and not other code beside the file.
     """
+    from locant.extension.inspect.model_class.adopt import by_another_type, is_stated, reading_of_class
     from locant.extension.inspect.model_class.compare import compare_with_class
 
-    return [
-        Finding(
-            "warning",
-            f"{asked.name} of transformers {asked.release}, built from this file, does something else than the file "
-            f"says in {in_words(difference.layers)}: it says {difference.read}; the class: {difference.found}.",
-            "Find out which of them the weights were trained with.",
+    differences = compare_with_class(parsed, asked.layers, asked.length)
+    shown = reading_of_class(parsed, asked) if differences and is_measure else None
+    if shown is not None and compare_with_class(shown, asked.layers, asked.length):
+        shown = None
+    told: list[str] = []
+    left_out: list[str] = []
+    for each in differences:
+        others = by_another_type(parsed, asked.types, each)
+        is_told = shown is None or is_stated("rotation" if others else each.subject, part)
+        (told if is_told else left_out).append(
+            f"in {in_words(each.layers)}: {each.found} (by the file{'' if is_told else ' alone'}: {each.read})"
         )
-        for difference in compare_with_class(parsed, asked.layers, asked.length)
-    ]
+    built, ends = (
+        f"{asked.name} of transformers {asked.release}, built from this file,",
+        "" if shown is None else (" What the class does is shown."),
+    )
+    findings = []
+    if told:
+        said = f"{built} does something else than the file says {'; '.join(told)}.{ends}"
+        findings.append(Finding("warning", said, "Find out which of them the weights were trained with."))
+    if left_out:
+        said = f"{built} decides what the file leaves out {'; '.join(left_out)}.{ends}"
+        findings.append(Finding("note", said, "State it in the file, for engines that do not ask the class."))
+    return (parsed if shown is None else shown), findings

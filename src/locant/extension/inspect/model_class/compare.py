@@ -19,7 +19,7 @@ class Difference:
     """One way in which layers of the class do something else than the file was read to say.
 
     Attributes:
-        subject: What differs: ``rotation``, ``features``, ``layout``, ``frequencies`` or ``scale``.
+        subject: What differs: ``rotation``, ``features``, ``layout``, ``frequencies``, ``scale`` or ``window``.
         layers: The layers, from 0.
         read: What was read.
         found: What the class does.
@@ -43,9 +43,25 @@ def compare_with_class(parsed: ParsedConfig, layers: Sequence[ObservedLayer], le
     for layer in layers:
         if layer.layer is None:
             continue
-        for difference in _of_layer(config_of_layer(parsed, layer.layer), layer, length):
+        for difference in differences_of_layer(config_of_layer(parsed, layer.layer), layer, length):
             grouped.setdefault(difference, []).append(layer.layer)
+    for index, window in _windows(parsed, layers):
+        read, found = ("no window", "a window") if window else ("a window", "no window")
+        grouped.setdefault(("window", read, found), []).append(index)
     return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
+
+
+def windows_are_told(layers: Sequence[ObservedLayer]) -> bool:
+    """Whether a class tells its layers apart by whether they have a window, so that what it says of them counts."""
+    return len({layer.window is None for layer in layers}) == 2
+
+
+def _windows(parsed: ParsedConfig, layers: Sequence[ObservedLayer]) -> Iterator[tuple[int, int | None]]:
+    """Yield the layers that have a window in the class alone, or in the reading alone, and the one of the class."""
+    read = {index: kind.window for kind in parsed.layers for index in kind.layers}
+    for layer in layers if windows_are_told(layers) else ():
+        if layer.layer in read and (read[layer.layer] is None) is not (layer.window is None):
+            yield layer.layer, layer.window
 
 
 def config_of_layer(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
@@ -56,7 +72,16 @@ def config_of_layer(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
     return parsed.of_layer(layer)
 
 
-def _of_layer(config: RotaryConfig | None, layer: ObservedLayer, length: int) -> Iterator[tuple[str, str, str]]:
+def differences_of_layer(
+    config: RotaryConfig | None, layer: ObservedLayer, length: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield what a layer does otherwise than by a configuration: the subject, what was read, what the class does.
+
+    Args:
+        config: The configuration; ``None`` for no rotation.
+        layer: What the layer was seen to do.
+        length: Length of the text in tokens that it computed.
+    """
     found = layer.rotation
     if config is None or found is None:
         if config is not None:
