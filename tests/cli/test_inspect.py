@@ -177,7 +177,7 @@ def test_keys_of_a_gguf_file_are_overridden(tmp_path: Path, capsys: pytest.Captu
 
 def test_overrides_of_vllm_are_read_on_top_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = _model(tmp_path)
-    linear = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}'
+    linear = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0}}'
     assert main(["inspect", model, "--hf-overrides", linear, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["engine"] == "vLLM"

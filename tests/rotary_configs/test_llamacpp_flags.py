@@ -120,7 +120,10 @@ def test_the_context_chooses_the_list_of_longrope() -> None:
     for flags, factor in (("-c 4096", 1), ("-c 4097", 2), ("-c 0", 2)):
         read = read_llamacpp(flags, model).config
         assert read.explain().pairs[0].frequency_after == pytest.approx(1 / factor)
-        assert read.attention_scale() == model.attention_scale()
+        assert (read.attention_scale(), read.max_length) == (model.attention_scale(), 131072)
+    beyond = read_llamacpp("-c 200000", model)
+    assert beyond.config.max_length == 131072
+    assert "The context is 200000 tokens, but the scaling 'longrope' extends the model to" in beyond.findings[0].message
 
 
 def test_flags_hold_for_full_attention_where_sliding_layers_have_their_own_base() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
+from locant.positions.scaling import SCALINGS, FrequencyScaling, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.positions.scaling.forms import LlamaCppContext
 from locant.rotary_configs.base import ParsedConfig, by_layer, cannot_express, only_config, with_equivalent_base
@@ -242,17 +242,20 @@ def _in_context(config: RotaryConfig, flags: _Flags) -> RotaryConfig:
     """Return a configuration with its length in the context of ``--ctx-size``; 0 stands for that of the file."""
     context, declared, scaling = int(flags.numbers.get("--ctx-size", 0)), flags.model.max_length, config.scaling
     target = scaling.reach if scaling.limits_length else None
-    length = context or declared if target is not None else declared or context or None
-    if target is not None and length is not None and length > target:
+    is_extended = target is not None and scaling != flags.model.scaling  # by the flags
+    length = (context or declared) if is_extended else (declared or context or None)
+    read = context or declared
+    if target is not None and read is not None and read > target:
         flags.warn(
-            f"The context is {length} tokens, but the scaling '{scaling.name}' extends the model to {target}.",
+            f"The context is {read} tokens, but the scaling '{scaling.name}' extends the model to {target}.",
             "Raise --rope-scale or lower --ctx-size.",
         )
-        length = target
+        length = target if is_extended or declared is None else min(declared, target)
     elif target is None and declared is not None and context > declared:
         flags.warn(
             f"The context is {context} tokens, but the model is declared for {declared}, and nothing extends it.",
             f"Lower --ctx-size to {declared}, or state --rope-scaling yarn and --rope-scale {context / declared:g}.",
         )
-    read = context or declared
-    return replace(config, scaling=scaling.fixed_for(read) if read else scaling, max_length=length)
+    if isinstance(scaling, LongRoPE) and read:
+        scaling = scaling.fixed_for(read)
+    return replace(config, scaling=scaling, max_length=length)

@@ -18,17 +18,16 @@ from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalen
 from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.vllm_overrides import GROUPS, names_in, placed, with_overrides
 from locant.rotary_configs.wording import speaks_of
 
 FORMAT = "--hf-overrides of vLLM"
-GROUPS = ("rope_parameters", "rope_scaling")
 _LATENT = ("axk1", "deepseek_v", "glm4_moe_lite", "glm_moe_dsa", "kimi", "longcat_flash")
 """Beginnings of the model types to which vLLM gives the latent attention of DeepSeek."""
 
 _EXTENDED_LENGTH = "gemma3"  # its class counts max_position_embeddings as the length after a linear scaling
 
 
-@speaks_of("huggingface", "config.json with these overrides")
 def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     """Read the rotary positions with which vLLM runs a model.
 
@@ -44,21 +43,24 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
 
     Example:
         >>> model = {"model_type": "qwen2", "head_dim": 128, "rope_theta": 1e6, "max_position_embeddings": 32768}
-        >>> overrides = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0}}'
+        >>> overrides = '{"rope_scaling": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}}'
         >>> read_vllm(overrides, model).config.max_length
         131072
     """
     given = _parsed(overrides)
-    merged = _merged(config, given)
-    for group in GROUPS:
-        other = GROUPS[1 - GROUPS.index(group)]
-        if given.get(group) and config.get(other) and other not in given:
-            raise ConfigError(
-                f"{FORMAT} has {group}, but config.json has {other}, which the override leaves in place. "
-                f"Override {other}."
-            )
-    _check_base_is_kept(given, config)
+    names = frozenset(names_in(given))
+    try:
+        parsed = _read(given, config)
+    except ConfigError as error:
+        raise ConfigError(placed(str(error), names)) from error
+    findings = (replace(each, message=placed(each.message, names)) for each in parsed.findings)
+    return replace(parsed, findings=tuple(findings))
+
+
+@speaks_of("huggingface", "config.json with these overrides")
+def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     findings: list[Finding] = []
+    merged = with_overrides(config, given, findings)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
     is_latent = model_type.startswith(_LATENT)
@@ -90,38 +92,8 @@ def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
         except ValueError as error:
             raise ConfigError(f"{FORMAT} is no JSON: {error}. Quote it: '{{\"rope_theta\": 1000000}}'.") from error
     if not isinstance(overrides, Mapping):
-        raise ConfigError(f"{FORMAT} must be a JSON object; got {overrides!r}.")
+        raise ConfigError(f"{FORMAT} must be a JSON object; got {json.dumps(overrides, default=repr)}.")
     return overrides
-
-
-def _merged(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration under the overrides: nested configurations are merged, other groups replaced."""
-    merged = {**config, **given}
-    for name, value in given.items():
-        if name.endswith("_config") and isinstance(value, Mapping) and isinstance(config.get(name), Mapping):
-            merged[name] = _updated(config[name], value)
-    return merged
-
-
-def _updated(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a nested configuration with the overrides in it, and its groups with theirs."""
-    updated = dict(present)
-    for name, value in given.items():
-        both = isinstance(value, Mapping) and isinstance(present.get(name), Mapping)
-        updated[name] = _updated(present[name], value) if both else value
-    return updated
-
-
-def _check_base_is_kept(given: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    replaced, present = given.get("rope_parameters"), config.get("rope_parameters")
-    if not isinstance(replaced, Mapping) or not isinstance(present, Mapping):
-        return
-    base = present.get("rope_theta")
-    if "rope_theta" not in replaced and "rope_theta" not in {**config, **given} and base is not None:
-        raise ConfigError(
-            f"{FORMAT} replaces rope_parameters as a whole but does not repeat rope_theta {base:g}: vLLM would take "
-            f'10000. Add "rope_theta": {base:g} to the override.'
-        )
 
 
 def _in_huggingface_terms(part: Mapping[str, Any], is_latent: bool, findings: list[Finding]) -> dict[str, Any]:
@@ -234,7 +206,8 @@ def write_vllm(
 
     Args:
         configs: The configuration; vLLM derives one length for the whole model, so there can be only one.
-        group: ``rope_parameters`` for vLLM with transformers 5, ``rope_scaling`` (and ``rope_theta``) with 4.
+        group: ``rope_parameters`` for vLLM with transformers 5, ``rope_scaling`` (and ``rope_theta`` beside it) for
+            releases with 4; those with 5 take it as well.
 
     Raises:
         ConfigError: vLLM cannot express it.
@@ -257,7 +230,7 @@ def write_vllm(
     beside = {"rope_theta": config.base}
     if (fraction := write_rotated_fraction(config, FORMAT)) != 1:
         beside["partial_rotary_factor"] = fraction
-    written: dict[str, Any] = {group: rope | beside} if group == "rope_parameters" else {group: rope} | beside
+    written: dict[str, Any] = {group: rope | beside} | ({} if group == "rope_parameters" else beside)
     if length is not None:
         written["max_position_embeddings"] = length
     return json.dumps(written)

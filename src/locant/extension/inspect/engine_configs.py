@@ -53,7 +53,7 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
 
 
 def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
-    # An override of the other group would leave the file's own in place.
+    # Releases with transformers 4 leave the file's own in place where the override has the other name.
     old = inspection.kind == "huggingface" and not inspection.content.get("rope_parameters")
     return write_vllm(configs, "rope_scaling" if old and inspection.content.get("rope_scaling") else "rope_parameters")
 

@@ -1,0 +1,134 @@
+"""What ``--hf-overrides`` make of a config.json, by the sources of vLLM 0.33 and transformers 5.16 to 5.20."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.positions import Linear, Llama3, Unscaled, YaRN
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import read_vllm, write_vllm
+
+_QWEN = {"model_type": "qwen2", "head_dim": 32, "rope_theta": 5e6, "max_position_embeddings": 2048}
+_LLAMA = {"model_type": "llama", "head_dim": 32, "rope_theta": 5e5, "max_position_embeddings": 2048}
+_LLAVA = {"model_type": "llava", "text_config": _LLAMA, "vision_config": {"model_type": "clip_vision_model"}}
+_LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 4.0}
+
+
+def _errors(findings: tuple[Finding, ...]) -> list[str]:
+    return [each.message for each in findings if each.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "base", "error"),
+    [
+        # get_config sets entries first, and standardize_rope_params fills in by setdefault.
+        (_QWEN, {"rope_theta": 1e7}, 5e6, "rope_theta in --hf-overrides has no effect: the model has 5e+06"),
+        (_QWEN, {"rope_theta": 5e6}, 5e6, ""),
+        # _apply_dict_overrides sets groups after that; qwen2.py: set_default_rope_theta(config, 1000000)
+        (_QWEN, {"rope_parameters": _LINEAR}, 1e6, "rope_parameters in --hf-overrides has no rope_theta"),
+        (_LLAMA, {"rope_scaling": _LINEAR}, 1e4, "takes 10000, unless its class for the model has a base of its own"),
+        (_LLAMA, {"rope_scaling": _LINEAR, "rope_theta": 5e5}, 1e4, "has no rope_theta"),
+        (_LLAMA, {"rope_scaling": _LINEAR | {"rope_theta": 1e5}}, 1e5, ""),
+        (_LLAMA | {"rope_theta": 1e4}, {"rope_scaling": _LINEAR}, 1e4, ""),
+        (_LLAMA, {"rope_parameters": None}, 1e4, "has no rope_theta"),
+        (_LLAMA, {"rope_scaling": None, "rope_theta": 2e5}, 2e5, ""),
+        # _update_nested merges into what is there.
+        (_LLAVA, {"text_config": {"rope_scaling": _LINEAR}}, 5e5, ""),
+        (_LLAVA, {"text_config": {"rope_theta": 1e7}}, 5e5, "rope_theta in --hf-overrides has no effect"),
+        (_LLAVA, {"text_config": {"rope_parameters": None}}, 1e4, "has no rope_theta"),
+        # A class of people's own may read the entry itself.
+        (_LLAMA | {"model_type": "own_llama"}, {"rope_theta": 1e7}, 1e7, ""),
+    ],
+)
+def test_the_base_under_overrides(model: Any, overrides: Any, base: float, error: str) -> None:
+    parsed = read_vllm(overrides, model)
+    assert parsed.config.base == base
+    errors = _errors(parsed.findings)
+    assert len(errors) == bool(error)
+    assert error in "".join(errors)
+
+
+def test_a_base_that_the_class_of_vllm_fills_in_is_a_note() -> None:
+    parsed = read_vllm({"rope_scaling": _LINEAR}, _QWEN | {"rope_theta": 1e6})
+    assert (parsed.config.base, parsed.findings[0].severity) == (1e6, "note")
+    assert "fills in 1e+06 for this model type" in parsed.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "scaling", "error"),
+    [
+        (
+            {"rope_parameters": {"type": "linear", "factor": 4.0, "rope_theta": 5e5}},
+            Unscaled(),
+            "has type 'linear' and no",
+        ),
+        (
+            {"rope_scaling": {"factor": 4.0, "rope_theta": 5e5}},
+            Unscaled(),
+            "has no rope_type: vLLM 0.33 (transformers 5.16",
+        ),
+        ({"rope_scaling": {"rope_theta": 5e5}}, Unscaled(), ""),
+        ({"rope_scaling": _LINEAR | {"type": "yarn", "rope_theta": 5e5}}, Linear(factor=4.0), ""),
+    ],
+)
+def test_the_type_is_rope_type_alone(overrides: Any, scaling: Any, error: str) -> None:
+    parsed = read_vllm(overrides, _LLAMA)
+    assert (parsed.config.scaling, parsed.config.base) == (scaling, 5e5)
+    assert error in "".join(_errors(parsed.findings))
+    assert len(_errors(parsed.findings)) == bool(error)
+
+
+def test_the_type_of_a_group_that_is_merged() -> None:
+    typed = {"text_config": {"rope_parameters": {"type": "linear", "factor": 4.0}}}
+    file = _LLAVA | {"text_config": _LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}}
+    assert read_vllm(typed, file).config.scaling == Linear(factor=4.0)
+    file = _LLAVA | {"text_config": _LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.0}}}
+    yarn = {"type": "yarn", "factor": 4.0}
+    parsed = read_vllm({"text_config": {"rope_scaling": yarn}}, file)
+    assert parsed.config.scaling == Linear(factor=4.0)
+    assert "'type' of rope_scaling in --hf-overrides has no effect: the group has rope_type 'linear'" in str(
+        parsed.findings
+    )
+
+
+def test_both_names_are_one_group() -> None:
+    llama3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 512}
+    file = _LLAMA | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, **llama3}}
+    assert isinstance(read_vllm({}, file).config.scaling, Llama3)
+    parsed = read_vllm({"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, file)
+    assert (parsed.config.scaling, parsed.config.base, parsed.findings) == (Unscaled(), 1e6, ())
+    parsed = read_vllm(
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, file | {"model_type": "own_llama"}
+    )
+    assert parsed.config.scaling == Unscaled()
+
+
+def test_the_share_of_the_head_under_overrides() -> None:
+    assert read_vllm({"partial_rotary_factor": 0.5}, _LLAMA).config.rotary_dim == 16
+    half = {"model_type": "stablelm", "head_dim": 32, "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    kept = read_vllm({"partial_rotary_factor": 0.25}, half)
+    assert kept.config.rotary_dim == 16
+    assert "partial_rotary_factor in --hf-overrides has no effect: the model has 0.5" in _errors(kept.findings)[0]
+    lost = read_vllm({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, half)
+    assert lost.config.rotary_dim == 32
+    assert "rotates whole heads" in _errors(lost.findings)[0]
+
+
+def test_messages_say_that_an_entry_stands_in_the_overrides() -> None:
+    misspelt = read_vllm({"rope_paramters": _LINEAR}, _LLAMA)
+    assert "'rope_paramters' in --hf-overrides is not known" in _errors(misspelt.findings)[0]
+    outside = read_vllm({"rope_parameters": _LINEAR}, _LLAVA)
+    assert "'rope_parameters' stands in --hf-overrides beside 'text_config'" in _errors(outside.findings)[0]
+    beside = read_vllm({"max_position_embeddings": 4096}, _LLAMA | {"rope_paramters": _LINEAR})
+    assert "'rope_paramters' in config.json is not known" in _errors(beside.findings)[0]
+
+
+def test_what_is_written_as_rope_scaling_has_its_base_in_either_place() -> None:
+    config = read_vllm(
+        {}, _LLAMA | {"rope_scaling": {**_LINEAR, "rope_type": "yarn", "original_max_position_embeddings": 512}}
+    )
+    parsed = read_vllm(write_vllm(config.config, "rope_scaling"), _LLAMA)
+    assert (parsed.config.base, parsed.config.scaling) == (5e5, YaRN(factor=4.0, original_length=512))
+    assert _errors(parsed.findings) == []
