@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.positions import Linear, Llama3, Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_vllm, write_vllm
@@ -13,6 +14,7 @@ from locant.rotary_configs import read_vllm, write_vllm
 _QWEN = {"model_type": "qwen2", "head_dim": 32, "rope_theta": 5e6, "max_position_embeddings": 2048}
 _LLAMA = {"model_type": "llama", "head_dim": 32, "rope_theta": 5e5, "max_position_embeddings": 2048}
 _LLAVA = {"model_type": "llava", "text_config": _LLAMA, "vision_config": {"model_type": "clip_vision_model"}}
+_VL = {"model_type": "qwen2_vl", "head_dim": 32, "rope_theta": 1e6}
 _LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 4.0}
 
 
@@ -33,11 +35,13 @@ def _errors(findings: tuple[Finding, ...]) -> list[str]:
         (_LLAMA, {"rope_scaling": _LINEAR | {"rope_theta": 1e5}}, 1e5, ""),
         (_LLAMA | {"rope_theta": 1e4}, {"rope_scaling": _LINEAR}, 1e4, ""),
         (_LLAMA, {"rope_parameters": None}, 1e4, "has no rope_theta"),
+        (_LLAMA, {"rope_parameters": {}}, 1e4, "has no rope_theta"),
         (_LLAMA, {"rope_scaling": None, "rope_theta": 2e5}, 2e5, ""),
         # _update_nested merges into what is there.
         (_LLAVA, {"text_config": {"rope_scaling": _LINEAR}}, 5e5, ""),
         (_LLAVA, {"text_config": {"rope_theta": 1e7}}, 5e5, "rope_theta in --hf-overrides has no effect"),
         (_LLAVA, {"text_config": {"rope_parameters": None}}, 1e4, "has no rope_theta"),
+        (_VL, {"text_config": {"rope_theta": 1e7}}, 1e6, "rope_theta in --hf-overrides has no effect"),
         # A class of people's own may read the entry itself.
         (_LLAMA | {"model_type": "own_llama"}, {"rope_theta": 1e7}, 1e7, ""),
     ],
@@ -48,6 +52,18 @@ def test_the_base_under_overrides(model: Any, overrides: Any, base: float, error
     errors = _errors(parsed.findings)
     assert len(errors) == bool(error)
     assert error in "".join(errors)
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "message"),
+    [
+        (_LLAMA, {"rope_parameters": _LINEAR | {"rope_theta": None}}, "rope_theta is null for rope_parameters"),
+        (_LLAVA, {"text_config": None}, "null in the place of text_config: vLLM cannot start"),
+    ],
+)
+def test_overrides_with_which_vllm_cannot_start_are_refused(model: Any, overrides: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_vllm(overrides, model)
 
 
 def test_a_base_that_the_class_of_vllm_fills_in_is_a_note() -> None:

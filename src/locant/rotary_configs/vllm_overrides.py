@@ -15,6 +15,7 @@ transformers from 5.16.1 up to but without 5.21. In this order:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -75,7 +76,9 @@ class _Overrides:
                 self._replace(merged, name, value)
             elif isinstance(config.get(name), Mapping) and name.endswith("_config"):
                 merged[name] = self._nested(config[name], value)
-            elif name in _TEXT_NAMES and is_text and self._is_gathered and not _has_own_part(self._kind):
+            elif name in _TEXT_NAMES and is_text and _has_own_part(self._kind):
+                merged |= self._nested(config, value)
+            elif name in _TEXT_NAMES and is_text and self._is_gathered:
                 raise ConfigError(
                     f"{OPTION} has {name}, but the model has no such part: vLLM takes it for the text part, and cannot "
                     f"start. State the entries of {name} by themselves."
@@ -86,6 +89,10 @@ class _Overrides:
 
     def _set(self, merged: dict[str, Any], name: str, value: Any, plain: Mapping[str, Any], *, is_text: bool) -> None:
         """Set an entry that is no object."""
+        if name in _TEXT_NAMES and isinstance(merged.get(name), Mapping):
+            raise ConfigError(
+                f"{OPTION} puts {json.dumps(value)} in the place of {name}: vLLM cannot start without it."
+            )
         if not (is_text and self._is_gathered):
             merged[name] = value
         elif name in GROUPS and value is None:
@@ -126,10 +133,12 @@ class _Overrides:
         share = self._share(merged)
         for each in (*GROUPS, *_BASES, *_SHARES):
             merged.pop(each, None)
-        is_by_layer = given and all(each is None or isinstance(each, Mapping) for each in given.values())
+        is_by_layer = _is_by_layer(given)
         groups = given if is_by_layer else {"": given}
         complete = {
-            layer: each and self._completed(each, f"'{layer}' of {name}" if layer else name, layer, share)
+            layer: None
+            if each is None
+            else self._completed(each, f"'{layer}' of {name}" if layer else name, layer, share)
             for layer, each in groups.items()
         }
         merged[name] = complete if is_by_layer else complete[""]
@@ -138,6 +147,8 @@ class _Overrides:
         """Return a group as vLLM reads it, which is not patched any more."""
         complete = self._typed(rope, where)
         base = self._bases.get(layer, next(iter(self._bases.values()), None))
+        if "rope_theta" in complete and complete["rope_theta"] is None:
+            raise ConfigError(f"rope_theta is null for {where} in {OPTION}: vLLM cannot start with it.")
         if "rope_theta" not in complete:
             complete["rope_theta"] = self._default
             if base not in (None, self._default):
@@ -216,7 +227,8 @@ class _Overrides:
 
 
 def _is_by_layer(group: Mapping[str, Any]) -> bool:
-    return bool(group) and all(each is None or isinstance(each, Mapping) for each in group.values())
+    values = [each for each in group.values() if each is not None]
+    return bool(values) and all(isinstance(each, Mapping) for each in values)
 
 
 def _has_own_part(kind: families.ModelType | None) -> bool:
