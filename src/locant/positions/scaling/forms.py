@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
@@ -88,11 +88,26 @@ class RopeContext(_WithFindings):
         )
 
     def lengths_of(self, rope: Fields, scaling: type[FrequencyScaling], original: int | None) -> dict[str, Any]:
-        """Return original length and factor as options; a factor that is left out is that of the two lengths."""
-        factor, declared = rope.number("factor"), self.max_length
+        """Return original length and factor as options.
+
+        Where transformers takes the ratio of the two lengths for a factor that is ``null``, or left out, so is it here
+        (``_compute_yarn_parameters`` and ``_compute_longrope_parameters`` of its ``modeling_rope_utils.py``).
+        """
+        declared, is_left_out = self.max_length, "factor" not in rope.values
+        takes_ratio = scaling.ratio_is_factor == "where it is left out" or (
+            scaling.ratio_is_factor == "where it is null" and not is_left_out
+        )
+        factor = rope.number("factor") if takes_ratio else rope.needed_factor(scaling.name)
         if factor is None:
             why = f"the scaling '{scaling.name}' needs it, and max_position_embeddings is missing as well"
             rope.need(declared, "factor", why)
+            if not is_left_out and original is not None and declared is not None:
+                self.note(
+                    f"factor in {rope.where} is null: transformers takes {declared / original:g}, "
+                    f"max_position_embeddings {declared} divided by original_max_position_embeddings {original}, which "
+                    "is taken here as well.",
+                    f"Write factor {declared / original:g}, which all engines read.",
+                )
             return {"original_length": original, "target_length": declared}
         if original is not None and declared is not None and factor > 1:
             self._compare(rope.where, scaling, factor, original, declared)
@@ -304,6 +319,9 @@ class EngineForms(ABC):
 
     rope_entries: ClassVar[tuple[str, ...]] = ()
     """Names of the entries that stand beside ``rope_type``."""
+
+    ratio_is_factor: ClassVar[Literal["never", "where it is null", "where it is left out"]] = "never"
+    """When transformers takes the ratio of the lengths for a missing ``factor``."""
 
     transformers_versions: ClassVar[tuple[str, ...]] = ("4", "5")
     """Major releases of transformers that know the scaling."""

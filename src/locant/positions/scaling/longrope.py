@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
@@ -236,6 +236,7 @@ class LongRoPE(Extension):
         "short_mscale",
         "long_mscale",
     )
+    ratio_is_factor: ClassVar[Literal["never", "where it is null", "where it is left out"]] = "where it is left out"
     gguf_type: ClassVar[str | None] = "longrope"
     ctranslate2_type: ClassVar[tuple[int, str] | None] = (1, "Su")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_number, check_positive
@@ -137,6 +137,7 @@ class YaRN(NTKByParts):
         "mscale_all_dim",
         "truncate",
     )
+    ratio_is_factor: ClassVar[Literal["never", "where it is null", "where it is left out"]] = "where it is null"
     gguf_type: ClassVar[str | None] = "yarn"
     llamacpp_type: ClassVar[str | None] = "yarn"
 
