@@ -472,6 +472,29 @@ def test_sliding_layers_with_heads_of_their_own_beside_latent_attention() -> Non
     assert configs["sliding_attention"].rotary_dim == 32
 
 
+_MLLAMA = {"model_type": "mllama_text_model", "num_hidden_layers": 12, "hidden_size": 4096, "num_attention_heads": 32}
+
+
+@pytest.mark.parametrize(
+    ("config", "still"),
+    [
+        (_MLLAMA | {"cross_attention_layers": [1, 7]}, (1, 7)),
+        (_MLLAMA, (3, 8)),  # configuration_mllama.py: [3, 8, 13, ...] where there is no list
+        (_MLLAMA | {"model_type": "llama", "cross_attn_layer_idx": [2]}, (2,)),
+        (_MLLAMA | {"model_type": "llama", "cross_attention_layers": [0, 1] * 6}, ()),  # no indices
+    ],
+)
+def test_layers_that_attend_to_images_do_not_rotate(config: dict[str, Any], still: tuple[int, ...]) -> None:
+    layers = read_huggingface(config).layers
+    assert tuple(index for each in layers if each.config is None for index in each.layers) == still
+    assert sum(len(each.layers) for each in layers) == 12
+
+
+def test_a_list_of_layers_that_holds_something_else_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'cross_attention_layers' in config\.json must be a list of layers"):
+        read_huggingface(_MLLAMA | {"cross_attention_layers": ["3"]})
+
+
 def test_the_depth_decoder_of_moshi_does_not_rotate() -> None:
     """MoshiDepthDecoder builds its layers with use_rope=False."""
     with pytest.raises(ConfigError, match="'moshi_depth' in transformers has no rotary positions"):

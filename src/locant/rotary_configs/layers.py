@@ -21,7 +21,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.spellings import LAYERS
+from locant.rotary_configs.spellings import LAYERS, words_of
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
@@ -65,6 +65,9 @@ _BY_LAYER: dict[str, Callable[[Any], bool]] = {
     "block_configs": lambda block: not _is_without_attention(block),  # of Nemotron's searched models
 }
 """Lists that tell layer by layer what is attention."""
+
+_ATTENTION = frozenset(["attention", "attn"])
+_LISTED_LAYERS = frozenset(["layers", "indices", "ids", "idx", "idxs"])
 
 MOST_LAYERS = 10_000
 """Layers of the deepest model that is read."""
@@ -223,7 +226,26 @@ def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[
             does if does == "none" else "rotates" if rotates else "still"
             for does, rotates in zip(behaviour, listed, strict=True)
         ]
-    return tuple(behaviour)
+    crossing = _cross_attending(part, kind)
+    return tuple("still" if index in crossing and does != "none" else does for index, does in enumerate(behaviour))
+
+
+def _cross_attending(part: Fields, kind: ModelType | None) -> frozenset[int]:
+    """Return the layers that attend to something else than the text, which nothing rotates: as in Llama 3.2 Vision.
+
+    A list of their indices tells it: ``cross_attention_layers``.
+    """
+    stated = {name: value for name, value in part.values.items() if value is not None}
+    for name, value in {**({} if kind is None else kind.defaults), **stated}.items():
+        words = words_of(name)
+        if not (isinstance(value, list) and "cross" in words and words & _ATTENTION and words & _LISTED_LAYERS):
+            continue
+        part.get(name)
+        if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value):
+            raise ConfigError(f"'{name}' in {part.where} must be a list of layers, from 0; got {value!r:.60}.")
+        if len(set(value)) == len(value):
+            return frozenset(value)
+    return frozenset()
 
 
 def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | None:

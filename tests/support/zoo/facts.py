@@ -36,7 +36,7 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
 _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|head_dim|kv_channels|theta|window|pattern|interval|period|attn_layer|position|chunk_size"
     r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
-    r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$"
+    r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$|^cross_attention_layers$"
 )
 _NOT_ABOUT_THEM = re.compile(
     r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
@@ -60,7 +60,8 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         name: value
         for name in dir(found.config_class)
         if _ABOUT_POSITIONS.search(name) and not _NOT_ABOUT_THEM.search(name) and not name.startswith("_")
-        for value in [getattr(found.config_class, name, None)]
+        # That list is written by the configuration, where it is not given.
+        for value in [getattr(config if name == "cross_attention_layers" else found.config_class, name, None)]
         if isinstance(value, int | float | str | list | tuple) and name != "model_type"
     }
     facts: dict[str, Any] = {"defaults": {name: _plain(value) for name, value in sorted(defaults.items())}}
