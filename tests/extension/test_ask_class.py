@@ -12,8 +12,12 @@ import pytest
 pytest.importorskip("transformers")
 
 from locant.extension import Inspection, inspect_model
-from locant.extension.inspect.model_class.observe import Recorder
+from locant.extension.inspect.model_class.compare import compare_with_class
+from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
+from locant.extension.inspect.model_class.rotation import MeasuredRotation
+from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
+from locant.rotary_configs.base import LayerType, ParsedConfig
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
 
@@ -140,6 +144,8 @@ def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     assert usual.checked_against is not None
     absurd = _inspected(tmp_path, model_type="gptj", **sizes, max_position_embeddings=10**12)
     assert absurd.checked_against is None
+    assert str(absurd.not_compared).startswith("The file could not be compared with GPTJModel of transformers ")
+    assert absurd.as_data()["not_compared"] == absurd.not_compared
     assert absurd.parsed is not None
     assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()
 
@@ -161,3 +167,48 @@ def test_a_class_whose_attention_cannot_be_watched_is_not_quoted(
     assert inspection.checked_against is None
     assert inspection.parsed is not None
     assert inspection.parsed.config.base == 10000
+
+
+def test_layers_that_did_nothing_with_a_text_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Mllama that attend to an image; without knowing its list they are read as rotating."""
+    entries = {"model_type": "mllama_text_model", "cross_attention_layers": [1, 2]}
+    assert not _said(_inspected(tmp_path, **entries), "warning")
+    monkeypatch.setattr("locant.rotary_configs.layers._LISTED_LAYERS", frozenset())
+    inspection = _inspected(tmp_path, **entries)
+    said = "in layers 1, 2: does not attend to the text (by the file alone: rotates). What the class does is shown."
+    assert any(said in each for each in _said(inspection, "note"))
+    assert inspection.parsed is not None
+    assert inspection.parsed.layers_without() == ("Layers 1, 2 have no positions.",)
+
+
+def test_a_file_that_the_class_refuses_is_an_error(tmp_path: Path) -> None:
+    """configuration_mistral3.py: a scaling beside text_config makes it look for a length that only that part has."""
+    text = {"model_type": "mistral", "head_dim": 128, **_WIDE}
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    refused = {"model_type": "mistral3", "text_config": text, "rope_scaling": scaling}
+    (tmp_path / "config.json").write_text(json.dumps(refused), encoding="utf-8")
+    said = "refuses this file: Mistral3Config raises AttributeError"
+    assert any(said in each for each in _said(inspect_model(tmp_path), "error"))
+    # Code of its own may read it.
+    (tmp_path / "config.json").write_text(json.dumps(refused | {"auto_map": {"AutoConfig": "a.B"}}), encoding="utf-8")
+    assert any(said in each for each in _said(inspect_model(tmp_path), "warning"))
+
+
+def test_pairs_that_one_layer_does_not_show_are_no_difference() -> None:
+    """The last pair of GLM-4 turns by 3e-7 a token; a layer whose weights for it are small does not show it."""
+    config = RotaryConfig(head_dim=8, base=1e7)
+    parsed = ParsedConfig({"all": config}, layers=(LayerType("all", (0, 1), "all"),))
+    frequencies = tuple(float(each) for each in config.frequencies())
+    precisions = (1e-6,) * 4
+
+    def seen(index: int, pairs: int) -> ObservedLayer:
+        rotation = MeasuredRotation(8, 0, 2 * pairs, "half", frequencies[:pairs], precisions[:pairs])
+        return ObservedLayer(f"layers.{index}", index, rotation, "half", 1.0)
+
+    length = 600
+    assert 1e-4 < frequencies[3] * length < 1e-2 < frequencies[2] * length
+    assert not compare_with_class(parsed, [seen(0, 4), seen(1, 3)], length)
+    (difference,) = compare_with_class(parsed, [seen(0, 3), seen(1, 3)], length)
+    assert (difference.subject, difference.layers) == ("features", (0, 1))
+    (difference,) = compare_with_class(parsed, [seen(0, 4), seen(1, 2)], length)
+    assert (difference.subject, difference.layers) == ("features", (1,))

@@ -14,7 +14,7 @@ from published_unseen import GGUF as UNSEEN_GGUF
 from published_variety import CONFIGS, GGUF
 
 from locant.errors import ConfigError
-from locant.extension.inspect.model_class.ask import as_the_class, ask_class
+from locant.extension.inspect.model_class.ask import AskedClass, as_the_class, ask_class
 from locant.parsing import parse_json
 from locant.positions import RotaryConfig
 from locant.rotary_configs import read_gguf, read_huggingface
@@ -282,7 +282,7 @@ def test_entries_that_repeat_the_rotated_features() -> None:
 def test_the_class_does_the_same(model: str) -> None:
     content, _ = CONFIGS[model]
     asked = ask_class(content)
-    assert asked is not None
+    assert isinstance(asked, AskedClass)
     assert not as_the_class(asked, read_huggingface(content), content)[1]
 
 
@@ -291,7 +291,7 @@ def test_the_class_of_a_head_size_without_an_entry() -> None:
     """modeling_qwen3_omni_moe.py: getattr(config, "head_dim", ...), where the text part has 128 for heads of 64."""
     content = _FILES["Qwen3-Omni, small"]["config"]
     asked = ask_class(content)
-    assert asked is not None
+    assert isinstance(asked, AskedClass)
     assert not as_the_class(asked, read_huggingface(content), content)[1]
 
 

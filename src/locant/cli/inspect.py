@@ -129,6 +129,8 @@ def _print_all(inspection: Inspection) -> None:
     console.print()
     if inspection.checked_against:
         console.print(f"Compared with {inspection.checked_against}.")
+    if inspection.not_compared:
+        console.print(printable(inspection.not_compared))
     if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")
     for finding in inspection.findings:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.engine_differences import engine_differences
-from locant.extension.inspect.model_class.ask import AskedClass, as_the_class
+from locant.extension.inspect.model_class.ask import AskedClass, UnaskedClass, as_the_class
 from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
@@ -50,6 +50,7 @@ class Inspection:
         content: What was read: the text part of config.json, or the metadata.
         checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
             was.
+        not_compared: Why the class of transformers could not be asked, in one sentence, where that is so.
         vision: How the vision tower of a multimodal model rotates, where it has one that does.
         engine: The engine whose options are in ``parsed`` besides the file, where some were given: ``vLLM`` or
             ``llama.cpp``.
@@ -64,6 +65,7 @@ class Inspection:
     content: Mapping[str, Any]
     engine: str | None = None
     checked_against: str | None = None
+    not_compared: str | None = None
     vision: VisionRotary | None = None
 
     @property
@@ -84,6 +86,7 @@ class Inspection:
             "model_type": self.model_type,
             "engine": self.engine,
             "checked_against": self.checked_against,
+            "not_compared": self.not_compared,
             "declared_length": self.declared_length,
             "layers": {layer: _layer(config, self.kind) for layer, config in configs.items()},
             "layer_types": [] if self.parsed is None else [dataclasses.asdict(kind) for kind in self.parsed.layers],
@@ -139,6 +142,7 @@ def inspect_model(
         source, overridden = _with_overrides(source, llamacpp)
     content, parsed, has_usual_sizes, found = source.content, None, False, list(overridden)
     asked: AskedClass | None = None
+    unasked: UnaskedClass | None = None
     code: ReadCode | None = None
     try:
         if source.kind == "huggingface":
@@ -150,7 +154,8 @@ def inspect_model(
         is_known = source.kind == "huggingface" and families.model_type(text_type(source.content)) is not None
         if is_known:  # what cannot be read is not built either
             parsed = _read(source, None, code)
-        asked = class_of(source.content) if asks else None
+        answer = class_of(source.content) if asks else None
+        asked, unasked = (answer, None) if isinstance(answer, AskedClass) else (None, answer)
         parsed = parsed or _read(source, asked, code)
         if asked is not None:
             is_measure = "auto_map" not in source.content and LAYOUT_MARK not in source.content
@@ -165,6 +170,8 @@ def inspect_model(
             found += [each for each in doubts_about(content) if each.message.split(" is ")[0] not in found[0].message]
     else:
         found += parsed.findings
+        refused = None if unasked is None else unasked.finding(source.content)
+        found += [] if refused is None else [refused]
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)
@@ -200,8 +207,19 @@ def inspect_model(
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
     against = None if asked is None else f"{asked.name} of transformers {asked.release}"
+    not_compared = None if unasked is None or unasked.refuses_the_file else str(unasked)
     return Inspection(
-        source.path, source.kind, model_type, length, parsed, tuple(found), content, engine, against, vision
+        source.path,
+        source.kind,
+        model_type,
+        length,
+        parsed,
+        tuple(found),
+        content,
+        engine,
+        checked_against=against,
+        not_compared=not_compared,
+        vision=vision,
     )
 
 

@@ -95,6 +95,8 @@ def reading_of_class(parsed: ParsedConfig, asked: AskedClass) -> ParsedConfig | 
             by_type.setdefault(name, does)
         elif index < len(types) and name not in attending:
             does = (None, None, False)
+        elif index in asked.built:  # with an attention to something else than the text
+            does = (None, kind.window, True)
         else:  # one that was not built
             does = by_type.get(name, (kind.config, kind.window, kind.attends)) if types else _as_read(kind)
         found.setdefault((name, *does), []).append(index)

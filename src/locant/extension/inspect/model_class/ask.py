@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib.util
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 _POSITIONS = (0, 1, 3, 17, 101, 501)
 _MOST_LAYERS = 48
+_LONGEST_REASON = 240
 _TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder", "vlm_config")
 
 
@@ -35,6 +35,7 @@ class AskedClass:
         kind: The facts of the class, for a model type that is not known otherwise.
         types: The types that it gives all layers of the file, where it has some.
         bases: The bases that its configuration holds.
+        built: Indices of the layers that have an attention, also where it did nothing with the text.
     """
 
     name: str
@@ -44,6 +45,7 @@ class AskedClass:
     kind: ModelType
     types: tuple[str, ...] = ()
     bases: tuple[float, ...] = ()
+    built: frozenset[int] = frozenset()
 
     @property
     def rotates(self) -> bool:
@@ -51,7 +53,42 @@ class AskedClass:
         return any(layer.rotation is not None for layer in self.layers)
 
 
-def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedClass | None:
+@dataclass(frozen=True)
+class UnaskedClass:
+    """A class of which no small model of a file could be watched.
+
+    Attributes:
+        name: Name of the model's class; of the configuration's where that refuses the file.
+        release: Release of transformers.
+        reason: What was raised, without full stop.
+        refuses_the_file: Whether the class makes no configuration of the file as it is, before anything is made small.
+    """
+
+    name: str
+    release: str
+    reason: str
+    refuses_the_file: bool
+
+    def finding(self, content: Mapping[str, Any]) -> Finding | None:
+        """Return the finding about a file that is refused; a warning where code of its own reads it.
+
+        Args:
+            content: The object in config.json.
+        """
+        if not self.refuses_the_file:
+            return None
+        return Finding(
+            "warning" if "auto_map" in content else "error",
+            f"transformers {self.release} refuses this file: {self.name} raises {self.reason}.",
+            "Correct the entry; or load the model with the code, or the release, that it was published for.",
+        )
+
+    def __str__(self) -> str:
+        """Return in one sentence why there is no comparison."""
+        return f"The file could not be compared with {self.name} of transformers {self.release}: {self.reason}."
+
+
+def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedClass | UnaskedClass | None:
     """Build the smallest model of a config.json's class, and watch what it does to queries and keys.
 
     Widths of layers that do not decide how heads are rotated are made small, and of more than 48 layers the first are
@@ -62,44 +99,71 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         longest: Tokens that a text may have, where a longer one is rotated otherwise.
 
     Returns:
-        What was seen; ``None`` without transformers, for a model type that it does not have, and for a file of which
-        the class makes no model.
+        What was seen, or why nothing was; ``None`` without transformers and for a model type that it does not have.
     """
     name = content.get("model_type")
     if importlib.util.find_spec("transformers") is None or not isinstance(name, str):
         return None
     import transformers
 
-    from locant.extension.inspect.model_class.observe import observe
-    from locant.extension.inspect.model_class.small_model import HEADS, build, entries_of, quiet, reduced_entries
+    from locant.extension.inspect.model_class.observe import attending_layers, observe
+    from locant.extension.inspect.model_class.small_model import (
+        HEADS,
+        build,
+        entries_of,
+        model_class,
+        quiet,
+        reduced_entries,
+    )
 
     known = families.model_type(name)
     is_of_another_class = known is not None and known.text_part and known.text_part[0] not in content
     if name not in transformers.CONFIG_MAPPING or (is_of_another_class and text_part(content) is not content):
         return None
     positions = tuple(each for each in _POSITIONS if longest is None or each < longest)
+    release = transformers.__version__
+    config_class = transformers.CONFIG_MAPPING[name]
+    # Classes raise whatever they like for a file, or for widths, of which they make no model.
+    try:
+        with quiet():
+            whole = config_class.from_dict(copy.deepcopy(dict(content)))
+    except Exception as error:
+        return UnaskedClass(config_class.__name__, release, _in_one_line(error), refuses_the_file=True)
+    reason, found = "", config_class.__name__
     for heads in HEADS[:-1]:
-        # Classes raise whatever they like for a file, or for widths, of which they make no model.
-        with contextlib.suppress(Exception), quiet():
-            config = _text_config(transformers.CONFIG_MAPPING[name].from_dict(copy.deepcopy(dict(content))))
-            entries = entries_of(config)
-            # Some classes read it without an entry for it; others refuse to name one for all layers.
-            if "head_dim" in text_part(content) and "head_dim" not in entries:
-                entries["head_dim"] = config.head_dim
-            small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
-            model = build(small)
-            layers = tuple(observe(model, positions))
-            kind = facts_of_class(small, layers)
-            return AskedClass(
-                type(model).__name__,
-                transformers.__version__,
-                layers,
-                positions[-1] + 1,
-                kind,
-                types_of_layers(config),
-                tuple(_bases(getattr(config, "rope_parameters", None))),
-            )
-    return None
+        try:
+            with quiet():
+                config = _text_config(whole)
+                found = getattr(model_class(type(config)), "__name__", type(config).__name__)
+                entries = entries_of(config)
+                # Some classes read it without an entry for it; others refuse to name one for all layers.
+                if "head_dim" in text_part(content) and "head_dim" not in entries:
+                    entries["head_dim"] = config.head_dim
+                small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
+                model = build(small)
+                layers = tuple(observe(model, positions))
+                return AskedClass(
+                    type(model).__name__,
+                    release,
+                    layers,
+                    positions[-1] + 1,
+                    facts_of_class(small, layers),
+                    types_of_layers(config),
+                    tuple(_bases(getattr(config, "rope_parameters", None))),
+                    frozenset(attending_layers(model)),
+                )
+        except Exception as error:
+            reason = reason or _in_one_line(error)
+    return UnaskedClass(found, release, reason, refuses_the_file=False)
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return the kind of an error and its message, as far as it is short."""
+    said = " ".join(str(error).split())
+    said = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]} ..."
+    if type(error) in (MemoryError, LookupError):  # of the search for a small model
+        return said.rstrip(".")
+    return f"{type(error).__name__}, {said.rstrip('.')}" if said else type(error).__name__
 
 
 def _text_config(config: Any) -> Any:
@@ -171,9 +235,9 @@ def as_the_class(
     from locant.extension.inspect.model_class.adopt import by_another_type, is_stated, reading_of_class
     from locant.extension.inspect.model_class.compare import compare_with_class
 
-    differences = compare_with_class(parsed, asked.layers, asked.length)
+    differences = compare_with_class(parsed, asked.layers, asked.length, asked.built)
     shown = reading_of_class(parsed, asked) if differences and is_measure else None
-    if shown is not None and compare_with_class(shown, asked.layers, asked.length):
+    if shown is not None and compare_with_class(shown, asked.layers, asked.length, asked.built):
         shown = None
     told: list[str] = []
     left_out: list[str] = []

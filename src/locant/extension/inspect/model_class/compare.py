@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -12,6 +12,7 @@ from locant.rotary_configs.base import ParsedConfig
 _RELATIVE = 2e-5
 _SCALE = 1e-4
 _SLOW = 1e-4  # radians within the text that do not show
+_SEEN = 1e-2  # radians within the text that show in every layer, however small its weights for a pair are
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,45 @@ class Difference:
     found: str
 
 
-def compare_with_class(parsed: ParsedConfig, layers: Sequence[ObservedLayer], length: int) -> list[Difference]:
+def compare_with_class(
+    parsed: ParsedConfig, layers: Sequence[ObservedLayer], length: int, built: Collection[int] = ()
+) -> list[Difference]:
     """Return where the class computes something else.
 
     Args:
         parsed: The reading.
         layers: What the layers of the class were seen to do.
         length: Length of the text in tokens that they computed, one more than its last position.
+        built: Indices of the layers that were built with an attention, also those that did not compute with the text.
     """
     grouped: dict[tuple[str, str, str], list[int]] = {}
+    widest = _widest(parsed, layers)
     for layer in layers:
         if layer.layer is None:
             continue
-        for difference in differences_of_layer(config_of_layer(parsed, layer.layer), layer, length):
+        config = config_of_layer(parsed, layer.layer)
+        for difference in differences_of_layer(config, layer, length, widest.get(config, 0)):
             grouped.setdefault(difference, []).append(layer.layer)
+    unseen = set(built) - {layer.layer for layer in layers}
+    for index in sorted(unseen & {each for kind in parsed.layers if kind.config is not None for each in kind.layers}):
+        grouped.setdefault(("rotation", "rotates", "does not attend to the text"), []).append(index)
     for index, window in _windows(parsed, layers):
         read, found = ("no window", "a window") if window else ("a window", "no window")
         grouped.setdefault(("window", read, found), []).append(index)
     return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
+
+
+def _widest(parsed: ParsedConfig, layers: Sequence[ObservedLayer]) -> dict[RotaryConfig | None, int]:
+    """Return the most features that were seen to be rotated in layers of each configuration.
+
+    The last pairs turn little within the text: a layer whose weights for them are small does not show them.
+    """
+    found: dict[RotaryConfig | None, int] = {}
+    for layer in layers:
+        if layer.layer is not None and layer.rotation is not None and layer.rotation.layout is not None:
+            config = config_of_layer(parsed, layer.layer)
+            found[config] = max(found.get(config, 0), layer.rotation.rotary_dim)
+    return found
 
 
 def windows_are_told(layers: Sequence[ObservedLayer]) -> bool:
@@ -73,7 +95,7 @@ def config_of_layer(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:
 
 
 def differences_of_layer(
-    config: RotaryConfig | None, layer: ObservedLayer, length: int
+    config: RotaryConfig | None, layer: ObservedLayer, length: int, widest: int = 0
 ) -> Iterator[tuple[str, str, str]]:
     """Yield what a layer does otherwise than by a configuration: the subject, what was read, what the class does.
 
@@ -81,6 +103,7 @@ def differences_of_layer(
         config: The configuration; ``None`` for no rotation.
         layer: What the layer was seen to do.
         length: Length of the text in tokens that it computed.
+        widest: Features that any layer of this configuration was seen to rotate.
     """
     found = layer.rotation
     if config is None or found is None:
@@ -95,8 +118,10 @@ def differences_of_layer(
     assert config.rotary_dim is not None
     frequencies = [float(each) for each in config.frequencies(length)]
     # Pairs that stand still are not seen, nor are those that turn too slowly for the text.
-    unseen = frequencies[len(found.frequencies) :]
-    if found.rotary_dim > config.rotary_dim or any(each * length > _SLOW for each in unseen):
+    turns = [each * length for each in frequencies]
+    is_missing = any(each > _SEEN for each in turns[len(found.frequencies) :])
+    is_missing = is_missing or any(each > _SLOW for each in turns[max(len(found.frequencies), widest // 2) :])
+    if found.rotary_dim > config.rotary_dim or is_missing:
         yield "features", f"rotates {config.rotary_dim} features", f"rotates {found.rotary_dim} features"
         return
     # The two features of a single pair are halves and neighbours at once.

@@ -171,6 +171,19 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
     return [_observed(call, recorder, rows[skipped:], skipped) for call in recorder.calls.values()]
 
 
+def attending_layers(model: nn.Module) -> Iterator[int]:
+    """Yield the indices of the layers of a model that have an attention, whether or not it computes with a text."""
+    for name, module in model.named_modules():
+        if "ttention" in type(module).__name__ and (index := _layer_of(name)) is not None:
+            yield index
+
+
+def _layer_of(name: str) -> int | None:
+    """Return the index of the layer that a module stands in, by its name."""
+    found = re.search(r"(?:^|\.)(\d+)(?=\.|$)", name)
+    return None if found is None else int(found[1])
+
+
 def watch(
     model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] | None = None
 ) -> tuple[Recorder, list[int]]:
@@ -268,8 +281,7 @@ def _amplitudes(output: Any) -> Iterator[tuple[Tensor, float]]:
 
 
 def _observed(call: AttentionCall, recorder: Recorder, positions: Sequence[int], skipped: int) -> ObservedLayer:
-    numbers = re.findall(r"(?:^|\.)(\d+)(?=\.|$)", call.name)
-    layer = int(numbers[0]) if numbers else None
+    layer = _layer_of(call.name)
     # Some classes scale queries by their position; keys are only turned.
     moved = call.query if not call.key.any() else call.key
     rotation = measure_rotation(moved[0, :, skipped:], positions)
