@@ -32,6 +32,16 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
+def test_a_model_without_rotary_positions_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12}')
+    assert main(["inspect", str(tmp_path), "--without-class"]) == 0
+    out = _words(capsys.readouterr().out)
+    assert "note: The class of the model type 'bert' in transformers has no rotary positions, but learned ones" in out
+    assert main(["inspect", str(tmp_path), "--without-class", "--as", "vllm"]) == 1
+    assert "There is nothing to express for another engine" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path), "--without-class", "--figure", str(tmp_path / "x.png")]) == 1
+
+
 def test_everything_about_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,17 @@ def test_code_beside_the_file_is_the_measure_and_not_the_class(tmp_path: Path, m
     assert any("does something else than the file says" in each for each in _said(inspection, "warning"))
 
 
+@pytest.mark.parametrize("place", [(), ("vision_config",), ("text_config",)])
+def test_more_layers_than_any_model_has_are_refused_before_a_class_is_asked(
+    place: tuple[str, ...], tmp_path: Path
+) -> None:
+    content: dict[str, Any] = {"num_hidden_layers": 10**12}
+    for name in place:
+        content = {name: content}
+    inspection = _inspected(tmp_path, model_type="qwen2", rope_theta=1e6, **content)
+    assert "num_hidden_layers in config.json is 1000000000000; 10000 is the most here" in _said(inspection, "error")[0]
+
+
 def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = families.model_type
     monkeypatch.setattr(families, "model_type", lambda name: None if name == "cohere2" else known(name))

@@ -87,10 +87,10 @@ def test_a_known_class_that_is_extended(tmp_path: Path) -> None:
 
 def test_code_that_rotates_nothing(tmp_path: Path) -> None:
     files = {"configuration_mine.py": _CONFIG.replace("rope_theta", "theta"), "modeling_mine.py": "class Mine: ...\n"}
-    assert "'mine' has no rotary positions" in _said(_inspected(tmp_path, files), "error")
+    assert "'mine' has no rotary positions" in _said(_inspected(tmp_path, files), "note")
     files["modeling_mine.py"] = "from .elsewhere import Attention\n"
     assert "the model type is not known to have any" not in _said(_inspected(tmp_path, files), "error")
-    assert "'mine' has no rotary positions" not in _said(_inspected(tmp_path, files), "error")
+    assert "'mine' has no rotary positions" not in _said(_inspected(tmp_path, files), "note")
 
 
 def test_entries_that_its_rotation_alone_reads(tmp_path: Path) -> None:

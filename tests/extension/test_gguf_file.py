@@ -51,12 +51,13 @@ def _llama3_factors() -> np.ndarray[Any, Any]:
 def test_what_gguf_writes_is_read(order: str, tmp_path: Path) -> None:
     words = {"token_list": ["a", "bc"] * 700, "token_scores": [0.5] * 1400, "token_types": [1] * 1400}
     path = _written(tmp_path / "m.gguf", order=order, tensors={"rope_freqs.weight": _llama3_factors()}, **words)
-    metadata, tensors = read_gguf_file(path)
+    metadata, tensors, types = read_gguf_file(path)
     peer = gguf.GGUFReader(path)
     for name, field in peer.fields.items():
         if not name.startswith("GGUF."):
             expected = field.contents()
             assert metadata[name] == (expected if not isinstance(expected, list) else None)
+            assert types[name] == field.types[0].name.lower()
     assert tensors["rope_freqs.weight"] == tuple(_llama3_factors().tolist())
     config = inspect_model(path).parsed.config  # type: ignore[union-attr]
     assert (config.head_dim, config.base, config.layout) == (128, 500000.0, "interleaved")

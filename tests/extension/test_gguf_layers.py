@@ -82,6 +82,48 @@ def test_olmo_3_is_extended_in_its_full_attention(tmp_path: Path) -> None:
     ).configs == (parsed.configs)
 
 
+# What llama.cpp refuses to load.
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more", "said"),
+    [
+        ("qwen2vl", {"block_count": 4}, "qwen2vl.rope.dimension_sections is missing"),
+        ("qwen2", {}, "qwen2.block_count is missing"),
+        ("qwen2", {"block_count": 4, "head_count_kv": [2, 2]}, "attention.head_count_kv has 2 values for 4 layers"),
+        ("qwen2vl", {"block_count": 4, "rope_dimension_sections": [16, 24, 24]}, "has 3 values for 4 axes"),
+    ],
+)
+def test_keys_that_llamacpp_needs(architecture: str, more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """get_key_or_arr: "key %s has wrong array length", and "key not found in model" where it is required."""
+    errors = [each.message for each in inspected(tmp_path, architecture, **more).findings if each.severity == "error"]
+    assert len(errors) == 1
+    assert f"{said}" in errors[0]
+    assert "llama.cpp refuses to load the file" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind", "expected"),
+    [
+        ("rope.freq_base", 1000000, "UINT32", "float32"),
+        ("rope.dimension_count", 64.0, "FLOAT32", "uint32"),
+        ("rope.scaling.factor", 4.0, "FLOAT64", "float32"),
+    ],
+)
+def test_types_of_values(key: str, value: float, kind: str, expected: str, tmp_path: Path) -> None:
+    """GKV::get_kv: "key %s has wrong type %s but expected type %s"."""
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    for name, whole in {"block_count": 4, "context_length": 4096, "embedding_length": 512}.items():
+        getattr(writer, f"add_{name}")(whole)
+    writer.add_head_count(4)
+    writer.add_key_value(f"qwen2.{key}", value, gguf.GGUFValueType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    (error,) = [each for each in inspect_model(tmp_path / "model.gguf").findings if each.severity == "error"]
+    assert f"qwen2.{key} is stored as {kind.lower()}, where {expected} is expected: llama.cpp refuses" in error.message
+
+
 # Granite 4: the switch.
 
 

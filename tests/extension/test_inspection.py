@@ -151,12 +151,6 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("DeepSeek-V2-Lite"), "note", "multiply all scores by 1.58963"),
         # models
         (_changed("Llama 2 7B", model_type="novel", rope_theta=1e4), "warning", "'novel' is not known here"),
-        (
-            {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_positions": 1024},
-            "error",
-            "class of the model type .gpt2. in transformers has no rotary",
-        ),
-        ({"model_type": "t5", "d_model": 512, "num_heads": 8}, "error", "has no rotary positions"),
         ({}, "error", "says nothing about rotary"),
         # numbers beyond any range
         (_changed("Llama 2 7B", max_position_embeddings=10**400), "error", "must be a positive whole number; got 1"),

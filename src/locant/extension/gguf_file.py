@@ -19,6 +19,11 @@ MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+TYPES = (
+    *("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array"),
+    *("uint64", "int64", "float64"),
+)
+"""Names of the types of values, by their number."""
 _FLOAT32 = 0
 _MOST_DIMENSIONS = 4
 _LONGEST_KEPT = 1024
@@ -29,14 +34,14 @@ _MOST_FACTORS = 65_536
 _FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
-def read_gguf_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
+def read_gguf_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]], dict[str, str]]:
     """Read the metadata and the tensors of rotary factors of a GGUF file.
 
     Args:
         path: The file; of a model in several files the first.
 
     Returns:
-        Keys and values, without long lists, and the factors by the name of their tensor.
+        Keys and values, without long lists; the factors by the name of their tensor; the types of the values by key.
 
     Raises:
         UsageError: The file is damaged, cut off, or of an unknown version.
@@ -57,7 +62,7 @@ class _Head:
         self.path, self.data, self.offset, self.order = path, data, len(MAGIC), "<"
         self.items, self.is_past_head = 0, False
 
-    def read(self) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
+    def read(self) -> tuple[dict[str, Any], dict[str, tuple[float, ...]], dict[str, str]]:
         version = self.take("I")
         if version & 0xFFFF == 0:
             self.order, self.offset = ">", len(MAGIC)
@@ -66,14 +71,16 @@ class _Head:
             raise UsageError(f"{self.path} is GGUF of version {version}; versions 2 and 3 are known. Convert it anew.")
         tensors, keys = self.take("Q"), self.take("Q")
         metadata: dict[str, Any] = {}
+        types: dict[str, str] = {}
         self._count(keys)
         for _ in range(keys):
             name = self.text()
-            value = self._value(self.take("I"))
+            kind = self.take("I")
+            value = self._value(kind)
             if name in metadata:
                 raise self.damaged(f"the key '{name[:80]}' is there twice")
-            metadata[name] = value
-        return metadata, self._factors(tensors, metadata.get("general.alignment", 32))
+            metadata[name], types[name] = value, TYPES[kind]
+        return metadata, self._factors(tensors, metadata.get("general.alignment", 32)), types
 
     def take(self, code: str) -> Any:
         """Take one number."""

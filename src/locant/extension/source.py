@@ -12,7 +12,9 @@ from typing import Any, Literal
 from locant.errors import CheckpointError, ConfigError, MissingExtraError, UsageError
 from locant.extension.gguf_file import MAGIC, read_gguf_file
 from locant.parsing import parse_json
-from locant.rotary_configs.spellings import HEADS, WIDTHS, in_names_of_all
+from locant.positions.scaling.checks import is_number
+from locant.rotary_configs.layers import MOST_LAYERS
+from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, in_names_of_all
 
 EXTRA = "extension"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -112,6 +114,7 @@ class Source:
         kind: Its format.
         content: The object in config.json, or the metadata of a GGUF file.
         tensors: A GGUF file's tensors of rotary factors, float32, by name.
+        types: Types of a GGUF file's values, by key.
         repeated: Names that stand more than once in one group of config.json, in the order of their repetition.
     """
 
@@ -119,6 +122,7 @@ class Source:
     kind: Literal["huggingface", "gguf"]
     content: Mapping[str, Any]
     tensors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
 
 
@@ -136,7 +140,8 @@ def load_source(model: Path) -> Source:
         with path.open("rb") as file:
             start = file.read(4)
         if start == MAGIC:
-            return Source(path, "gguf", *read_gguf_file(path))
+            metadata, tensors, types = read_gguf_file(path)
+            return Source(path, "gguf", metadata, tensors, types=types)
         if start.startswith(_PICKLE_STARTS) or path.suffix.lower() in _PICKLE_SUFFIXES:
             raise UsageError(
                 f"{path} looks like a pickle checkpoint, which can execute code when it is opened and holds no "
@@ -209,6 +214,25 @@ _STATED = {
 }
 _WIDTHS = {"huggingface": WIDTHS, "gguf": ("embedding_length",)}
 _HEADS = {"huggingface": HEADS, "gguf": ("attention.head_count",)}
+
+
+def check_layers(content: Mapping[str, Any]) -> None:
+    """Check the number of layers of a config.json, of its text part and any other.
+
+    Args:
+        content: The object in config.json.
+
+    Raises:
+        ConfigError: There are more than any model has.
+    """
+    groups: list[Any] = [content]
+    while groups:
+        group = groups.pop()
+        for name, value in group.items():
+            if name in LAYERS and is_number(value) and value > MOST_LAYERS:
+                raise ConfigError(f"{name} in config.json is {value}; {MOST_LAYERS} is the most here.")
+            if isinstance(value, Mapping):
+                groups.append(value)
 
 
 def check_sizes(kind: str, content: Mapping[str, Any]) -> None:

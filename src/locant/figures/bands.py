@@ -54,7 +54,8 @@ def inspected_layers(inspection: Inspection) -> list[LayerBands]:
         LocantError: The configuration has no meaning that could be drawn.
     """
     if inspection.parsed is None:
-        raise LocantError(f"Nothing can be drawn before the configuration is right: {inspection.findings[0].message}")
+        when = " before the configuration is right" if inspection.has_errors else ""
+        raise LocantError(f"Nothing can be drawn{when}: {inspection.findings[0].message}")
     parsed = inspection.parsed
     layers = [_layer(name, config, parsed.layers_with(name)) for name, config in parsed.configs.items()]
     rest = parsed.layers_without()

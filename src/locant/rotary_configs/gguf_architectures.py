@@ -28,14 +28,15 @@ jina-bert-v3 plamo3 llada-moe rnd1 exaone-moe jais2 grovemoe cogvlm pangu-embedd
 HALF = tuple(_HALF.split())
 """Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``)."""
 
-_STATES = "no positions at all: state spaces, recurrences or attention tell the order of a text"
+_LEARNED = "but learned ones, which are added to the embeddings"
+_STATES = "and no others: state spaces, a recurrence or attention alone tell the order of a text"
 WITHOUT_ROTATION = {
-    **dict.fromkeys(("clip", "gpt2", "starcoder", "bert"), "learned positions, which are added to the embeddings"),
-    **dict.fromkeys(("mpt", "refact", "bloom", "jina-bert-v2", "jais"), "ALiBi (here: the scheme 'alibi')"),
-    **dict.fromkeys(("t5", "t5encoder"), "T5's biases by buckets of relative positions (here: the scheme 't5')"),
+    **dict.fromkeys(("clip", "gpt2", "starcoder", "bert"), _LEARNED),
+    **dict.fromkeys(("mpt", "refact", "bloom", "jina-bert-v2", "jais"), "but ALiBi (here: the scheme 'alibi')"),
+    **dict.fromkeys(("t5", "t5encoder"), "but T5's biases by buckets of relative positions (here: 't5')"),
     **dict.fromkeys(("mamba", "mamba2", "jamba", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), _STATES),
     **dict.fromkeys(("wavtokenizer-dec", "nemotron_h", "nemotron_h_moe", "kimi-linear"), _STATES),
-    "gptj": "no graph of it, which would rotate",
+    "gptj": "because it has no graph for it",
 }
 """Architectures that llama.cpp does not rotate (``LLAMA_ROPE_TYPE_NONE``, and graphs that add positions), and what
 they have instead."""
@@ -116,7 +117,7 @@ def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:
     """
     if architecture in WITHOUT_ROTATION:
         raise NoRotaryPositionsError(
-            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, but "
+            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, "
             f"{WITHOUT_ROTATION[architecture]}."
         )
     if architecture in INTERLEAVED:

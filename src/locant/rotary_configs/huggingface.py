@@ -13,7 +13,7 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
-from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig, declared_length
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
@@ -124,7 +124,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     try:
         parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)
     except ConfigError as error:
-        raise ConfigError(given.in_words_of_file(str(error))) from error
+        raise type(error)(given.in_words_of_file(str(error))) from error
     said = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
     return replace(parsed, findings=tuple(said))
 
@@ -168,8 +168,11 @@ def _read_entries(
         context = RopeContext(_length_for(rope, max_length, kind), original_length, sizes.fraction)
         if base is None:
             base = base_of_class(kind, layer)
+            is_null = "rope_theta" in part.values or "rope_theta" in rope.values
             context.note(
-                f"{NO_BASE}; {base:g} is taken, as the model's class does.",
+                f"rope_theta of the file is null; {base:g} is shown, what the model's class has where it is left out."
+                if is_null
+                else f"{NO_BASE}; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
             )
         _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
@@ -198,7 +201,9 @@ def _read_entries(
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
     findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):
-        raise ConfigError("By config.json, none of the layers of this model rotates: it has no rotary positions.")
+        raise NoRotaryPositionsError(
+            "By config.json, none of the layers of this model rotates: it has no rotary positions."
+        )
     if not is_known:
         findings += _doubts_about_other_layers(part)
     findings += layers_without_positions(layers, STANDS_STILL)

@@ -12,6 +12,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.base import NoRotaryPositionsError
 
 Findings = list[Finding]
 
@@ -61,7 +62,7 @@ def nomic_bert(given: dict[str, Any], findings: Findings) -> None:
     rename(given, "rotary_emb_base", "rope_theta")
     rename(given, "rotary_emb_fraction", "partial_rotary_factor")
     if given.get("partial_rotary_factor") == 0:
-        raise ConfigError("rotary_emb_fraction is 0: the model has no rotary positions.")
+        raise NoRotaryPositionsError("rotary_emb_fraction is 0: the model has no rotary positions.")
     factor = number(given.pop("rotary_scaling_factor", None), "rotary_scaling_factor")
     trained = given.pop("max_trained_positions", None)
     if factor:
@@ -108,7 +109,9 @@ def baichuan(given: dict[str, Any], findings: Findings) -> None:
     del findings
     rename(given, "model_max_length", "max_position_embeddings")
     if given.get("hidden_size") == 5120:
-        raise ConfigError("Baichuan of 13 billion parameters (hidden_size 5120) has ALiBi and no rotary positions.")
+        raise NoRotaryPositionsError(
+            "Baichuan of 13 billion parameters (hidden_size 5120) has ALiBi and no rotary positions."
+        )
 
 
 def qwen(given: dict[str, Any], findings: Findings) -> None:
@@ -142,7 +145,7 @@ def kimi_linear(given: dict[str, Any], findings: Findings) -> None:
     """Kimi-Linear (modeling_kimi.py): ``mla_use_nope`` leaves its attention without positions."""
     del findings
     if given.pop("mla_use_nope", False):
-        raise ConfigError("config.json has mla_use_nope true: the model has no rotary positions.")
+        raise NoRotaryPositionsError("config.json has mla_use_nope true: the model has no rotary positions.")
 
 
 def hunyuan(given: dict[str, Any], findings: Findings) -> None:

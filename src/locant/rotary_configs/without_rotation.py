@@ -9,6 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs import families
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.spellings import ROTARY, says_rotary, words_of
 from locant.rotary_configs.vision import vision_types
@@ -70,7 +71,7 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         ConfigError: It has none.
     """
     if name in vision_types():
-        raise ConfigError(
+        raise NoRotaryPositionsError(
             f"The model type '{name}' is a vision tower: it has no rotary positions of a text, but rows and columns of "
             "an image, which locant.rotary_configs.read_vision reads."
         )
@@ -82,12 +83,14 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
     switches = [key for key in part.values if _ROTATES.fullmatch(key) and not _switches(kind, key)]
     for switch in ("rotary", "rope", *switches):
         if part.values.get(switch) in (True, False) and part.flag(switch) is False:
-            raise ConfigError(f"config.json has {switch} false: the model is said to have no rotary positions.")
+            raise NoRotaryPositionsError(
+                f"config.json has {switch} false: the model is said to have no rotary positions."
+            )
     still = next((key for key, value in part.values.items() if value is True and _STANDS.fullmatch(key)), None)
     if still is not None and not _switches(kind, still):
-        raise ConfigError(f"config.json has {still} true: the model is said to have no rotary positions.")
+        raise NoRotaryPositionsError(f"config.json has {still} true: the model is said to have no rotary positions.")
     if part.flag("alibi"):
-        raise ConfigError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
+        raise NoRotaryPositionsError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
     if name in families.TURNS_BACKWARDS:
         raise ConfigError(
             f"The class of the model type '{name}' turns pairs backwards, by minus the angle, which a rotary "
@@ -96,7 +99,7 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
     stated = part.get("position_embedding_type")
     if name in families.TURNS_BEFORE_PROJECTIONS:
         if part.values.get("position_embeddings_type") != "rotary":
-            raise ConfigError(
+            raise NoRotaryPositionsError(
                 f"The class of the model type '{name}' has rotary positions where position_embeddings_type is "
                 "'rotary' alone: this model has others."
             )
@@ -105,25 +108,29 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             "them, which a rotary configuration does not express."
         )
     if kind is not None and kind.reads_images:
-        raise ConfigError(
+        raise NoRotaryPositionsError(
             f"The class of the model type '{name}' in transformers reads images: what it rotates by are rows and "
             "columns, and not positions of a text."
         )
     if kind is not None and not kind.rotates:
         other = families.OTHER_POSITIONS.get(kind.name)
-        instead = f", but {other}" if other else ""
+        if other is None and part.values.get("relative_attention_num_buckets"):
+            other = "but biases by buckets of relative positions"
+        instead = f", {other}" if other else ""
         whose = " in transformers" if families.is_in_transformers(kind.name) else ""
-        raise ConfigError(f"The class of the model type '{name}'{whose} has no rotary positions{instead}.")
+        raise NoRotaryPositionsError(f"The class of the model type '{name}'{whose} has no rotary positions{instead}.")
     if kind is not None and kind.switch is not None:
         key, on = kind.switch
         value = part.get(key) if key in part.values else kind.defaults.get(key)
         if value != on:
-            raise ConfigError(
+            raise NoRotaryPositionsError(
                 f"The class of the model type '{name}' rotates where {key} is {on!r}; here it is {value!r}, so the "
                 "model has no rotary positions."
             )
     elif isinstance(stated, str) and _names_other_positions(stated, part, kind):
-        raise ConfigError(f"config.json has position_embedding_type '{stated}': the model has no rotary positions.")
+        raise NoRotaryPositionsError(
+            f"config.json has position_embedding_type '{stated}': the model has no rotary positions."
+        )
 
 
 def _switches(kind: ModelType | None, key: str) -> bool:

@@ -79,7 +79,8 @@ def speaks_of(
             try:
                 parsed = read(*args, **options)
             except UNREADABLE as error:
-                raise ConfigError(in_words_of(kind, error_finding(error, where).message)) from error
+                kind_of_error = type(error) if isinstance(error, ConfigError) else ConfigError
+                raise kind_of_error(in_words_of(kind, error_finding(error, where).message)) from error
             return replace(parsed, findings=tuple(finding_in_words_of(kind, each) for each in parsed.findings))
 
         return reader

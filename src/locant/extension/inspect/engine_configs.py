@@ -38,6 +38,8 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
     parsed = inspection.parsed
     if parsed is None:
         message = inspection.findings[0].message
+        if not inspection.has_errors:
+            raise LocantError(f"There is nothing to express for another engine: {message}")
         raise LocantError(f"It cannot be expressed for another engine before it is right: {message}")
     if parsed.multimodal:
         sections = next(iter(parsed.multimodal.values()))["sections"]

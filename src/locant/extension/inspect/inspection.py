@@ -16,13 +16,14 @@ from locant.extension.inspect.model_class.ask import AskedClass, UnaskedClass, a
 from locant.extension.inspect.model_class.ask import ask_class as class_of
 from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
-from locant.extension.source import Source, check_sizes, load_source, resolve_model
+from locant.extension.source import Source, check_layers, check_sizes, load_source, resolve_model
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
-from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
+from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
 from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
+from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.huggingface import LAYOUT_MARK, read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
@@ -45,7 +46,7 @@ class Inspection:
         model_type: ``model_type`` of config.json or of its text part; the architecture of a GGUF file.
         declared_length: Length in tokens that the file declares, where it does.
         parsed: What the file means; ``None`` where it contradicts itself or has no rotary positions, which is a finding
-            then.
+            then, an error or a note.
         findings: What is wrong or doubtful, errors first.
         content: What was read: the text part of config.json, or the metadata.
         checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
@@ -146,6 +147,7 @@ def inspect_model(
     code: ReadCode | None = None
     try:
         if source.kind == "huggingface":
+            check_layers(source.content)
             content = text_part(source.content)
             code = _code_of(source)
         check_sizes(source.kind, content)
@@ -165,11 +167,12 @@ def inspect_model(
     except UNREADABLE as error:
         parsed = None
         found.append(error_finding(error, source.path.name))
-        if source.kind == "huggingface" and has_usual_sizes:
+        if source.kind == "huggingface" and has_usual_sizes and not isinstance(error, NoRotaryPositionsError):
             # What the error says of an entry is not said again.
             found += [each for each in doubts_about(content) if each.message.split(" is ")[0] not in found[0].message]
     else:
         found += parsed.findings
+        found += refusals(source.content, source.types) if source.kind == "gguf" else ()
         refused = None if unasked is None else unasked.finding(source.content)
         found += [] if refused is None else [refused]
     found += _repeated(source)

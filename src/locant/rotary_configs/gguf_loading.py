@@ -1,0 +1,73 @@
+"""Files that llama.cpp refuses to load: keys about positions that are missing, of another type or of a wrong length.
+
+Source: ``load_hparams`` in ``llama-model.cpp``, ``GKV::get_kv`` and ``get_key_or_arr`` in ``llama-model-loader.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs.gguf_architectures import (
+    AXES_BY_SECTIONS,
+    LOCAL_BASE,
+    LOCAL_BASE_WITH_WINDOW,
+    NEEDS_SECTIONS,
+    SHARED_SCALING,
+)
+
+_NEEDED = ("block_count", "context_length", "embedding_length")
+_TYPES = {
+    **dict.fromkeys(_NEEDED, "uint32"),
+    "attention.key_length": "uint32",
+    "attention.key_length_swa": "uint32",
+    "rope.dimension_count": "uint32",
+    "rope.dimension_count_swa": "uint32",
+    "rope.scaling.original_context_length": "uint32",
+    "rope.freq_base": "float32",
+    "rope.scaling.factor": "float32",
+    "rope.scaling.attn_factor": "float32",
+    "rope.scaling.alpha": "float32",
+    "rope.scaling.finetuned": "bool",
+    "rope.scaling.type": "string",
+}
+_BY_LAYER = ("attention.head_count", "attention.head_count_kv")
+_AXES = 4
+
+
+def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield an error for every key for which llama.cpp refuses the file.
+
+    Args:
+        metadata: The file's keys and values.
+        types: The types of the values, by key.
+    """
+    architecture = str(metadata.get("general.architecture"))
+    for name in _NEEDED:
+        if f"{architecture}.{name}" not in metadata:
+            yield _error(f"{architecture}.{name} is missing", "Convert the model again.")
+    if architecture in NEEDS_SECTIONS and f"{architecture}.rope.dimension_sections" not in metadata:
+        yield _error(
+            f"{architecture}.rope.dimension_sections is missing, the numbers of pairs of each axis",
+            "Convert the model again; config.json has them as mrope_section.",
+        )
+    own_base = architecture in LOCAL_BASE | LOCAL_BASE_WITH_WINDOW | SHARED_SCALING
+    for name, expected in (_TYPES | ({"rope.freq_base_swa": "float32"} if own_base else {})).items():
+        key = f"{architecture}.{name}"
+        if types.get(key, expected) != expected:
+            yield _error(f"{key} is stored as {types[key]}, where {expected} is expected", f"Store it as {expected}.")
+    lengths = dict.fromkeys(_BY_LAYER, metadata.get(f"{architecture}.block_count"))
+    if architecture in NEEDS_SECTIONS | AXES_BY_SECTIONS:
+        lengths["rope.dimension_sections"] = _AXES
+    for name, length in lengths.items():
+        values = metadata.get(f"{architecture}.{name}")
+        if isinstance(values, Sequence) and not isinstance(values, str) and length not in (None, len(values)):
+            what = "axes" if name == "rope.dimension_sections" else "layers"
+            yield _error(
+                f"{architecture}.{name} has {len(values)} values for {length} {what}", f"State {length} values."
+            )
+
+
+def _error(what: str, remedy: str) -> Finding:
+    return Finding("error", f"{what}: llama.cpp refuses to load the file.", remedy)
