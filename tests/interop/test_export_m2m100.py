@@ -38,6 +38,8 @@ def saved(tokenizers: TokenizerPair, folder, **changes: object) -> Translator:
         (("en", "fr", "sw"), {}, {}),
         (("de", "cs", "en"), {"algorithm": "bpe"}, {"tie_output": False, "feed_forward": "gelu"}),
         (("en", "tl"), {"byte_fallback": True, "vocab_size": 340}, {"feed_forward": "silu", "encoder_layers": 1}),
+        (("en", "fr"), {}, {"share_embeddings": False, "encoder_layers": 1}),
+        (("en", "fr"), {}, {"share_embeddings": False, "tie_output": False}),
         (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 1}}),
         (("en", "fr"), {}, {"position_options": {"dialect": "tensor2tensor", "start": 9}}),
     ],

@@ -11,6 +11,7 @@ U+232A, which NFC replaces with others, so that no normalised text holds them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from locant.errors import ConfigError
@@ -160,15 +161,23 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
-def _bpe(names: list[str], proto: Any) -> dict[str, Any]:
-    """Return the model as merges: SentencePiece merges the two neighbours whose union has the best score."""
-    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
-    merges = [
-        (piece[:cut], piece[cut:])
+def bpe_merges(scores: Mapping[str, float]) -> list[list[str]]:
+    """Return byte-pair encoding as merges: SentencePiece joins the two neighbours whose union has the best score.
+
+    Args:
+        scores: Of every subword that text becomes.
+    """
+    return [
+        [piece[:cut], piece[cut:]]
         for piece in sorted(scores, key=lambda piece: -scores[piece])
         for cut in range(1, len(piece))
         if piece[:cut] in scores and piece[cut:] in scores
     ]
+
+
+def _bpe(names: list[str], proto: Any) -> dict[str, Any]:
+    """Return the model of a tokenizer for byte-pair encoding."""
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
     return {
         "type": "BPE",
         "dropout": None,
@@ -179,5 +188,5 @@ def _bpe(names: list[str], proto: Any) -> dict[str, Any]:
         "byte_fallback": proto.trainer_spec.byte_fallback,
         "ignore_merges": False,
         "vocab": {name: index for index, name in enumerate(names)},
-        "merges": [list(pair) for pair in merges],
+        "merges": bpe_merges(scores),
     }

@@ -1,8 +1,9 @@
 """A Locant model for several languages as a folder that Hugging Face's ``M2M100ForConditionalGeneration`` loads.
 
 M2M-100 in Hugging Face (``transformers/models/m2m_100``) is a pre-norm Transformer with one vocabulary. Positions are
-tensor2tensor's sinusoid, counted from the id of padding plus one; its tokenizer knows a fixed list of languages, whose
-tokens follow the vocabulary. What a Locant model has beyond that is refused.
+tensor2tensor's sinusoid, counted from the id of padding plus one. Its tokenizer knows a fixed list of languages, whose
+tokens follow the vocabulary; that of NLLB, which has the same model, is written where the languages have NLLB's codes.
+What a Locant model has beyond that is refused.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from locant.errors import ConfigError
 from locant.files import replacing_folder, write_json, write_tensors, write_text
 from locant.interop.m2m100_import import LANGUAGE_CODES, SENTENCEPIECE_FILE
 from locant.interop.marian_weights import to_marian
+from locant.interop.nllb_tokenizer import has_nllb_codes, nllb_order, require_nllb, write_nllb_tokenizer
 from locant.models.architectures import require_transformer
 from locant.models.config import TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.model_card import CARD, model_card
 from locant.models.model_folder import ModelFolder
+from locant.models.transformer import Transformer
 from locant.positions import PositionScheme
 from locant.positions.embeddings.sinusoidal import sinusoid_table
 from locant.text.tokenizer import BOS, EOS, PAD, UNK, LanguageTokens, Tokenizer, language_token
@@ -34,14 +37,15 @@ _USE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER", src_lang="SOURCE")
 batch = tokenizer(["..."], return_tensors="pt", padding=True)
-found = model.generate(**batch, forced_bos_token_id=tokenizer.get_lang_id("TARGET"))
+found = model.generate(**batch, forced_bos_token_id=tokenizer.LANGUAGE("TARGET"))
 print(tokenizer.batch_decode(found, skip_special_tokens=True))"""
 
 
 def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
-    """Write a model for several languages as an M2M-100 model and its tokenizer.
+    """Write a model for several languages as an M2M-100 model and its tokenizer, or that of NLLB.
 
-    Source: Fan et al. 2020, "Beyond English-Centric Multilingual Machine Translation".
+    Source: Fan et al. 2020, "Beyond English-Centric Multilingual Machine Translation"; Costa-jussà et al. 2022, "No
+    Language Left Behind".
 
     Args:
         found: What was read from ``run``.
@@ -66,34 +70,38 @@ def export_m2m100(found: ModelFolder, run: Path, folder: Path) -> list[str]:
             "onnx."
         )
     start = _require_m2m100(config, model.encoder.scheme(0))
-    if not found.tokenizers.joint or not config.share_embeddings:
+    if not found.tokenizers.joint:
         raise ConfigError(
-            "M2M-100 has one vocabulary for all languages, with one matrix of embeddings, but this model has one for "
-            "each side. Train with tokenizer.joint=true, or export it to ctranslate2 or onnx."
+            "M2M-100 has one vocabulary for all languages, but this model has one for each side. Train with "
+            "tokenizer.joint=true, or export it to ctranslate2 or onnx."
         )
-    kind = _language_codes(languages)
-    codes = LANGUAGE_CODES[kind].split()
-    order = _order(found.tokenizers.source, languages, pad=start - 1)
-    rows = [*order, *(languages.ids.get(code) for code in codes)]
-    vocab = {found.tokenizers.source.token(index): row for row, index in enumerate(order)}
+    tokenizer = found.tokenizers.source
+    kind = None if has_nllb_codes(languages) else _language_codes(languages)
+    if kind is None:
+        require_nllb(tokenizer)
+        order = _order(nllb_order(tokenizer), pad=start - 1)
+        rows: list[int | None] = [*order]
+    else:
+        order = _order(_ordinary(tokenizer, languages), pad=start - 1)
+        rows = [*order, *(languages.ids.get(code) for code in LANGUAGE_CODES[kind].split())]
     special = {name: order.index(index) for name, index in (("pad", PAD), ("bos", BOS), ("eos", EOS))}
     unused = [row for row, index in enumerate(rows) if index is None]
-    weights = to_marian(model.state_dict(), config, None)
-    del weights[_BIAS]
-    for name in list(weights):
-        if name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight")):
-            weights[name] = _rows(weights[name], rows)
+    weights = _weights(model, rows)
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", _config(found, config, special, len(rows)))
         write_json(temporary / "generation_config.json", _generation_config(found.decoding, languages, special, unused))
         write_tensors(temporary / "model.safetensors", weights)
-        write_json(temporary / "vocab.json", vocab)
-        (temporary / SENTENCEPIECE_FILE).write_bytes(found.tokenizers.source.model)
-        write_json(temporary / "tokenizer_config.json", _tokenizer_config(found.decoding, languages, kind))
+        if kind is None:
+            write_nllb_tokenizer(temporary, tokenizer, languages, order, found.decoding)
+        else:
+            write_json(temporary / "vocab.json", {tokenizer.token(index): row for row, index in enumerate(order)})
+            (temporary / SENTENCEPIECE_FILE).write_bytes(tokenizer.model)
+            write_json(temporary / "tokenizer_config.json", _tokenizer_config(found.decoding, languages, kind))
         names = list(languages.ids)
         use = _USE.replace("SOURCE", names[0]).replace("TARGET", names[-1])
+        use = use.replace("LANGUAGE", "convert_tokens_to_ids" if kind is None else "get_lang_id")
         write_text(temporary / CARD, model_card(run, use))
-    return _notes(found, unused)
+    return _notes(found, unused, nllb=kind is None)
 
 
 def _require_m2m100(config: TransformerConfig, scheme: PositionScheme) -> int:
@@ -133,23 +141,42 @@ def _language_codes(languages: LanguageTokens) -> str:
     unknown = ", ".join(code for code in languages.ids if code not in known)
     raise ConfigError(
         f"M2M-100's tokenizer in Hugging Face knows a hundred languages by codes such as en and de, but not {unknown}. "
-        "Train a model whose corpus names its languages so, or export it to ctranslate2 or onnx."
+        "Train a model whose corpus names its languages so, or all of them as NLLB does (eng_Latn, deu_Latn), or "
+        "export it to ctranslate2 or onnx."
     )
 
 
-def _order(tokenizer: Tokenizer, languages: LanguageTokens, *, pad: int) -> list[int]:
-    """Return Locant's id of each row but those of the languages; padding is where the positions want it."""
-    of_languages = set(languages.ids.values())
-    ordinary = [index for index in range(tokenizer.vocab_size) if index not in (PAD, UNK, BOS, EOS, *of_languages)]
+def _ordinary(tokenizer: Tokenizer, languages: LanguageTokens) -> list[int]:
+    """Return Locant's ids but those of special tokens and languages."""
+    others = {PAD, UNK, BOS, EOS, *languages.ids.values()}
+    return [index for index in range(tokenizer.vocab_size) if index not in others]
+
+
+def _order(ordinary: list[int], *, pad: int) -> list[int]:
+    """Return Locant's id of each row; padding is where the positions want it."""
     order = [BOS, EOS, UNK, *ordinary]
     if pad > len(order):
         raise ConfigError(
             f"M2M-100 in Hugging Face counts positions from the id of padding plus one, and this model's begin at "
-            f"{pad + 1}, beyond its vocabulary of {tokenizer.vocab_size}. Train a model with "
+            f"{pad + 1}, beyond its vocabulary of {len(order) + 1}. Train a model with "
             "model.position_options={dialect: tensor2tensor, start: 2}."
         )
     order.insert(pad, PAD)
     return order
+
+
+def _weights(model: Transformer, rows: list[int | None]) -> dict[str, Tensor]:
+    """Return the model's weights by their names in Hugging Face, with the rows of the vocabulary that is written."""
+    weights = to_marian(model.state_dict(), model.config, None)
+    del weights[_BIAS]
+    target = weights.get("model.decoder.embed_tokens.weight")
+    if target is not None:  # M2M-100 ties all matrices of a model or none.
+        weights.setdefault("model.shared.weight", target)
+        weights.setdefault("lm_head.weight", target)
+    for name in list(weights):
+        if name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight")):
+            weights[name] = _rows(weights[name], rows)
+    return weights
 
 
 def _rows(matrix: Tensor, rows: list[int | None]) -> Tensor:
@@ -164,7 +191,7 @@ def _config(found: ModelFolder, config: TransformerConfig, special: dict[str, in
         "architectures": ["M2M100ForConditionalGeneration"],
         "model_type": "m2m_100",
         "vocab_size": size,
-        "tie_word_embeddings": config.tie_output,
+        "tie_word_embeddings": config.share_embeddings and config.tie_output,
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
@@ -214,11 +241,13 @@ def _tokenizer_config(decoding: DecodingSettings, languages: LanguageTokens, kin
     }
 
 
-def _notes(found: ModelFolder, unused: list[int]) -> list[str]:
+def _notes(found: ModelFolder, unused: list[int], *, nllb: bool) -> list[str]:
     prepare = "Unicode NFC and to lower case" if found.tokenizers.source.lowercase else "Unicode NFC"
+    ends = ", without white space at its ends," if nllb else ""
+    spelled = "eng_Latn" if nllb else language_token("fairseq", "en")
     notes = [
-        f"Bring text to {prepare} before it is tokenised; a text that spells a language's token, such as "
-        f"{language_token('fairseq', 'en')}, is tokenised in another way.",
+        f"Bring text to {prepare}{ends} before it is tokenised; a text that spells a language's token, such as "
+        f"{spelled}, is tokenised in another way.",
         "Greedy search gives Locant's translations. Beam search may give others: transformers divides by length^alpha, "
         "Locant by ((5 + length) / 6)^alpha, and they end a search by different rules.",
     ]

@@ -24,7 +24,8 @@ LANGUAGE_CODES = {
     "wmt21": "en ha is ja cs ru zh de",
 }
 """The languages that the tokenizer knows, by the name of the list in its configuration."""
-_NLLB_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+NLLB_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+"""A code of NLLB's languages."""
 
 
 def read_multilingual(folder: Path, pad: int, eos: int, size: int) -> tuple[Side, Side, LanguageTokens]:
@@ -96,7 +97,7 @@ def _nllb(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
         added = {str(token["content"]): int(token["id"]) for token in data["added_tokens"]}
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} does not list tokens and added tokens as a tokenizer of NLLB does.") from None
-    languages = {name: row for name, row in added.items() if _NLLB_LANGUAGE.fullmatch(name)}
+    languages = {name: row for name, row in added.items() if NLLB_LANGUAGE.fullmatch(name)}
     if not languages:
         raise ConfigError(f"{path} has no language tokens like eng_Latn among its added tokens.")
     return vocab | added, languages

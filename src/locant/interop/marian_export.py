@@ -39,7 +39,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
-    """Write a model folder as a Marian model and its tokenizer; one for several languages as an M2M-100 model.
+    """Write a model folder as a Marian model and its tokenizer; one for several languages as M2M-100 or NLLB.
 
     The logits are those of Locant but for rounding, and so are greedy translations; the ids of a text are the same.
 
@@ -51,7 +51,7 @@ def export_huggingface(run: Path | str, folder: Path | str) -> list[str]:
         Sentences about what a user should know: what plain ``transformers`` does in another way than Locant.
 
     Raises:
-        ConfigError: Marian (or M2M-100) cannot express the model or its tokenizer; the message says why.
+        ConfigError: Marian (or M2M-100, NLLB) cannot express the model or its tokenizer; the message says why.
         CheckpointError: The run cannot be read, or the folder is taken or cannot be written.
         MissingExtraError: The package ``protobuf`` is not installed.
     """

@@ -1,0 +1,278 @@
+"""Imported NLLB models, as they came and fine-tuned, in plain ``transformers`` with NLLB's own tokenizer again."""
+
+from __future__ import annotations
+
+import json
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from small_models import build, hypotheses, sentence_pairs
+from test_import_m2m100 import m2m100_folder
+from test_multilingual import nllb_files, seldom_ending
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from locant.errors import ConfigError
+from locant.interop import export_huggingface, import_model
+from locant.models import DecodingSettings
+from locant.text import EOS, TokenizerPair, TokenizerSettings, train_tokenizers
+from locant.training import train
+from locant.translation import Translator
+
+PAIR = ("eng_Latn", "fra_Latn")
+SENTENCES = ["kalo mir", "ka", "tenbu shi grano üm", "lo lo lo quidy", "zap mir kalo ☃"]
+STEPS = 9
+
+
+def nllb_folder(folder: Path, pairs: list[tuple[str, str]], *, end: float | None = None, **changes: object) -> None:
+    """Write a random NLLB model, with rows that no token has; with ``end`` as in :func:`seldom_ending`."""
+    size = len(nllb_files(folder, pairs)) + 3
+    if end is None:
+        m2m100_folder(folder, vocab_size=size, **changes)
+    else:
+        seldom_ending(folder, size, end=end, **changes)
+
+
+def loaded(folder: Path):
+    """The exported model and tokenizer, which plain transformers finds by itself."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, src_lang=PAIR[0])
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    assert (type(model).__name__, type(tokenizer).__name__) == ("M2M100ForConditionalGeneration", "NllbTokenizer")
+    assert len(tokenizer) == model.config.vocab_size
+    return model, tokenizer
+
+
+def rows_of(tokenizers: TokenizerPair, tokenizer) -> torch.Tensor:
+    """The exported row of each of Locant's ids."""
+    codes = {index: code for code, index in tokenizers.languages.ids.items()}
+    names = [codes.get(index, tokenizers.source.token(index)) for index in range(tokenizers.source.vocab_size)]
+    vocab = tokenizer.get_vocab()
+    assert sorted(vocab) == sorted(names)
+    return torch.tensor([vocab[name] for name in names])
+
+
+def random_texts(tokenizers: TokenizerPair, count: int) -> list[str]:
+    """Texts of the model's subwords and of single characters, some of which it does not know."""
+    draw = random.Random(0)
+    known = [tokenizers.source.token(index).replace("▁", " ") for index in range(4, 60)]
+    parts = [part for part in known if "<" not in part and "_" not in part] + ["☃", "x", "ﬁ", "é", "  ", " "]
+    letters = sorted({part for part in parts if len(part) == 1})[:4]
+    found = ["".join(draw.choices(draw.choice([parts, letters]), k=draw.randint(1, 30))) for _ in range(count)]
+    return [unicodedata.normalize("NFC", text).strip() for text in found]
+
+
+def require_equal(translator: Translator, folder: Path) -> None:
+    """The exported model has Locant's ids, logits, and greedy translations."""
+    other, theirs = loaded(folder)
+    ours = translator.tokenizers
+    rows = rows_of(ours, theirs)
+    prefix = ours.prefixes(*PAIR)
+    texts = [*SENTENCES, *random_texts(ours, 300)]
+    own = [[*prefix.source, *ids, EOS] for ids in ours.source.encode(texts)]
+    assert [rows[ids].tolist() for ids in own] == theirs(texts)["input_ids"]
+
+    few = [index for index, ids in enumerate(own) if len(ids) > 2][:12]
+    batch = theirs([texts[index] for index in few], return_tensors="pt", padding=True)
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(own[index]) for index in few], batch_first=True)
+    written = torch.randint(4, len(rows), (len(few), STEPS))
+    written[:, :2] = torch.tensor(prefix.target)
+    with torch.no_grad():
+        expected = other(**batch, decoder_input_ids=rows[written]).logits[..., rows]
+        found = translator.model(padded, batch["attention_mask"].sum(1), written)
+    assert (found - expected).abs().max() < 1e-4
+    assert expected.std() > 0.1
+
+    language = theirs.convert_tokens_to_ids(PAIR[1])
+    translator.choose_languages(*PAIR)
+    search = {"beam": 1, "max_length_ratio": 1e-9, "max_length_extra": STEPS}
+    generated = other.generate(
+        **batch, forced_bos_token_id=language, num_beams=1, max_length=None, max_new_tokens=STEPS + 2
+    )
+    translations = [text.strip() for text in theirs.batch_decode(generated, skip_special_tokens=True)]
+    sources = [texts[index] for index in few]
+    assert [text.strip() for text in translator.translate(sources, **search)] == translations
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"pad_token_id": 0, "bos_token_id": 1}, {"activation_function": "gelu"}], ids=str
+)
+def test_an_imported_model_leaves_as_it_came(changes, pairs, tmp_path):
+    nllb_folder(tmp_path / "nllb", pairs, **{key: value for key, value in changes.items() if "token" not in key})
+    if "pad_token_id" in changes:  # A tokenizer whose special tokens stand in another order.
+        renumber(tmp_path / "nllb")
+        m2m100_folder(tmp_path / "nllb", vocab_size=69, **changes)
+    import_model(tmp_path / "nllb", tmp_path / "run")
+    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    notes = export_huggingface(tmp_path / "run", tmp_path / "exported")
+    assert any("without white space at its ends" in note for note in notes)
+    require_equal(translator, tmp_path / "exported")
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert 'convert_tokens_to_ids("zho_Hans")' in card
+
+    before, after = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("nllb", "exported"))
+    assert before.get_vocab().items() <= after.get_vocab().items()
+    assert before(SENTENCES)["input_ids"][0][1:] == after(SENTENCES)["input_ids"][0][1:]
+
+    import_model(tmp_path / "exported", tmp_path / "back")
+    again = Translator.from_pretrained(tmp_path / "back", device="cpu")
+    assert again.tokenizers.digest == translator.tokenizers.digest
+    assert again.tokenizers.languages == translator.tokenizers.languages
+    state = again.model.state_dict()
+    assert all(torch.equal(state[name], weight) for name, weight in translator.model.state_dict().items())
+
+
+def renumber(folder: Path) -> None:
+    """Let padding and the beginning of a sentence change places in the tokenizer of a folder."""
+    path = folder / "tokenizer.json"
+    data = json.loads(path.read_text())
+    swap = {"<pad>": 0, "<s>": 1}
+    data["model"]["vocab"] |= swap
+    for token in data["added_tokens"]:
+        token["id"] = swap.get(token["content"], token["id"])
+    path.write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(("beam", "end"), [(1, 2.2), (4, -30.0)])
+def test_generation_finds_the_tokens_that_locant_finds(beam, end, pairs, tmp_path):
+    """With ``end`` of -30 no text ends before the limit, where both beam searches are defined alike."""
+    nllb_folder(tmp_path / "nllb", pairs, end=end)
+    import_model(tmp_path / "nllb", tmp_path / "run")
+    export_huggingface(tmp_path / "run", tmp_path / "exported")
+    other, theirs = loaded(tmp_path / "exported")
+    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    translator.choose_languages(*PAIR)
+    assert not translator.model.config.share_embeddings
+    texts = [*SENTENCES, *random_texts(translator.tokenizers, 6)]
+    batch = theirs(texts, return_tensors="pt", padding=True)
+    options = {"length_penalty": 0.0, "early_stopping": "never", "num_return_sequences": beam} if beam > 1 else {}
+    expected = other.generate(
+        **batch,
+        forced_bos_token_id=theirs.convert_tokens_to_ids(PAIR[1]),
+        num_beams=beam,
+        max_length=None,
+        max_new_tokens=STEPS + 1,
+        **options,
+    )
+    search = {
+        "beam": beam,
+        "n_best": beam,
+        "length_penalty": 0,
+        "max_length_ratio": 1e-9,
+        "max_length_extra": STEPS - 1,
+    }
+    found = hypotheses(translator, translator.tokenizers.source.encode(texts), translator.settings_with(**search))
+    rows = rows_of(translator.tokenizers, theirs)
+    written = [rows[list(one.tokens)].tolist() for index in range(len(texts)) for one in found[index]]
+    assert written == [[token for token in row[2:] if token not in (1, 2)] for row in expected.tolist()]
+
+
+@pytest.mark.parametrize(
+    "finetuning",
+    [{}, {"lora": {"rank": 2}}, {"extend_vocabulary": 12}],
+    ids=["plain", "adapters", "extended vocabulary and a tag"],
+)
+def test_a_fine_tuned_model_leaves_as_its_parent_did(finetuning, pairs, tmp_path):
+    nllb_folder(tmp_path / "nllb", pairs)
+    for side, name in enumerate(("source", "target")):
+        (tmp_path / name).write_text("".join(f"{pair[side]} xylo\n" for pair in pairs[:60]), encoding="utf-8")
+    text = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
+    corpus = {"kind": "files", "train": text, "source_language": PAIR[0], "target_language": PAIR[1]}
+    extended = "extend_vocabulary" in finetuning
+    sources = {"real": {"corpus": {**corpus, "valid": text}}, "back": {"corpus": corpus, "tag": "<bt>"}}
+    recipe = {
+        "corpus": {"kind": "mixture", "sources": sources} if extended else {**corpus, "valid": text},
+        "cleaning": {"duplicates": False, "overlap": False},
+        "batches": {"tokens": 512},
+        "max_tokens": 60,
+        "training": {
+            "steps": 3,
+            "learning_rate": 0.01,
+            "validate_every": 3,
+            "validation_sentences": 0,
+            "average_checkpoints": 1,
+            "precision": "float32",
+            "device": "cpu",
+        },
+        "finetuning": {"test_sentences": 0, **finetuning},
+    }
+    train(recipe, tmp_path / "run", start_from=tmp_path / "nllb")
+    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    export_huggingface(tmp_path / "run", tmp_path / "exported")
+    require_equal(translator, tmp_path / "exported")
+    _, theirs = loaded(tmp_path / "exported")
+    assert (len(theirs.tokenize("xylo ka xylo")) == 3) == extended
+    assert ("<bt>" in theirs.get_vocab()) == extended
+    assert theirs.convert_tokens_to_ids("<bt>") not in theirs("<bt> ka")["input_ids"] or not extended
+
+    import_model(tmp_path / "exported", tmp_path / "back")
+    again = Translator.from_pretrained(tmp_path / "back", device="cpu")
+    search = {"beam": 4, "max_length_ratio": 1e-9, "max_length_extra": STEPS}
+    for one in (translator, again):
+        one.choose_languages(*PAIR)
+    assert again.tokenizers.source.tokens("xylo kalo") == translator.tokenizers.source.tokens("xylo kalo")
+    assert again.translate(SENTENCES, **search) == translator.translate(SENTENCES, **search)
+
+
+def trained_here(folder: Path, **settings: object) -> Translator:
+    languages = ("eng_Latn", "fra_Latn", "swh_Latn")
+    tokenizers = train_tokenizers(
+        sentence_pairs(400),
+        TokenizerSettings(**{"vocab_size": 80, "algorithm": "bpe", **settings}),
+        languages=languages,
+    )
+    model = build(tokenizers, norm="pre", position_options={"dialect": "tensor2tensor", "start": 2})
+    translator = Translator(model, tokenizers, DecodingSettings(beam=1))
+    translator.save_pretrained(folder)
+    return translator
+
+
+def test_a_model_that_was_trained_here_leaves_as_nllb_where_it_has_its_codes(tmp_path):
+    translator = trained_here(tmp_path / "run")
+    export_huggingface(tmp_path / "run", tmp_path / "exported")
+    require_equal(translator, tmp_path / "exported")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"algorithm": "unigram"},
+            "is byte-pair encoding, but this model's is unigram. Train with tokenizer.algorithm",
+        ),
+        ({"byte_fallback": True, "vocab_size": 340}, "cannot spell characters in bytes, as this model's does"),
+    ],
+    ids=str,
+)
+def test_what_nllb_cannot_express_is_refused(settings, message, tmp_path):
+    trained_here(tmp_path / "run", **settings)
+    with pytest.raises(ConfigError, match=message):
+        export_huggingface(tmp_path / "run", tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+@pytest.mark.parametrize(
+    ("piece", "kind", "message"), [("k", 5, "joins known characters alone"), ("ka", 4, "no subwords of a text before")]
+)
+def test_subwords_that_merges_cannot_make_are_refused(piece, kind, message, pairs, tmp_path):
+    nllb_folder(tmp_path / "nllb", pairs)
+    path = tmp_path / "nllb" / "sentencepiece.bpe.model"
+    proto = ModelProto.FromString(path.read_bytes())
+    next(one for one in proto.pieces if one.piece == piece).type = kind  # UNUSED, USER_DEFINED
+    path.write_bytes(proto.SerializeToString())
+    import_model(tmp_path / "nllb", tmp_path / "run")
+    with pytest.raises(ConfigError, match=message):
+        export_huggingface(tmp_path / "run", tmp_path / "exported")
+
+
+def test_a_model_without_a_space_before_its_texts_is_refused(pairs, tmp_path):
+    nllb_folder(tmp_path / "nllb", pairs)
+    path = tmp_path / "nllb" / "sentencepiece.bpe.model"
+    proto = ModelProto.FromString(path.read_bytes())
+    proto.normalizer_spec.add_dummy_prefix = False
+    path.write_bytes(proto.SerializeToString())
+    import_model(tmp_path / "nllb", tmp_path / "run")
+    with pytest.raises(ConfigError, match="puts a space before every text, unlike this model's"):
+        export_huggingface(tmp_path / "run", tmp_path / "exported")
