@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,14 @@ from transformers import CONFIG_MAPPING
 from zoo.architectures import architecture
 from zoo.cases import WINDOWS
 from zoo.facts import compact, facts_of
+from zoo.left_out import layer_types
 from zoo.page import as_json, page
 from zoo.survey import verdicts
 from zoo.windows import window_verdicts
 
+from locant.positions.scaling.fields import Fields
 from locant.rotary_configs import families
+from locant.rotary_configs.layers import layer_names
 
 _RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
@@ -98,6 +102,37 @@ def test_windows_of_any_size_are_those_of_the_masks(model_type: str) -> None:
     assert {each.outcome for each in found} <= {"right", "warned", "not built"}, [each.reason for each in found]
     assert any(each.form.endswith(" 3") and each.outcome == "right" for each in found)
     assert all(each.form.endswith((" 0", " -1")) for each in found if each.outcome == "warned")
+
+
+_ALTERNATING = [
+    *("afmoe", "bailing_hybrid", "cohere2", "cohere2_moe", "exaone4", "flint", "gemma3_text", "gemma4_text"),
+    *("llama4_text", "modernbert", "muse_glimmer_text", "muse_spark_text", "qwen3_next"),
+]
+"""Model types whose layers alternate: by their number alone, by an entry, from the front or from the back."""
+
+
+@pytest.mark.parametrize("model_type", _ALTERNATING)
+def test_layers_alternate_as_in_the_class_for_any_number_of_them(model_type: str) -> None:
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("not in this release")
+    drawn, kind = random.Random(model_type), families.model_type(model_type)
+    assert kind is not None
+    period = [] if kind.period is None else [kind.period[0]]
+    for _ in range(8):
+        content = {"num_hidden_layers": drawn.randint(2, 40), **{name: drawn.randint(1, 7) for name in period[:1]}}
+        content = content if drawn.random() < 0.7 else {"num_hidden_layers": content["num_hidden_layers"]}
+        types = layer_types(architecture(model_type).config_class(**content))
+        assert list(layer_names(Fields(content, "config.json"), kind)) == types, content
+
+
+@pytest.mark.parametrize("model_type", ["falcon", "glm4_moe_lite", "bamba", "voxtral", "muse_spark_text"])
+def test_what_a_class_makes_of_entries_is_on_record(model_type: str) -> None:
+    """Names that only the class reads, numbers that no entry changes, and what a whole gives its text part."""
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip("not in this release")
+    facts = facts_of(architecture(model_type))
+    assert facts is not None
+    assert families.model_type(model_type) == families.from_facts(model_type, json.loads(json.dumps(compact(facts))))
 
 
 @pytest.mark.parametrize("model_type", ["mistral", "phi", "cohere", "modernbert"])

@@ -100,10 +100,19 @@ class ModelType:
         can_turn_to_halves: Whether ``rope_interleave: false`` makes :attr:`layout` half.
         defaults: Values of entries that the file leaves out.
         rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
-        keeps_its_base: Whether it takes the base of :attr:`rope` where the file has one beside no group.
+        keeps_its_base: Whether it takes its own base where the file has one beside no group.
+        keeps_its_share: Whether it takes the share of a head of :attr:`rope`, whatever stands beside the group.
+        takes_rotary_dim: Whether it has an entry with the number of rotated features.
+        aliases: Other names that it takes for sizes, and those sizes.
         rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
-        layer_types: The types of the layers, from the first, where the file does not state them; repeated as needed.
+        layer_types: The types of the layers where the file does not state them; repeated as needed, from the first
+            layer, or to the last one.
+        first_type: The type of the first layer, where the rounds begin behind it.
+        counts_from_back: Whether the last layer ends a round of :attr:`layer_types`.
         last_type: The type of the last layer, where it is not the one whose turn it is.
+        forces_last: Whether the last layer has that type also where the file states another.
+        period: An entry with the length of a round of layers, the type of most of them, that of the one other, and
+            whether that is the ``first`` or the ``last`` of the round.
         behaviour: What the layers of each type do.
         without_window: What layers without a window do where the file switches the sliding window off.
         is_windowless: Whether its masks have no window, whatever the file says.
@@ -113,6 +122,7 @@ class ModelType:
             that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
         text_type: Model type of that part where it does not state one.
+        text_defaults: What the class of the whole gives a part of that type where it leaves it out.
     """
 
     name: str
@@ -123,9 +133,16 @@ class ModelType:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     rope: Mapping[str, Any] | None = None
     keeps_its_base: bool = False
+    keeps_its_share: bool = False
+    takes_rotary_dim: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
     rotates_partly: bool = False
     layer_types: Sequence[str] = ()
+    first_type: str | None = None
+    counts_from_back: bool = False
     last_type: str | None = None
+    forces_last: bool = False
+    period: tuple[str, str, str, str] | None = None
     behaviour: Mapping[str, Behaviour] = field(default_factory=dict)
     without_window: Behaviour | None = None
     is_windowless: bool = False
@@ -134,6 +151,7 @@ class ModelType:
     axes: Mapping[str, Any] | None = None
     text_part: tuple[str, ...] = ()
     text_type: str | None = None
+    text_defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rope_by_layer(self) -> bool:
@@ -219,9 +237,16 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         defaults=facts.get("defaults", {}),
         rope=facts.get("rope"),
         keeps_its_base=facts.get("keeps_base", False),
+        keeps_its_share=facts.get("keeps_share", False),
+        takes_rotary_dim=facts.get("rotary_dim", False),
+        aliases=facts.get("aliases", {}),
         rotates_partly=facts.get("partly", False),
         layer_types=facts.get("layer_types", ()),
+        first_type=facts.get("first_type"),
+        counts_from_back=facts.get("from_back", False),
         last_type=facts.get("last_type"),
+        forces_last=facts.get("forces_last", False),
+        period=None if (period := facts.get("period")) is None else tuple(period),
         behaviour=facts.get("behaviour", {}),
         without_window=facts.get("without_window"),
         is_windowless=facts.get("windowless", False),
@@ -230,4 +255,5 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         axes=facts.get("axes"),
         text_part=tuple(facts.get("text_part", ())),
         text_type=facts.get("text_type"),
+        text_defaults=facts.get("text_defaults", {}),
     )

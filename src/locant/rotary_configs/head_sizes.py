@@ -74,6 +74,14 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
+    if (
+        kind is not None
+        and not kind.takes_rotary_dim
+        and is_in_transformers(kind.name)
+        and (stated := own("rotary_dim"))
+    ):
+        rotary_dim = head_dim if fraction is None else int(head_dim * fraction)
+        findings += [_rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
     if fraction not in (None, 1) and kind is not None and not kind.rotates_partly and read_type(rope) == "default":
         findings.append(_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
@@ -217,6 +225,12 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
         if beside != (1 if share is None else share):
             findings.append(_share_passed_over(kind, beside, layer))
         return share
+    if kind is not None and kind.keeps_its_share and part.values.get("rotary_pct") is None and beside is not None:
+        own = (kind.rope or {}).get("partial_rotary_factor")
+        own = own if inside is None else inside
+        if own is not None and beside != own:
+            findings.append(_share_is_its_own(kind, beside, own))
+            beside = own
     message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
     fraction = agreed(inside, beside, message)
     if fraction is not None and not 0 < fraction <= 1:
@@ -256,6 +270,24 @@ def _share_passed_over(kind: ModelType, share: float, layer: str) -> Finding:
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
         f"transformers passes over it for '{layer}': it takes its own there.",
         "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
+
+
+def _share_is_its_own(kind: ModelType, stated: float, own: float) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes "
+        f"over: it rotates a share of {own:g} of each head.",
+        "Compare with the code that trained the model.",
+    )
+
+
+def _rotary_dim_passed_over(kind: ModelType, stated: int, rotated: int) -> Finding:
+    return Finding(
+        "warning",
+        f"rotary_dim is {stated} in config.json, which the class of '{kind.name}' in transformers passes over: it "
+        f"rotates {rotated} features of a head.",
+        "State partial_rotary_factor, or name a model type whose class reads rotary_dim.",
     )
 
 

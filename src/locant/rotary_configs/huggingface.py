@@ -115,11 +115,15 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
-        kind = replace(kind, rotates_partly=True)
+        kind = replace(kind, rotates_partly=True, takes_rotary_dim=True)
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
     if not is_known:
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
+    if is_known and kind is not None:
+        for alias, usual in kind.aliases.items():
+            if alias in given and given.has_none(usual):
+                given.take(alias, usual)
     without_null_scaling(given, findings, is_known=is_known)
     try:
         parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
+from locant.rotary_configs.layer_rounds import by_number, in_rounds, is_count, rotating_dense_layers
 from locant.rotary_configs.spellings import LAYERS, words_of
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
@@ -92,10 +92,10 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
                     f"layer_types in {part.where} tells the types of {len(stated)} layers, but there are {count}."
                 )
             stated = stated[:count]
-        return stated
+        return (*stated[:-1], kind.last_type) if kind is not None and kind.forces_last and kind.last_type else stated
     if count is None:
         return ()
-    return _derived(part, kind, count) or _by_class(kind, count) or (ALL_LAYERS,) * count
+    return _derived(part, kind, count) or by_number(kind, count) or (ALL_LAYERS,) * count
 
 
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
@@ -127,6 +127,8 @@ def _stated(part: Fields) -> tuple[str, ...] | None:
 
 def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
     """Return the types by an entry that tells how they alternate."""
+    if kind is not None and (rounds := in_rounds(part, kind, count)):
+        return rounds
     indices = range(count)
     scaled = part.get("rope_scaling_layers")
     if scaled is not None:
@@ -159,9 +161,8 @@ def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
         return tuple(GLOBAL if (index + 1) % every == 0 else LINEAR for index in indices)
     every = part.get("global_attn_every_n_layers")
     if isinstance(every, int) and every > 0:
-        # ModernBERT begins with full attention, AFMoE ends each round with it.
-        last = kind is not None and tuple(kind.layer_types[:1]) == (LOCAL,)
-        return tuple(LOCAL if (index + last) % every else GLOBAL for index in indices)
+        # As in ModernBERT; others end each round with full attention.
+        return tuple(LOCAL if index % every else GLOBAL for index in indices)
     return _sliding(part, kind, count)
 
 
@@ -196,13 +197,6 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
     return ()
 
 
-def _by_class(kind: ModelType | None, count: int) -> tuple[str, ...]:
-    if kind is None or not kind.layer_types:
-        return ()
-    names = tuple(itertools.islice(itertools.cycle(kind.layer_types), count))
-    return (*names[:-1], kind.last_type) if kind.last_type else names
-
-
 def _first_count(part: Fields, kind: ModelType | None, name: str) -> int | None:
     value = part.get(name)
     if value is None and kind is not None:
@@ -219,6 +213,8 @@ def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[
         names: Types of the layers.
     """
     behaviour = [_behaviour(part, kind, name) for name in names]
+    dense = rotating_dense_layers(part, kind, len(names))
+    behaviour = ["rotates" if index in dense else does for index, does in enumerate(behaviour)]
     listed = _listed(part, kind, len(names))
     if listed is not None:
         # Such a class asks the list alone, not the types.
@@ -343,7 +339,7 @@ def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
     """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
     value = part.get("sliding_window")
     is_passed_over = kind is not None and kind.is_windowless and not kind.layer_types
-    if kind is None or not is_passed_over or not _is_count(value) or part.get("use_sliding_window") is False:
+    if kind is None or not is_passed_over or not is_count(value) or part.get("use_sliding_window") is False:
         return []
     return [
         Finding(
@@ -353,10 +349,6 @@ def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
             "Remove the entry, or name a model type whose class has windows.",
         )
     ]
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def grouped(

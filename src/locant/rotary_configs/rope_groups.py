@@ -68,6 +68,18 @@ def rope_groups(
     if UNSCALED in names and read_type(rope) != "default":
         both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
         return {name: group for name, group in both.items() if name in names}
+    if (
+        base is not None
+        and not given
+        and kind is not None
+        and kind.keeps_its_base
+        and (kind.rope_by_layer or not kind.rope)
+    ):
+        if kind.rope_by_layer or base != base_of_class(kind, ALL_LAYERS):
+            findings.append(
+                _base_is_passed_over(kind, base, None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS))
+            )
+        base = None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS)
     local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         if GLOBAL not in kind.rope or LOCAL not in kind.rope:
@@ -82,11 +94,19 @@ def rope_groups(
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
 
 
-def _base_is_passed_over(kind: ModelType, stated: float, own: float) -> Finding:
+def _base_is_passed_over(kind: ModelType, stated: float, own: float | None) -> Finding:
+    """Return the finding about a base that a class passes over: ``own`` is its own, where it has one for all layers."""
+    said = f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over"
+    if not kind.rope:
+        return Finding(
+            "warning",
+            f"{said}: it has the base {own:g}, which no entry changes.",
+            "Name a model type whose class reads the base, if the weights were trained with that one.",
+        )
+    groups = "its own groups" if own is None else f"its own group, with {own:g}"
     return Finding(
         "warning",
-        f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over where "
-        f"the file has no rope_parameters or rope_scaling: it takes its own group, with {own:g}.",
+        f"{said} where the file has no rope_parameters or rope_scaling: it takes {groups}.",
         "State rope_theta in a group rope_parameters, with its rope_type.",
     )
 

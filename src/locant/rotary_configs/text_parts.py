@@ -35,7 +35,18 @@ def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
     for _, whole, part in reversed(steps):
         if not _passes_over_others(whole):
             entries |= {key: whole[key] for key in _beside(whole, part) if _is_left_out(entries, key)}
-    return entries
+    return entries | _given_by_the_whole(config, entries)
+
+
+def _given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the class of a whole gives its text part, where that leaves it out."""
+    steps, name = _steps(config), config.get("model_type")
+    whole = families.model_type(name if isinstance(name, str) else None)
+    if whole is None or not steps or not _passes_over_others(config):
+        return {}
+    if steps[-1][2].get("model_type") not in (None, whole.text_type):
+        return {}
+    return {key: value for key, value in whole.text_defaults.items() if _is_left_out(entries, key)}
 
 
 def _is_left_out(entries: Mapping[str, Any], key: str) -> bool:
@@ -85,7 +96,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
     """
     share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
     taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
-    found = _without_its_group(config)
+    found = [*_without_its_group(config), *_notes_on_the_whole(config)]
     for name, whole, part in _steps(config):
         for key in _beside(whole, part):
             stands = f"'{key}' stands in config.json beside '{name}', "
@@ -117,6 +128,23 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
                     )
                 )
     return found
+
+
+def _notes_on_the_whole(config: Mapping[str, Any]) -> list[Finding]:
+    """Return the note on what the class of the whole gives a text part that leaves it out."""
+    given = _given_by_the_whole(config, text_part(config))
+    if not given:
+        return []
+    said = ", ".join(f"{key} ({value})" for key, value in given.items() if not isinstance(value, Mapping))
+    bases = [f"rope_theta ({value['rope_theta']:g})" for value in given.values() if isinstance(value, Mapping)]
+    return [
+        Finding(
+            "note",
+            f"The text part leaves out {', '.join([*bases, said] if said else bases)}; these are the values that the "
+            f"class of '{config['model_type']}' in transformers gives it.",
+            "Compare with the shapes of the model's weights, and with the model's publication.",
+        )
+    ]
 
 
 def _without_its_group(config: Mapping[str, Any]) -> list[Finding]:

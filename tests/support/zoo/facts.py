@@ -29,6 +29,7 @@ from locant.rotary_configs.axes import AxisOrder, several_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
 from zoo.attention import turning_axes
 from zoo.cases import SWITCHED_ON, has_axes, sections, usual_entries
+from zoo.left_out import aliases, kept_facts, layer_types, pattern_facts, takes_rotary_dim, text_defaults
 from zoo.verdict import SHORT
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
@@ -68,12 +69,12 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     rope = getattr(config, "rope_parameters", None)
     if rope:
         facts["rope"] = rope
-        facts["keeps_base"] = _keeps_its_base(found, rope)
-    if aliases := {theirs: ours for ours, theirs in config.attribute_map.items() if _ABOUT_POSITIONS.search(ours)}:
-        facts["aliases"] = aliases
-    types = _layer_types(config)
-    if types:
-        facts["layer_types"] = _shortest_pattern(types)
+    facts |= kept_facts(found)
+    facts["rotary_dim"] = takes_rotary_dim(found)
+    if others := aliases(found):
+        facts["aliases"] = others
+    types = layer_types(config)
+    facts |= pattern_facts(found)
     facts["windowless"] = not _mentions(found.config_class, "sliding|window")
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
@@ -94,18 +95,6 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     if axes := _axes(found, entries, layers):
         facts["axes"] = axes
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
-
-
-def _keeps_its_base(found: Architecture, rope: dict[str, Any]) -> bool:
-    """Whether a class with one group takes the base of its own where another stands in the file beside no group."""
-    if "rope_theta" not in rope:
-        return False
-    try:
-        with quiet():
-            taken = found.config_class(rope_theta=_OTHER_BASE).rope_parameters
-    except Exception:  # a class that has no entry for it
-        return False
-    return isinstance(taken, dict) and taken.get("rope_theta") == rope["rope_theta"]
 
 
 _OTHER_BASE = 12345.0
@@ -130,24 +119,11 @@ def _composite(found: Architecture) -> dict[str, Any]:
             text_type = config.model_type
         except Exception:  # a class whose own default it refuses
             text_type = None
-    return {"text_part": path, "text_type": text_type}
-
-
-def _layer_types(config: Any) -> list[str]:
-    types = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
-    return [str(each) for each in types] if isinstance(types, list | tuple) else []
-
-
-def _shortest_pattern(types: list[str]) -> dict[str, Any]:
-    """Return the types of any number of layers: those that repeat, and the last where it is another."""
-    for size in range(1, len(types) // 2 + 1):
-        pattern = types[:size]
-        repeated = [pattern[index % size] for index in range(len(types))]
-        if repeated == types:
-            return {"repeats": pattern}
-        if repeated[:-1] == types[:-1]:
-            return {"repeats": pattern, "last": types[-1]}
-    return {"all": types}
+    try:
+        given = text_defaults(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
+    except Exception:  # a class that makes no configuration of its own defaults
+        given = {}
+    return {"text_part": path, "text_type": text_type, "text_defaults": given}
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:
@@ -241,6 +217,8 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
         except Exception:  # a class that cannot compute it
             return None
 
+    if not entries.get("rope_parameters") and (layers := with_entries(rope_theta=_OTHER_BASE)):
+        facts["keeps_base"] = _frequencies(layers) == _frequencies(usual)
     rope = entries.get("rope_parameters")
     if rope:
         is_flat = "rope_type" in rope
@@ -263,9 +241,13 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
     return facts
 
 
+def _frequencies(layers: list[ObservedLayer]) -> list[tuple[float, ...]]:
+    return [layer.rotation.frequencies for layer in layers if layer.rotation is not None]
+
+
 def _seen(small: Any, layers: list[ObservedLayer]) -> dict[str, Any]:
     rotating = [layer for layer in layers if layer.rotation is not None]
-    types = _layer_types(small)
+    types = layer_types(small)
     facts: dict[str, Any] = {"rotates": bool(rotating)}
     if rotating:
         layouts = {layer.layout for layer in rotating}
@@ -316,7 +298,6 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
     if not facts["rotates"]:
         return {"rotates": False}
     kept = {name: value for name, value in facts["defaults"].items() if not _TECHNICAL.search(name)}
-    types = facts.get("layer_types", {})
     found = {
         "layout": facts["layout"],
         "rope_interleave": facts.get("rope_interleave", False),
@@ -326,8 +307,15 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "partly": facts.get("partly", False)
         or "partial_rotary_factor" in json.dumps(facts.get("rope"))
         or any(first == 0 and part < whole for first, part, whole in facts.get("features", {}).values()),
-        "layer_types": types.get("repeats") or types.get("all"),
-        "last_type": types.get("last"),
+        "keeps_share": facts.get("keeps_share", False),
+        "rotary_dim": facts.get("rotary_dim", False),
+        "aliases": facts.get("aliases"),
+        "first_type": facts.get("first_type"),
+        "layer_types": facts.get("layer_types"),
+        "from_back": facts.get("from_back", False),
+        "last_type": facts.get("last_type"),
+        "forces_last": facts.get("forces_last", False),
+        "period": facts.get("period"),
         "behaviour": {
             name: _behaviour(name, does)
             for name, does in facts.get("types", {}).items()

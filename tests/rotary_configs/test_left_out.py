@@ -1,0 +1,111 @@
+"""What config.json leaves out, and what the classes of transformers 5.23 have then: asked by building them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locant.rotary_configs import read_huggingface
+
+_SMALL = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 4096}
+
+
+def _small(model_type: str, layers: int, **entries: Any) -> dict[str, Any]:
+    return {**_SMALL, "model_type": model_type, "num_hidden_layers": layers, **entries}
+
+
+_TURNING = [
+    pytest.param(_small("gemma4_text", 7, head_dim=64), "sssssff", id="the last layer is full"),
+    pytest.param(
+        _small("gemma4_text", 3, head_dim=64, layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
+        "fsf",
+        id="the last layer is full, whatever is stated",
+    ),
+    pytest.param(_small("flint", 7, head_dim=64, sliding_window=513), "--sss--", id="a first and a last layer"),
+    pytest.param(_small("muse_spark_text", 7, head_dim=64), "ss-sss-", id="rounds that end with the last layer"),
+    pytest.param(
+        _small("cohere2_moe", 6, head_dim=64, first_k_dense_replace=1, sliding_window_pattern=4, sliding_window=512),
+        "fsss-s",
+        id="a dense layer of its own round, which rotates",
+    ),
+    pytest.param(
+        _small("bailing_hybrid", 8, qk_rope_head_dim=64, head_dim=64, layer_group_size=4),
+        "   f   f",
+        id="a length of a round under a name of its own",
+    ),
+    pytest.param(_small("llama4_text", 4, head_dim=64, no_rope_layer_interval=2), "c-c-", id="rounds of two"),
+]
+_LETTERS = {"sliding_attention": "s", "full_attention": "f", "chunked_attention": "c"}
+
+
+@pytest.mark.parametrize(("content", "expected"), _TURNING)
+def test_layers_are_of_the_types_that_the_class_gives_them(content: dict[str, Any], expected: str) -> None:
+    """A letter for a layer that rotates, a dash for one without positions, a space for one without attention."""
+    found = [""] * content["num_hidden_layers"]
+    for kind in read_huggingface(content).layers:
+        letter = _LETTERS[kind.name] if kind.config else "-" if kind.attends else " "
+        for index in kind.layers:
+            found[index] = letter
+    assert "".join(found) == expected
+
+
+_READ = [
+    pytest.param(
+        _small("bamba", 6, attn_layer_indices=[2, 5], partial_rotary_factor=1.0), (64, 32, 10000.0), id="a fixed share"
+    ),
+    pytest.param(
+        {"model_type": "gptj", "n_embd": 512, "n_head": 8, "n_layer": 2, "rotary_dim": 32, "rope_theta": 5e5},
+        (64, 32, 10000.0),
+        id="a fixed base",
+    ),
+    pytest.param(_small("minimax", 4, head_dim=64, rotary_dim=32, rope_theta=1e7), (64, 64, 1e7), id="no rotary_dim"),
+    pytest.param(_small("minimax_m2", 4, head_dim=64, rotary_dim=32, rope_theta=1e7), (64, 32, 1e7), id="rotary_dim"),
+    pytest.param(
+        {"model_type": "falcon", "n_embed": 512, "num_attention_heads": 8, "num_hidden_layers": 2},
+        (64, 64, 10000.0),
+        id="another name of the width",
+    ),
+    pytest.param(
+        _small("glm4_moe_lite", 4, head_dim=32, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+        (32, 32, 1e6),
+        id="another name of the rotated part",
+    ),
+    pytest.param(
+        {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_hidden_layers": 4}},
+        (128, 128, 1e8),
+        id="what a whole gives its text part",
+    ),
+    pytest.param(
+        {"model_type": "voxtral", "text_config": {"model_type": "llama", "rope_theta": 5e5, "head_dim": 64}},
+        (64, 64, 5e5),
+        id="what its text part states itself",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), _READ)
+def test_sizes_and_bases_are_those_of_the_class(content: dict[str, Any], expected: tuple[int, int, float]) -> None:
+    config = read_huggingface(content).config
+    assert (config.head_dim, config.rotary_dim, config.base) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (_READ[0].values[0], "partial_rotary_factor is 1 in config.json, which the class of 'bamba'"),
+        (_READ[1].values[0], "rope_theta is 500000 in config.json, which the class of 'gptj'"),
+        (_READ[2].values[0], "rotary_dim is 32 in config.json, which the class of 'minimax'"),
+        (_small("modernbert-decoder", 4, rope_theta=20000.0), "rope_theta is 20000 in config.json"),
+    ],
+)
+def test_an_entry_that_the_class_passes_over_is_a_warning(content: dict[str, Any], words: str) -> None:
+    findings = read_huggingface(content).findings
+    assert any(each.severity == "warning" and each.message.startswith(words) for each in findings)
+    assert not any("The file has no rope_theta" in each.message for each in findings if "rope_theta" in content)
+
+
+def test_what_a_whole_gives_its_text_part_is_a_note() -> None:
+    content = {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_hidden_layers": 4}}
+    (note,) = [each.message for each in read_huggingface(content).findings if each.severity == "note"]
+    assert note.startswith("The text part leaves out rope_theta (1e+08), head_dim (128), hidden_size (3072), ")
