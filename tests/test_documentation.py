@@ -408,7 +408,7 @@ def test_the_table_of_changes_is_its_record():
 
 def test_the_table_of_rotary_positions_is_its_record():
     results = ROOT / "docs" / "results"
-    section = (results / "quality.md").read_text(encoding="utf-8").split("### Rotary positions")[1].split("\n## ")[0]
+    section = (results / "quality.md").read_text(encoding="utf-8").split("### Rotary positions")[1].split("\n##")[0]
     rows = []
     for found in map(json.loads, (results / "quality" / "positions.jsonl").read_text(encoding="utf-8").splitlines()):
         loss = min(loss for _, loss in found["losses"])
