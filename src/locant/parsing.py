@@ -17,6 +17,7 @@ LARGEST_JSON = 200_000_000
 LARGEST_YAML = 1_000_000
 """Characters of the longest YAML that is read."""
 _DEEPEST = 50
+_MOST_DIGITS = 4000  # of a whole number; Python reads no more than 4300
 _MOST_VALUES = 100_000  # of YAML, everything that an alias stands for included
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -48,7 +49,10 @@ def parse_json(content: str | bytes, *, surrogates: bool = False, **options: Any
     """
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     try:
-        value = json.loads(raw.decode("utf-8-sig", "surrogatepass" if surrogates else "strict"), **options)
+        text = raw.decode("utf-8-sig", "surrogatepass" if surrogates else "strict")
+        if not text.strip():
+            raise ValueError("it is empty")
+        value = json.loads(text, **{"parse_int": _whole, **options})
         _require_shallow(value)
         # A pair of surrogates is one character; one alone is none.
         if not surrogates and _SURROGATE.search(raw):
@@ -60,6 +64,12 @@ def parse_json(content: str | bytes, *, surrogates: bool = False, **options: Any
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} is not valid UTF-8") from None
     return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
 
 
 def read_json_file(path: Path, **options: Any) -> Any:

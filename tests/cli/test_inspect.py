@@ -42,6 +42,22 @@ def test_a_model_without_rotary_positions_is_no_fault(tmp_path: Path, capsys: py
     assert main(["inspect", str(tmp_path), "--without-class", "--figure", str(tmp_path / "x.png")]) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is empty"),
+        (" ", "it is empty"),
+        ('{"rope_theta": 1' + "0" * 5000 + "}", "it has a number of 5001 digits"),
+    ],
+)
+def test_what_is_no_json_is_said_plainly(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert main(["inspect", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_everything_about_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     (_scaled(**_YARN, attention_factor=1e-200), "warning", "attention_factor .* 1e-200; published models have 0.25 to"),
     (_scaled(**_YARN, attention_factor=1e200), "warning", r"attention_factor .* 1e\+200; published models"),
     ({"rope_theta": 1.7e308, "head_dim": 4096}, "warning", r"rope_theta in config.json is 1.7e\+308; published models"),
-    ({"rope_theta": 1e300}, "warning", r"rope_theta in config.json is 1e\+300; published models have 10000 to 1e\+11"),
+    ({"rope_theta": 1e300}, "warning", r"rope_theta in config.json is 1e\+300; published models have 1000 to 1e\+11"),
     ({"rope_theta": 1e60}, "warning", r"rope_theta in config.json is 1e\+60;"),
     ({"rope_theta": 10}, "warning", "rope_theta in config.json is 10;"),
     (
@@ -150,6 +150,21 @@ def test_what_cannot_be_meant_is_said(entries: dict[str, Any], severity: str, sa
         assert not re.search("target_length|original_length|max_length|long_factors", finding.message + finding.remedy)
     if severity == "warning":
         assert not inspection.has_errors
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (_scaled(**_YARN | {"factor": 0}), "factor of the scaling 'yarn' must be at least 1; got 0"),
+        ({"head_dim": -64}, "'head_dim' in config.json must be a positive whole number; got -64"),
+        ({"rope_theta": True}, "'rope_theta' in config.json must be a number; got true"),
+        (_scaled(rope_scaling={"factor": 4.0}), "'rope_scaling' in rope_scaling of config.json is no layer type"),
+    ],
+)
+def test_a_value_is_reported_once_and_in_the_words_of_json(entries: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (finding,) = [each for each in _inspected(tmp_path, _LLAMA | entries).findings if each.severity != "note"]
+    assert finding.message.startswith(said)
+    assert len(finding.message) < 160
 
 
 def test_no_remedy_is_refused(tmp_path: Path) -> None:

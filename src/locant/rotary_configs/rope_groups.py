@@ -135,8 +135,7 @@ def _by_layer_type(
     for name in given:
         if name not in known and given[name] is not None:
             raise ConfigError(
-                f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)} Known: "
-                f"{', '.join(sorted(known - {ALL_LAYERS}))}."
+                f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)}"
             )
     groups = {}
     for name, value in given.items():

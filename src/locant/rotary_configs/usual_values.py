@@ -24,7 +24,7 @@ class _Usual:
     common: str
 
 
-_BASE = _Usual(1e4, 1e11, "10000, 500000 and 1000000 are common")
+_BASE = _Usual(1e3, 1e11, "10000, 500000 and 1000000 are common")
 _FACTOR = _Usual(1, 1024, "2 to 64 are common")
 _LENGTH = _Usual(128, 1 << 24, "2048 to 1048576 are common")
 _HEAD = _Usual(8, 1024, "64, 128 and 256 are common")

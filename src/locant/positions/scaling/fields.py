@@ -139,7 +139,13 @@ class Fields:
                     raise ConfigError(f"'{close}' in {self.where} is not known. Did you mean '{name}'?")
 
     def _wrong(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {reprlib.repr(value)}.")
+        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {_in_json(value)}.")
+
+
+def _in_json(value: Any) -> str:
+    """Return a value in the words of JSON, cut short."""
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else reprlib.repr(value)
 
 
 def agreed(first: float | None, second: float | None, message: str) -> float | None:
