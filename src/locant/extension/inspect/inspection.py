@@ -169,8 +169,8 @@ def inspect_model(
         found.append(error_finding(error, source.path.name))
         if source.kind == "huggingface" and has_usual_sizes and not isinstance(error, NoRotaryPositionsError):
             # What the error says of an entry is not said again.
-            said = {word.strip("'.,:;") for word in found[0].message.split()}
-            found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in said]
+            words = {word.strip("'.,:;") for word in found[0].message.split()}
+            found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()
