@@ -1,4 +1,4 @@
-"""What ``--hf-overrides`` of vLLM make of a config.json.
+"""The effect of vLLM's ``--hf-overrides`` on a config.json.
 
 Source: ``ModelConfig.__post_init__``, ``_apply_dict_overrides`` and ``_update_nested`` (``vllm/config/model.py``) and
 ``get_config`` and ``patch_rope_parameters`` (``vllm/transformers_utils/config.py``) of vLLM 0.33, which requires
