@@ -86,7 +86,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
     [
         # original length missing, contradictory, or the extended one
         (_changed(_LLAMA3, rope={"original_max_position_embeddings": ...}), "error", "is missing in rope_scaling"),
-        (_changed(_LONGROPE, original_max_position_embeddings=...), "error", "long factors would never be used"),
+        (_changed(_LONGROPE, original_max_position_embeddings=...), "warning", "takes its own, 4096"),
         (_changed(_YARN, rope={"original_max_position_embeddings": ...}), "warning", "silently takes max_position"),
         (_changed(_YARN, original_max_position_embeddings=8192), "error", "32768 in rope_scaling .* 8192 next to it"),
         (_changed(_YARN, rope={"original_max_position_embeddings": 131072}), "error", "the extended length stands"),
@@ -119,7 +119,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("DeepSeek-V3", head_dim=128), "warning", "head_dim 128 and qk_rope_head_dim 64"),
         (_changed("DeepSeek-V3", model_type="mistral4", head_dim=96), "error", "head_dim 96 and qk_rope_head_dim 64"),
         # attention scale
-        (_changed("DeepSeek-V3", rope={"mscale_all_dim": ...}), "warning", "one without the other"),
+        (_changed("DeepSeek-V3", rope={"mscale": ...}), "warning", "one without the other"),
         (_changed(_YARN, rope={"attention_factor": 1.0}), "note", "scale 1, as .* up to 0.25, .* mscale: 1.13863"),
         (_changed(_YARN, rope={"attn_factor": 1.0}), "error", "Did you mean 'attention_factor'"),
         (
@@ -246,3 +246,20 @@ def test_entries_that_stand_twice_are_found(text: str, names: list[str], tmp_pat
     assert [message.split("'")[1] for message in found] == names
     assert inspection.parsed is not None
     assert (inspection.parsed.config.base, inspection.parsed.config.head_dim) == (5e5, 64)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": {"type": "dynamic", "alpha": 1000.0}},
+        {"model_type": "new", "hidden_size": 1024, "rope_scaling": {"type": "ntk", "factor": 2.0}},
+        {"model_type": "new", "hidden_size": 1024, "logn_attention_scale": False, "logn_attention_clip1": False},
+        {"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 0.125,
+         "high_freq_factor": 0.5, "original_max_position_embeddings": 1024}},
+    ],
+)  # fmt: skip
+def test_what_is_as_the_publisher_means_it_is_no_warning(content: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {"hidden_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 2, "max_position_embeddings": 32768}
+    inspection = _inspected(tmp_path, sizes | {"rope_theta": 1e4} | content)
+    assert inspection.parsed is not None
+    assert [each.message for each in inspection.findings if each.severity != "note"] == []

@@ -286,6 +286,7 @@ _LENGTHS: dict[str, Any] = {"factor": 4.0, "original_length": 128}
         # sqrt(1 + ln 4 / ln 128), of the two lengths, or long_mscale: Phi3LongRoPEScaledRotaryEmbedding
         ("llama", {"rope_type": "longrope", "attention_factor": 1.5}, 1.1338934, "vLLM, which passes over"),
         ("llama", {"rope_type": "longrope", "short_mscale": 1.25, "long_mscale": 1.25}, 1.25, "takes short_mscale"),
+        ("phimoe", {"rope_type": "longrope", "short_mscale": 1.25, "long_mscale": 1.25}, 1.25, ""),  # as its own class
     ],
 )
 def test_vllm_has_an_attention_scale_of_its_own(model_type: str, rope: dict[str, Any], scale: float, said: str) -> None:

@@ -40,3 +40,75 @@ def test_a_factor_that_is_null_is_the_ratio_where_transformers_takes_that() -> N
     parsed = read_huggingface(_QWEN | {"rope_scaling": {"rope_type": "longrope"} | _ORIGINAL | lists})
     assert parsed.config.scaling.stretch == 4
     assert not any("is null" in each.message for each in parsed.findings)  # it is left out in all published files
+
+
+_PHI3 = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32, "max_position_embeddings": 131072}
+_LISTS = {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+
+
+def test_the_original_length_of_the_class_stands_for_a_missing_one() -> None:
+    """configuration_phi3.py has original_max_position_embeddings 4096; that of qwen2 has none."""
+    parsed = read_huggingface(_PHI3 | {"rope_scaling": _LISTS})
+    assert any("the class of 'phi3' takes its own, 4096" in each.message for each in parsed.findings)
+    scaling = parsed.config.scaling
+    assert (scaling.trained, scaling.stretch) == (4096, 32)
+    with pytest.raises(ConfigError, match="original_max_position_embeddings is missing in rope_scaling"):
+        read_huggingface(_PHI3 | {"model_type": "qwen2", "rope_scaling": _LISTS})
+
+
+@pytest.mark.parametrize("name", ["short_factor", "long_factor"])
+def test_a_missing_list_is_named(name: str) -> None:
+    rope = {key: value for key, value in _LISTS.items() if key != name}
+    with pytest.raises(ConfigError, match=f"'{name}' is missing in rope_scaling of config"):
+        read_huggingface(_PHI3 | {"rope_scaling": rope})
+
+
+def test_sizes_that_another_models_file_has() -> None:
+    ultravox = {"model_type": "ultravox", "hidden_size": 4096, "text_model_id": "meta-llama/Meta-Llama-3.1-8B-Instruct"}
+    with pytest.raises(ConfigError, match=r"num_attention_heads is missing\. text_model_id names the model"):
+        read_huggingface(ultravox)
+    with pytest.raises(ConfigError, match=r"hidden_size and num_attention_heads is missing\.$"):
+        read_huggingface({"model_type": "mine", "rope_theta": 1e4})
+
+
+def test_an_odd_head_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"head_dim is 127, but .* their number must be even\."):
+        read_huggingface(_QWEN | {"head_dim": 127})
+
+
+def test_messages_name_the_share_as_the_file_does() -> None:
+    (said,) = [
+        each.message
+        for each in read_huggingface(_QWEN | {"model_type": "llama", "rotary_pct": 0.25}).findings
+        if each.severity == "warning"
+    ]
+    assert said.startswith("rotary_pct is 0.25, which the class of 'llama' in transformers passes over")
+
+
+@pytest.mark.parametrize(("mscale", "of_all", "warned"), [(1.0, 0.0, False), (1.0, None, False), (0.707, 0.0, True)])
+def test_one_mscale_is_a_warning_where_it_decides(mscale: float, of_all: float | None, warned: bool) -> None:
+    """deepseek-ai/DeepSeek-V2, modeling_deepseek.py: mscale is 1 and mscale_all_dim 0 where they are left out."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "mscale": mscale, "mscale_all_dim": of_all} | _ORIGINAL
+    findings = read_huggingface(_QWEN | {"rope_scaling": yarn}).findings
+    assert any("DeepSeek's own code does not" in each.message for each in findings) is warned
+
+
+def test_groups_of_layer_types_count_whatever_stands_beside_them() -> None:
+    """modeling_rope_utils.py, nested_rope_parameter_keys: the layer types that the configuration declares."""
+    zaya = {"model_type": "zaya", "num_hidden_layers": 4, "layer_types": ["hybrid"] * 4}
+    group = {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}
+    parsed = read_huggingface(zaya | {"rope_parameters": {"rope_type": "default", "hybrid": group}})
+    assert (parsed.config.base, parsed.config.rotary_dim) == (5e6, 64)
+    assert any(
+        each.severity == "warning" and each.message.startswith("'rope_type' stands in rope_parameters of config.json")
+        for each in parsed.findings
+    )
+
+
+def test_sections_by_any_name_are_the_axes() -> None:
+    """configuration_hunyuan_vl.py calls xdrope_section mrope_section."""
+    hunyuan = {"model_type": "hunyuan_vl", "head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 32768}
+    group = {"type": "xdrope", "alpha": 1000.0, "xdrope_section": [16, 16, 16, 16]}
+    parsed = read_huggingface(hunyuan | {"rope_scaling": group})
+    assert parsed.multimodal["all"]["sections"] == (16, 16, 16, 16)
+    assert parsed.config.base == pytest.approx(1e4 * 1000 ** (128 / 126))

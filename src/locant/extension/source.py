@@ -197,7 +197,10 @@ def _read_object(path: Path, repeated: dict[str, None]) -> Mapping[str, Any]:
     try:
         content = parse_json(raw, surrogates=True, object_pairs_hook=group)
     except ValueError as error:
-        raise UsageError(f"{path} cannot be read as JSON: {error}. Copy the file again.") from error
+        raise UsageError(
+            f"{path} cannot be read as JSON: {error}. Copy the file again; or, where it was edited, correct that line: "
+            "JSON has no comments, ellipses or trailing commas."
+        ) from error
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
     groups = [content, *(value for value in content.values() if isinstance(value, dict))]

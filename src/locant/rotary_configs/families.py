@@ -84,6 +84,9 @@ SHARES_BESIDE_GROUPS = frozenset(["deepseek_v4", "lfm3", "ultrabert"])
 TURNS_BEFORE_PROJECTIONS = frozenset(["wav2vec2-bert", "wav2vec2-conformer"])
 """Model types that have relative positions, or turn hidden states before queries and keys are projected from them."""
 
+HEEDS_MSCALE = frozenset(["phimoe"])
+"""Model types whose classes scale by ``short_mscale`` and ``long_mscale``."""
+
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 

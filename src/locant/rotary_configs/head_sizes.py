@@ -17,7 +17,10 @@ from locant.rotary_configs.families import (
 )
 from locant.rotary_configs.layers import GLOBAL
 from locant.rotary_configs.rope_parameters import read_type
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, words_of
+
+_TEXT, _NAMES = frozenset(["text", "llm", "language"]), frozenset(["id", "name", "path"])
+"""Words of entries that name a model elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class HeadSizes:
                 f"partial_rotary_factor {self.fraction:g} of a head of {self.head_dim} features is {features} of them, "
                 "but rotary positions turn features in pairs, so their number must be even. Classes of transformers "
                 f"take {features + 1} then, with frequencies for {features}; no other engine does."
+            )
+        if features % 2:
+            name = "head_dim" if features == self.head_dim else "rotary_dim"
+            raise ConfigError(
+                f"{name} is {features}, but rotary positions turn features in pairs, so their number must be even."
             )
         return features
 
@@ -188,7 +196,13 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             f"config.json describes stacks of layers with heads and positions of their own: {', '.join(stacks)}. Put "
             "one of these objects into a file of its own to read it."
         )
-    if width is None or heads is None or width % heads:
+    if width is None or heads is None:
+        missing = " and ".join(name for name, size in ((WIDTHS[0], width), (HEADS[0], heads)) if size is None)
+        raise ConfigError(
+            "config.json has neither head_dim nor a hidden_size that num_attention_heads divides: "
+            f"{missing} is missing.{_named_model(own.part)}"
+        )
+    if width % heads:
         raise ConfigError(
             f"config.json has neither head_dim nor a hidden_size ({width}) that num_attention_heads ({heads}) divides."
         )
@@ -201,6 +215,14 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
             )
         )
     return width // heads
+
+
+def _named_model(part: Fields) -> str:
+    """Return in a sentence which model's file has the sizes, where an entry names it: ``text_model_id`` of Ultravox."""
+    for name, value in part.values.items():
+        if isinstance(value, str) and value and words_of(name) & _TEXT and words_of(name) & _NAMES:
+            return f" {name} names the model whose config.json tells it: {value!r:.80}."
+    return ""
 
 
 def _stacks(part: Fields) -> list[str]:

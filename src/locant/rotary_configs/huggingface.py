@@ -62,6 +62,9 @@ from locant.rotary_configs.without_rotation import (
 )
 from locant.rotary_configs.wording import speaks_of
 
+_EXTENDED = frozenset(["llama3", "longrope", "su", "yarn"])
+"""Types for which transformers looks for an original length beside the group, also that of the class."""
+
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
@@ -125,6 +128,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
             if alias in given and given.has_none(usual):
                 given.take(alias, usual)
     without_null_scaling(given, findings, is_known=is_known)
+    if given.has_none("partial_rotary_factor") and not given.has_none("rotary_pct"):
+        given.names["partial_rotary_factor"] = "rotary_pct"
     try:
         parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)
     except ConfigError as error:
@@ -169,7 +174,14 @@ def _read_entries(
     multimodal: dict[str, dict[str, Any]] = {}
     for layer, (rope, base) in rope_groups(part, kind, names, findings, in_vllm=in_vllm).items():
         sizes = head_sizes(part, rope, kind, layer, names)
-        context = RopeContext(_length_for(rope, max_length, kind), original_length, sizes.fraction)
+        original = _original_length_for(rope, original_length, kind)
+        context = RopeContext(_length_for(rope, max_length, kind), original, sizes.fraction)
+        if original != original_length:
+            context.warn(
+                f"original_max_position_embeddings is missing in {rope.where}; the class of '{name}' takes its own, "
+                f"{original}, and so is it here.",
+                "State it beside the group of the scaling: engines that do not ask the class take another one.",
+            )
         if base is None:
             base = base_of_class(kind, layer)
             is_null = "rope_theta" in part.values or "rope_theta" in rope.values
@@ -214,7 +226,9 @@ def _read_entries(
     findings += windows_passed_over(part, kind)
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
-    findings += doubts_about(part.values, kind.defaults if kind else ())
+    # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
+    by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
+    findings += doubts_about(part.values, {*(kind.defaults if kind else ()), *by_logarithm})
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
@@ -230,6 +244,14 @@ def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int
     if stated is not None or kind is None or read_type(rope) == "default":
         return stated
     return next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
+
+
+def _original_length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
+    """Return the original length beside the group; that of the class, as of Phi-3, where the file has none."""
+    name = "original_max_position_embeddings"
+    if stated is not None or kind is None or rope.values.get(name) is not None or read_type(rope) not in _EXTENDED:
+        return stated
+    return kind.defaults.get(name)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
@@ -347,7 +369,9 @@ def _read_axes(
     kind: ModelType | None,
     pairs: int,
 ) -> None:
-    sections, stated = rope.numbers("mrope_section"), rope.flag("mrope_interleaved")
+    theirs = [name for name in rope.values if name.endswith("rope_section")]
+    sections = next((found for name in theirs if (found := rope.numbers(name)) is not None), None)
+    stated = rope.flag("mrope_interleaved")
     known = None if kind is None else kind.axes
     if sections is None and read_type(rope) == "mrope":
         raise ConfigError(f"{rope.where} has type 'mrope' without mrope_section, the numbers of pairs of each axis.")

@@ -168,7 +168,8 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
             )
         base = number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
         given["rope_theta"] = base * alpha ** (size / (size - 2))
-        given[name] = None
+        # HunYuan-VL's class calls its xdrope_section mrope_section.
+        given[name] = {key: value for key, value in group.items() if key.endswith("rope_section")} or None
 
 
 def dbrx(given: dict[str, Any], findings: Findings) -> None:

@@ -44,6 +44,12 @@ def rope_groups(
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
         return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
+    labels = {*names, *((kind.rope or {}) if kind is not None and kind.rope_by_layer else {})} - {ALL_LAYERS}
+    if any(isinstance(given.get(label), Mapping) for label in labels):
+        # transformers takes the groups of the layer types, whatever stands beside them (nested_rope_parameter_keys).
+        findings += [_stands_beside_groups(name, where) for name in given if name not in labels]
+        by_layer = {name: value for name, value in by_layer.items() if name in labels}
+        return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
     for name, value in given.items():
         if isinstance(value, Mapping):
             raise ConfigError(
@@ -148,6 +154,14 @@ def _by_layer_type(
         rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")
         groups[name] = (rope, _first(rope.number("rope_theta"), base, _base_in(default)))
     return groups
+
+
+def _stands_beside_groups(name: str, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"'{name}' stands in {where} beside the groups of layer types, where transformers passes over it.",
+        "Remove it, or write it into the groups that it is meant for.",
+    )
 
 
 def _truncate_is_passed_over(name: str, where: str) -> Finding:

@@ -68,7 +68,7 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
                 f"'{name}' in config.json is not known, and passed over. Did you mean '{_KNOWN[near[0]]}'?",
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
-        elif _LOOK.search(letters) and not re.search("rope|rotary", name):
+        elif value is not False and _LOOK.search(letters) and not re.search("rope|rotary", name):
             meant = next(entry for token, entry in _MEANT if token in letters)
             yield Finding(
                 "warning",

@@ -33,8 +33,8 @@ _SCALE = _Usual(0.25, 4, "1 to 1.5 are common")
 _MSCALE = _Usual(0.1, 4, "0.707 and 1 are common")
 _BETA_FAST = _Usual(1, 128, "32 is common")
 _BETA_SLOW = _Usual(0.25, 8, "1 is common")
-_LOW = _Usual(0.25, 8, "1 is common")
-_HIGH = _Usual(1, 64, "4 is common")
+_LOW = _Usual(0.125, 8, "1 is common")  # CSM-1B and Higgs-Audio-v2 have the least of both
+_HIGH = _Usual(0.5, 64, "4 is common")
 
 _HUGGINGFACE = {
     "rope_theta": _BASE,

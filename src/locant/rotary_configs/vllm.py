@@ -16,6 +16,7 @@ from locant.positions.scaling.forms import VllmContext, VllmLengths
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 from locant.rotary_configs.text_parts import text_part
 from locant.rotary_configs.vllm_overrides import GROUPS, names_in, placed, with_overrides
@@ -63,11 +64,10 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     merged = with_overrides(config, given, findings)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
-    is_latent = model_type.startswith(_LATENT)
     for name, part in merged.items():
         if part is nested:
-            merged[name] = _in_huggingface_terms(nested, is_latent, findings)
-    merged = _in_huggingface_terms(merged, is_latent, findings)
+            merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, findings)
+    merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, findings)
     if model_type == "glm":
         merged = _with_half_of_the_head(merged)
     if model_type == "dbrx":
@@ -96,10 +96,12 @@ def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return overrides
 
 
-def _in_huggingface_terms(part: Mapping[str, Any], is_latent: bool, findings: list[Finding]) -> dict[str, Any]:
+def _in_huggingface_terms(part: Mapping[str, Any], model_type: str, findings: list[Finding]) -> dict[str, Any]:
     """Return a configuration with its groups as transformers would have them for what vLLM computes."""
     length = Fields(part, "config.json").whole("max_position_embeddings")
-    context = VllmContext(FORMAT, length, is_latent, findings)
+    is_latent = model_type.startswith(_LATENT)
+    heeds_mscale = model_type in families.HEEDS_MSCALE or not families.is_in_transformers(model_type)
+    context = VllmContext(FORMAT, length, is_latent, heeds_mscale, findings)
     changed = dict(part)
     for group in GROUPS:
         rope = part.get(group)
@@ -114,6 +116,18 @@ def _in_huggingface_terms(part: Mapping[str, Any], is_latent: bool, findings: li
         made = _as_huggingface(stated, context)
         changed[group] = made if "original_max_position_embeddings" in rope else _without_original(made)
     return changed
+
+
+def _with_ntk_of_its_own(part: Mapping[str, Any], model_type: str) -> Mapping[str, Any]:
+    """Return a configuration with a fixed NTK as the model's own code means it, of which vLLM computes the same.
+
+    Its ``DynamicNTKAlphaRotaryEmbedding`` is that of Hunyuan, its ``NTKScalingRotaryEmbedding`` that of gte.
+    """
+    groups = [part[name] for name in GROUPS if isinstance(part.get(name), Mapping)]
+    kinds = [group.get("rope_type", group.get("type")) for group in groups]
+    if "ntk" in kinds or ("dynamic" in kinds and any(group.get("alpha") is not None for group in groups)):
+        return in_usual_names({**part, "model_type": model_type}, [])
+    return part
 
 
 def _with_half_of_the_head(part: Mapping[str, Any]) -> dict[str, Any]:

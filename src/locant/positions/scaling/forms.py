@@ -172,12 +172,14 @@ class VllmContext(_WithFindings):
         max_length: ``max_position_embeddings``.
         is_latent: Whether the model's class is one of those with latent attention (DeepSeek's family), which take every
             scaling for YaRN and have an attention scale of their own.
+        heeds_mscale: Whether the model's own code takes ``short_mscale`` and ``long_mscale``.
         findings: Where findings go.
     """
 
     engine: str
     max_length: int | None = None
     is_latent: bool = False
+    heeds_mscale: bool = False
     findings: list[Finding] = field(default_factory=list)
 
 

@@ -265,10 +265,17 @@ class LongRoPE(Extension):
                         "Make them agree, or state attention_factor.",
                     )
                 )
+        lists = {name: rope.numbers(name) for name in ("short_factor", "long_factor")}
+        for name, factors in lists.items():
+            if factors is None:
+                raise ConfigError(
+                    f"'{name}' is missing in {rope.where}: the scaling '{cls.name}' has a number there for every pair "
+                    "of rotated features."
+                )
         return cls(
             **lengths,
-            short_factors=rope.numbers("short_factor") or (),
-            long_factors=rope.numbers("long_factor") or (),
+            short_factors=lists["short_factor"] or (),
+            long_factors=lists["long_factor"] or (),
             attention_factor=attention,
         )
 
@@ -303,6 +310,8 @@ class LongRoPE(Extension):
         ratio = length / original
         served = (long if length > original else short) or _usual_scale(ratio, original)
         factor, attention = entries.number("factor"), entries.number("attention_factor")
+        if context.heeds_mscale and attention is None:
+            attention = short if long is None else long
         stated = attention or _usual_scale(factor or ratio, original)
         if not math.isclose(stated, served, rel_tol=1e-6):
             context.warn(
@@ -322,7 +331,7 @@ class LongRoPE(Extension):
 
     def vllm_findings(self, lengths: VllmLengths) -> Iterator[Finding]:
         """Yield that vLLM chooses one of the lists for all texts, and which by default."""
-        if self.original_length == lengths.declared or self.final_length is not None:
+        if self.original_length == lengths.declared or self.final_length is not None or self.has_one_list:
             return
         _, served = self.as_served_by_vllm(lengths)
         longest = lengths.declared or self.target_length

@@ -157,11 +157,14 @@ class YaRN(NTKByParts):
             lengths = context.lengths_of(rope, cls, original)
         mscale, mscale_all_dim = rope.number("mscale"), rope.number("mscale_all_dim")
         if bool(mscale) != bool(mscale_all_dim):
-            context.warn(
-                f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the other, "
-                "DeepSeek's own code does not.",
-                "State both, or attention_factor.",
-            )
+            factor = lengths.get("factor") or lengths["target_length"] / (original or lengths["target_length"])
+            theirs = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, mscale_all_dim or 0.0)
+            if not math.isclose(theirs, rope.number("attention_factor") or _mscale(factor), rel_tol=1e-6):
+                context.warn(
+                    f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the "
+                    f"other, DeepSeek's own code does not, and scales cosine and sine by {theirs:.6g}.",
+                    "State both, or attention_factor.",
+                )
             mscale = mscale_all_dim = None
         if mscale == mscale_all_dim == 0:
             usual = 0.1 * math.log(max(rope.number("factor") or 1.0, 1.0)) + 1
