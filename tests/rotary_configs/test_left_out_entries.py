@@ -8,6 +8,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.vllm import read_vllm
 
 _QWEN = {"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "max_position_embeddings": 131072}
 _LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -112,3 +113,20 @@ def test_sections_by_any_name_are_the_axes() -> None:
     parsed = read_huggingface(hunyuan | {"rope_scaling": group})
     assert parsed.multimodal["all"]["sections"] == (16, 16, 16, 16)
     assert parsed.config.base == pytest.approx(1e4 * 1000 ** (128 / 126))
+
+
+def test_nomics_own_code_may_pair_neighbours() -> None:
+    """modeling_hf_nomic_bert.py heeds rotary_emb_interleaved, which the class of transformers passes over."""
+    nomic = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "rotary_emb_interleaved": True}
+    with pytest.raises(ConfigError, match="the class of 'nomic_bert' in transformers pairs halves"):
+        read_huggingface(nomic)
+    own = {"auto_map": {"AutoConfig": "configuration_hf_nomic_bert.NomicBertConfig"}, "rotary_emb_fraction": 0.5}
+    parsed = read_huggingface(nomic | own)
+    assert (parsed.config.layout, parsed.config.rotary_dim) == ("interleaved", 32)
+    assert any("passes over it, and pairs halves" in each.message for each in parsed.findings)
+
+
+def test_a_file_without_overrides_is_named_as_what_vllm_reads() -> None:
+    rope = {"rope_type": "yarn", "factor": None} | _ORIGINAL
+    with pytest.raises(ConfigError, match=r"'factor' is missing in config\.json: the scaling 'yarn' divides by it"):
+        read_vllm({}, _QWEN | {"rope_scaling": rope})

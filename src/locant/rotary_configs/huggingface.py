@@ -120,6 +120,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True, takes_rotary_dim=True)
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
+    if kind is not None and config.get("auto_map") and given.get("rotary_emb_fraction") is not None:
+        kind = replace(kind, rotates_partly=True)  # Nomic's own code, of whose share the class knows nothing
     if not is_known:
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
@@ -165,6 +167,8 @@ def _read_entries(
     stated = stated_layout(part.values) if kind is None else None
     by_name = families.layout_of(name, _interleaves(part, in_vllm), kind) if stated is None else stated[1]
     layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
+    if part.flag("rotary_emb_interleaved"):  # of Nomic's own code
+        layout = "interleaved"
     findings += _doubts_about_layout(part, kind, name, stated)
     findings += doubts_about_others(config, kind)
     max_length = next((length for each in LENGTHS if (length := part.whole(each))), None)

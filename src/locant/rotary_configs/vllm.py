@@ -64,10 +64,11 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     merged = with_overrides(config, given, findings)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
+    where = FORMAT if given else "config.json"
     for name, part in merged.items():
         if part is nested:
-            merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, findings)
-    merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, findings)
+            merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, where, findings)
+    merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, where, findings)
     if model_type == "glm":
         merged = _with_half_of_the_head(merged)
     if model_type == "dbrx":
@@ -96,12 +97,14 @@ def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return overrides
 
 
-def _in_huggingface_terms(part: Mapping[str, Any], model_type: str, findings: list[Finding]) -> dict[str, Any]:
+def _in_huggingface_terms(
+    part: Mapping[str, Any], model_type: str, where: str, findings: list[Finding]
+) -> dict[str, Any]:
     """Return a configuration with its groups as transformers would have them for what vLLM computes."""
     length = Fields(part, "config.json").whole("max_position_embeddings")
     is_latent = model_type.startswith(_LATENT)
     heeds_mscale = model_type in families.HEEDS_MSCALE or not families.is_in_transformers(model_type)
-    context = VllmContext(FORMAT, length, is_latent, heeds_mscale, findings)
+    context = VllmContext(where, length, is_latent, heeds_mscale, findings)
     changed = dict(part)
     for group in GROUPS:
         rope = part.get(group)
