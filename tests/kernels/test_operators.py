@@ -15,9 +15,11 @@ from torch._inductor import config as inductor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 from with_kernels import kernels, needs_compiler
 
+from locant.errors import ConfigError
 from locant.kernels.library import LIBRARY
 from locant.kernels.operator import OPERATORS
 from locant.kernels.operators import decompositions
@@ -548,3 +550,68 @@ def test_rows_that_overlap_are_rotated_apart() -> None:
         OPERATORS["rotate"]([x], angles.cos(), angles.sin(), False, False) for x in (windows, windows.contiguous())
     )
     torch.testing.assert_close(found, right)
+
+
+@pytest.mark.parametrize("name", ["dropout", "layer_norm", "layer_norm_backward"])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("reads", [True, False])
+def test_dropout_that_there_is_not_is_refused(name: str, device: str, reads: bool) -> None:
+    x, scales, seed = torch.ones(2, 64), torch.ones(64), torch.tensor(3)
+    arguments: dict[str, Callable[[int, Tensor | None], Any]] = {
+        "dropout": lambda dropped, seed: (x, None, seed, dropped, FLOAT32),
+        "layer_norm": lambda dropped, seed: (x, None, scales, scales, seed, dropped, 1e-5, FLOAT32),
+        "layer_norm_backward": lambda dropped, seed: (x, x, torch.ones(2), scales, seed, dropped, True, FLOAT32),
+    }
+
+    def call(dropped: int, seed: Tensor | None) -> None:
+        given = arguments[name](dropped, seed)
+        OPERATORS[name].overload(*(given if device == "cpu" else _on_meta(given)))
+
+    with kernels(reads):
+        call(255, seed)
+        for dropped in (-1, 256, 300):
+            with pytest.raises(ConfigError, match=rf"Dropout takes 0 to 255 of 256 elements, not {dropped}\."):
+                call(dropped, seed)
+        if name != "dropout":  # which always has a seed
+            with pytest.raises(ConfigError, match=r"Dropout of 25 of 256 elements needs a seed\."):
+                call(25, None)
+
+
+def _on_meta(inputs: Any) -> Any:
+    return tree_map(lambda x: x.to("meta") if isinstance(x, Tensor) and x.dim() else x, inputs)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
+def test_attention_of_no_features(dtype: torch.dtype) -> None:
+    q, k = torch.ones(2, 3, 5, 0, dtype=dtype).requires_grad_(), torch.ones(2, 3, 7, 0, dtype=dtype)
+    found, _ = torch.ops.locant.attention(q, k, k, None, False)
+    assert (found.shape, found.dtype) == (q.shape, dtype)
+    (gradient,) = torch.autograd.grad(found.sum(), q)
+    assert gradient.shape == q.shape
+
+
+@pytest.mark.parametrize(("name", "make"), CASES)
+def test_tensors_in_no_memory_are_not_mixed_with_others(name: str, make: Callable[[], Any]) -> None:
+    """Results on the CPU would be what happens to lie in their memory."""
+    leaves, structure = tree_flatten(make())
+    places = [place for place, x in enumerate(leaves) if isinstance(x, Tensor) and x.dim()]
+    for place in places if len(places) > 1 else ():
+        mixed = [x.detach().to("meta") if at == place else x for at, x in enumerate(leaves)]
+        with pytest.raises(ConfigError, match=f"{name} takes tensors of one device; these are on .*meta"):
+            OPERATORS[name].overload(*tree_unflatten(mixed, structure))
+
+
+def test_a_seed_in_no_memory_gives_no_dropout() -> None:
+    with pytest.raises(ConfigError, match="dropout takes tensors of one device; these are on cpu, meta"):
+        torch.ops.locant.dropout(torch.ones(2, 64), None, torch.tensor(3, device="meta"), 25, FLOAT32)
+
+
+def test_vmap_of_nothing_has_the_shape_and_the_gradients_of_nothing() -> None:
+    x, angles = torch.ones(0, 2, 3, 5, 16).requires_grad_(), torch.ones(5, 4)
+    found, probabilities = torch.vmap(lambda x: torch.ops.locant.attention(x, x, x, None, True))(x)
+    assert (found.shape, probabilities.shape) == ((0, 2, 3, 5, 16), (0, 2, 3, 5, 16))
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    assert gradient.shape == x.shape
+    moved = torch.ones(2, 3, 0, 5, 16)
+    (found,) = torch.vmap(lambda x: torch.ops.locant.rotate([x], angles, angles, False, False), in_dims=2)(moved)
+    assert found.shape == (0, 2, 3, 5, 16)

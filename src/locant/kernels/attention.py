@@ -48,7 +48,8 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> bool:
     batch, heads, _, features = q.shape
     shape, dtype = k.shape, q.dtype
     return (
-        features % _LANES == 0
+        features > 0
+        and features % _LANES == 0
         and always(shape[2] > 0)
         and (batch, heads, features) == (shape[0], shape[1], shape[3])
         and shape == v.shape
@@ -94,7 +95,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: b
 
 def _plain(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     queries, keys = q.shape[2], k.shape[2]
-    scores = (q.float() @ k.float().mT) * q.shape[3] ** -0.5
+    scores = (q.float() @ k.float().mT) * _scale(q)
     seen = torch.ones((), dtype=torch.bool, device=q.device) if key_mask is None else key_mask
     if causal:
         newest = torch.arange(queries, device=q.device) + (keys - queries)
@@ -131,7 +132,7 @@ def _backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Ten
 def _plain_backward(outer: Tensor, q: Tensor, k: Tensor, v: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
     weights, above = probabilities[..., : q.shape[2]].mT, outer.float()
     of_weights = above @ v.float().mT
-    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True)) * q.shape[3] ** -0.5
+    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True)) * _scale(q)
     found = of_scores @ k.float(), of_scores.mT @ q.float(), weights.mT @ above
     return tuple(_laid_out(x.to(q.dtype)) for x in found)
 
@@ -210,4 +211,9 @@ def _numbers(*values: int) -> Any:
 
 
 def _settings(q: Tensor) -> tuple[int, float, int]:
-    return q.dtype == torch.bfloat16, q.shape[-1] ** -0.5, torch.get_num_threads()
+    return q.dtype == torch.bfloat16, _scale(q), torch.get_num_threads()
+
+
+def _scale(q: Tensor) -> float:
+    """Return what scores are multiplied by; those of no features are 0, whatever it is."""
+    return max(q.shape[3], 1) ** -0.5

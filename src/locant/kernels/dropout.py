@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from locant.errors import ConfigError
 from locant.kernels.library import Kernel
 from locant.kernels.operator import Gradient, Operator
 from locant.kernels.outcomes import require_done
@@ -38,6 +39,9 @@ def dropout(x: Tensor, residual: Tensor | None, dropped: int) -> Tensor:
 
     Returns:
         Of the shape of ``x``, and of the higher of the two precisions.
+
+    Raises:
+        ConfigError: No elements are kept, or fewer than none are dropped.
     """
     dtype = x.dtype if residual is None else torch.promote_types(x.dtype, residual.dtype)
     return DROPOUT(x, residual, random_words(), dropped, dtype)
@@ -51,6 +55,23 @@ def random_words(*shape: int) -> Tensor:
     if torch.compiler.is_compiling():  # nothing random is traced in place
         return torch.randint(-(2**63), 2**63 - 1, shape, device="cpu") ^ -(2**63)
     return torch.empty(shape, dtype=torch.int64, device="cpu").random_(-(2**63), None)
+
+
+def scale_of(dropped: int, seed: Tensor | None) -> float:
+    """Return what the elements that are kept are multiplied by.
+
+    Args:
+        dropped: How many of :data:`CHANCES` elements are dropped.
+        seed: As from :func:`random_words`, of no dimensions; ``None`` where none are dropped.
+
+    Raises:
+        ConfigError: There is no such dropout, or it has no seed.
+    """
+    if not 0 <= dropped < CHANCES:
+        raise ConfigError(f"Dropout takes 0 to {CHANCES - 1} of {CHANCES} elements, not {dropped}.")
+    if dropped and seed is None:
+        raise ConfigError(f"Dropout of {dropped} of {CHANCES} elements needs a seed.")
+    return CHANCES / (CHANCES - dropped)
 
 
 def keeps(seed: Tensor, shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
@@ -88,7 +109,7 @@ def _run(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: 
     x, residual = x.contiguous(), None if residual is None else residual.contiguous()
     out = torch.empty_like(x, dtype=dtype)
     small = (part is not None and part.dtype == torch.bfloat16 for part in (x, residual, out))
-    scale, threads = CHANCES / (CHANCES - dropped), torch.get_num_threads()
+    scale, threads = scale_of(dropped, seed), torch.get_num_threads()
     places = map(address, (x, residual, out))
     function = KERNEL.library.locant_dropout
     require_done(function(*places, *small, x.numel(), seed.item(), dropped, scale, threads))
@@ -97,12 +118,14 @@ def _run(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: 
 
 def _plain(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
     wide = torch.promote_types(dtype, torch.float32)
-    kept = torch.where(keeps(seed, x.shape, dropped, x.device), x.to(wide) * (CHANCES / (CHANCES - dropped)), 0.0)
+    scaled = x.to(wide) * scale_of(dropped, seed)
+    kept = torch.where(keeps(seed, x.shape, dropped, x.device), scaled, 0.0)
     return (kept if residual is None else residual.to(wide) + kept).to(dtype).contiguous()
 
 
 def _empty(x: Tensor, residual: Tensor | None, seed: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:
-    del residual, seed, dropped
+    del residual
+    scale_of(dropped, seed)  # what the kernel refuses compilers are told too
     return torch.empty(x.shape, dtype=dtype, device=x.device)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locant.kernels.dropout import CHANCES, keeps, random_words
+from locant.kernels.dropout import keeps, random_words, scale_of
 from locant.kernels.library import Kernel
 from locant.kernels.operator import Gradient, Operator, once
 from locant.kernels.outcomes import require_done
@@ -85,6 +85,9 @@ def layer_norm(
 
     Returns:
         ``[..., E]``, under autocast in the lower precision.
+
+    Raises:
+        ConfigError: No elements are kept, or fewer than none are dropped.
     """
     seed = random_words() if dropped else None
     return LAYER_NORM(x, residual, weight, bias, seed, dropped, epsilon, _out_dtype(x))
@@ -107,13 +110,14 @@ def _forward(
     epsilon: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    scale = scale_of(dropped, seed)
     out, normalised = (x.new_empty(x.shape, dtype=dtype) for _ in range(2))
     found = out, normalised, x.new_empty(x.shape[:-1], dtype=torch.float32)
     x, residual = x.contiguous(), None if residual is None else residual.contiguous()
     weight, bias = weight.contiguous(), bias.contiguous()  # copies must outlive the call
     places = map(address, (x, residual, weight, bias, *found))
     small = x.dtype == torch.bfloat16, dtype == torch.bfloat16
-    scale, work = CHANCES / (CHANCES - dropped), _work(x, seed, dropped)
+    work = _work(x, seed, dropped)
     require_done(KERNEL.library.locant_layer_norm(work, *places, scale, epsilon, *small))
     return found
 
@@ -128,9 +132,9 @@ def _plain(
     epsilon: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    total = _wide(x)
+    total, scale = _wide(x), scale_of(dropped, seed)
     if seed is not None and dropped:
-        total = torch.where(keeps(seed, x.shape, dropped, x.device), total * (CHANCES / (CHANCES - dropped)), 0.0)
+        total = torch.where(keeps(seed, x.shape, dropped, x.device), total * scale, 0.0)
     total = total if residual is None else _wide(residual) + total
     variance, mean = torch.var_mean(total, -1, correction=0, keepdim=True)
     inverse = (variance + epsilon).rsqrt()
@@ -149,7 +153,8 @@ def _empty(
     epsilon: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    del residual, weight, bias, seed, dropped, epsilon
+    del residual, weight, bias, epsilon
+    scale_of(dropped, seed)  # what the kernel refuses compilers are told too
     out, normalised = (torch.empty(x.shape, dtype=dtype, device=x.device) for _ in range(2))
     return out, normalised, torch.empty(x.shape[:-1], dtype=_wide_dtype(x), device=x.device)
 
@@ -198,7 +203,7 @@ def _backward(
     separate: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    outer = outer.contiguous()
+    outer, scale = outer.contiguous(), scale_of(dropped, seed)
     of_x = outer.new_empty(outer.shape, dtype=dtype)
     of_residual = outer.new_empty(outer.shape if separate else 0, dtype=dtype)
     work = _work(outer, seed, dropped)
@@ -206,7 +211,7 @@ def _backward(
     weight = weight.contiguous()  # a copy must outlive the call
     places = map(address, (outer, normalised, inverse, weight, of_x))
     small = dtype == torch.bfloat16, outer.dtype == torch.bfloat16
-    added, scale = of_residual.data_ptr() if separate else None, CHANCES / (CHANCES - dropped)
+    added = of_residual.data_ptr() if separate else None
     require_done(KERNEL.library.locant_layer_norm_backward(work, *places, added, sums.data_ptr(), scale, *small))
     return of_x, of_residual, sums.sum(0)
 
@@ -221,15 +226,13 @@ def _plain_backward(
     separate: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    above, values = _wide(outer), _wide(normalised)
+    above, values, scale = _wide(outer), _wide(normalised), scale_of(dropped, seed)
     gradient = above * weight
     along = (gradient * values).mean(-1, keepdim=True)
     total = (gradient - gradient.mean(-1, keepdim=True) - values * along) * inverse.unsqueeze(-1)
     of_x = total
     if seed is not None and dropped:
-        of_x = torch.where(
-            keeps(seed, outer.shape, dropped, outer.device), total * (CHANCES / (CHANCES - dropped)), 0.0
-        )
+        of_x = torch.where(keeps(seed, outer.shape, dropped, outer.device), total * scale, 0.0)
     rows = tuple(range(outer.dim() - 1))
     sums = torch.stack(((above * values).sum(rows), above.sum(rows))) if rows else torch.stack((above * values, above))
     of_residual = total if separate else total.new_empty(0)
@@ -246,7 +249,8 @@ def _empty_backward(
     separate: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    del normalised, inverse, weight, seed, dropped
+    del normalised, inverse, weight
+    scale_of(dropped, seed)
     of_x = torch.empty(outer.shape, dtype=dtype, device=outer.device)
     of_residual = torch.empty(outer.shape if separate else 0, dtype=dtype, device=outer.device)
     return of_x, of_residual, outer.new_empty(2, outer.shape[-1], dtype=_wide_dtype(outer))

@@ -7,7 +7,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
+
+from locant.errors import ConfigError
 
 NAMESPACE = "locant"
 """The operators are ``torch.ops.locant.NAME``."""
@@ -87,7 +90,7 @@ class Operator:
         self.overload = getattr(getattr(torch.ops, NAMESPACE), self.name).default
         qualified = f"{NAMESPACE}::{self.name}"
         _LIBRARY.impl(self.name, self._run, "CompositeExplicitAutograd")
-        torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+        torch.library.register_fake(qualified, _of_one_device(self.name, fake), lib=_LIBRARY)
         self._others = len(self.overload._schema.arguments) - 1  # asked here, because asking takes a microsecond
         self._function: type[torch.autograd.Function] | None = None
         self._whole: type[torch.autograd.Function] | None = None
@@ -256,13 +259,39 @@ def _hiding_others(gradient: Gradient) -> Gradient:
     return Gradient(keep, backward)
 
 
+def _of_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what refuses tensors without memory ("meta") beside others, from which nothing can be computed."""
+
+    def checked(*inputs: Any) -> Any:
+        tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+        are_meta = [x.device.type == "meta" for x in tensors]
+        # As PyTorch's operations, they take numbers such as a seed from the CPU.
+        if any(are_meta) and not (
+            are_meta[0] and all(meta or x.dim() == 0 for meta, x in zip(are_meta, tensors, strict=True))
+        ):
+            devices = ", ".join(str(x.device) for x in tensors)
+            raise ConfigError(f"{NAMESPACE}::{name} takes tensors of one device; these are on {devices}.")
+        return fake(*inputs)
+
+    return checked
+
+
 def _each(function: Callable[..., Any], info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
     """Call a function for each element of a batch, as ``torch.vmap`` asks for what it knows no rule of."""
     values, structure = pytree.tree_flatten(inputs)
     places = pytree.tree_leaves(in_dims)
+    size = info.batch_size
+    if not size:  # an element of zeros shows of what shape the results are
+        values = [x if at is None else _lengthened(x, at) for x, at in zip(values, places, strict=True)]
     found = []
-    for row in range(info.batch_size):
+    for row in range(max(size, 1)):
         one = [x if at is None else x.select(at, row) for x, at in zip(values, places, strict=True)]
         found.append(function(*pytree.tree_unflatten(one, structure)))
-    stacked = pytree.tree_map(lambda *rows: torch.stack(rows), *found)
+    stacked = pytree.tree_map(lambda *rows: torch.stack(rows)[:size], *found)
     return stacked, pytree.tree_map(lambda _: 0, stacked)
+
+
+def _lengthened(x: Tensor, dim: int) -> Tensor:
+    shape = list(x.shape)
+    shape[dim] = 1
+    return torch.cat((x, x.new_zeros(shape)), dim)
