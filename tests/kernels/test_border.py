@@ -37,7 +37,7 @@ def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
     compiler = find_compiler()
     assert compiler is not None
     sources = [NATIVE / "fuzz.cpp", *sorted(SOURCES.glob("*.cpp"))]
-    command = [compiler, "-std=c++17", "-O1", "-march=native", "-DLOCANT_LEAST_WORK=1", "-I", SOURCES, *sources]
+    command = [*compiler, "-std=c++17", "-O1", "-march=native", "-DLOCANT_LEAST_WORK=1", "-I", SOURCES, *sources]
     built = subprocess.run([*command, "-pthread", "-o", tmp_path / "fuzz"], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     run = subprocess.run([tmp_path / "fuzz", "1", "40"], capture_output=True, text=True, check=False)
@@ -47,7 +47,7 @@ def test_random_calls_of_the_c_interface(tmp_path: Path) -> None:
 def test_teams_that_wait_are_smaller_for_a_while(tmp_path: Path) -> None:
     compiler = find_compiler()
     assert compiler is not None
-    command = [compiler, "-std=c++17", "-I", SOURCES, NATIVE / "watch.cpp", "-o", tmp_path / "watch"]
+    command = [*compiler, "-std=c++17", "-I", SOURCES, NATIVE / "watch.cpp", "-o", tmp_path / "watch"]
     subprocess.run(command, check=True)
     run = subprocess.run([tmp_path / "watch"], capture_output=True, text=True, check=False)
     assert run.stdout == "as it should be\n"

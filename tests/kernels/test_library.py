@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,7 +101,7 @@ def test_a_build_is_announced_once(cache: Path, caplog: pytest.LogCaptureFixture
 @needs_compiler
 def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = tmp_path / "c++"
-    counting.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec "{find_compiler()}" "$@"\n')
+    counting.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec {shlex.join(find_compiler() or ())} "$@"\n')
     counting.chmod(0o755)
     monkeypatch.setenv("CXX", str(counting))
     kernel, others = fresh(), [fresh() for _ in range(3)]
@@ -267,6 +269,58 @@ def test_builds_are_of_a_target_a_compiler_and_a_c_library(
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 9.99")
     look()
     assert len(set(paths)) == len(paths) == 7
+
+
+@needs_compiler
+def test_a_compiler_with_arguments(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locant.kernels.building.sources", lambda: SOME_SOURCES)
+    (tmp_path / "my tools").mkdir()
+    ran, first, second = (tmp_path / "my tools" / name for name in ("ccache", "one-c++", "two-c++"))
+    ran.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\nexec "$@"\n')
+    paths = []
+
+    def build_by(*command: object) -> str:
+        monkeypatch.setenv("CXX", shlex.join(map(str, command)))
+        paths.append(built_path())
+        fresh().require()
+        assert paths[-1].exists()
+        return (tmp_path / "asked").read_text() if (tmp_path / "asked").exists() else ""
+
+    for compiler in (first, second):
+        compiler.write_text(f'#!/bin/sh\nexec {shlex.join(find_compiler() or ())} "$@"\n')
+    for program in (ran, first, second):
+        program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(first))  # as it always could be said, without quotes
+    assert find_compiler() == (str(first),)
+    assert "two-c++" not in build_by(ran, first)
+    assert f"{first} -O3 -march=native" in build_by(ran, first)
+    assert paths[0] == paths[1]
+    assert f"{second} -O1 -DBY_NAME" in build_by(ran, second, "-O1", "-DBY_NAME")
+    count = build_by(ran, second, "-O2").count("-dM")
+    first.write_text(f"{first.read_text()}# a newer one")
+    assert build_by(ran, first).count("-dM") == count + 1, "what is run by another program is asked again as well"
+    assert len(set(paths)) == 3
+    monkeypatch.setenv("CXX", f"{ran} 'no end")
+    assert find_compiler() != (str(ran),)
+    assert find_compiler() is not None
+
+
+@needs_compiler
+@pytest.mark.parametrize("refused", ["threads", "processes"])
+def test_a_system_that_starts_nothing_more_leaves_pytorch_s_operations(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        if refused == "threads":
+            raise RuntimeError("can't start new thread")
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    patched = "threading.Thread.start" if refused == "threads" else "subprocess.Popen.__init__"
+    monkeypatch.setattr("locant.kernels.building.sources", lambda: SOME_SOURCES)
+    monkeypatch.setattr(patched, refuse)
+    assert not fresh().usable()
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert "new thread" in warning if refused == "threads" else "could not be started to build probe.cpp" in warning
 
 
 def test_a_compiler_that_dies_is_not_taken_for_one_that_knows_less(

@@ -27,7 +27,7 @@ def test_tiles_give_what_avx512_gives(tmp_path: Path) -> None:
     assert compiler is not None
     program = tmp_path / "tiles"
     flags = ["-std=c++17", "-O1", "-march=native", "-fopenmp-simd", "-DLOCANT_EMULATED_TILES", f"-I{KERNELS}"]
-    subprocess.run([compiler, *flags, f"-I{NATIVE}", NATIVE / "tiles.cpp", "-o", program], check=True)
+    subprocess.run([*compiler, *flags, f"-I{NATIVE}", NATIVE / "tiles.cpp", "-o", program], check=True)
     run = subprocess.run([program, "1", "150"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
     assert run.stdout == "150 rounds of seed 1\n"

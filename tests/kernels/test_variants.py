@@ -96,7 +96,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("processor") / "processor.so"
     compiler = find_compiler()
     assert compiler is not None
-    subprocess.run([compiler, "-shared", "-fPIC", str(SOURCE), "-o", str(path)], check=True)
+    subprocess.run([*compiler, "-shared", "-fPIC", str(SOURCE), "-o", str(path)], check=True)
     return path
 
 
@@ -159,7 +159,7 @@ def test_the_system_is_asked_for_tiles(tmp_path: Path, xcr0: int, error: int, sa
     compiler = find_compiler()
     assert compiler is not None
     source = NATIVE / "asking.cpp"
-    subprocess.run([compiler, f"-I{SOURCE.parent}", source, "-o", program], check=True)
+    subprocess.run([*compiler, f"-I{SOURCE.parent}", source, "-o", program], check=True)
     run = subprocess.run([program, str(xcr0), str(error)], capture_output=True, text=True, check=True)
     assert run.stdout == f"{said}\n"
 
@@ -170,7 +170,7 @@ def test_the_program_that_compares_variants_knows_their_interface(tmp_path: Path
     program = tmp_path / "values"
     compiler, library = find_compiler(), LIBRARY.load()
     assert compiler is not None
-    subprocess.run([compiler, "-std=c++17", NATIVE / "values.cpp", "-o", program, "-ldl"], check=True)
+    subprocess.run([*compiler, "-std=c++17", NATIVE / "values.cpp", "-o", program, "-ldl"], check=True)
     run = subprocess.run([program, library._name], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "# step in float32" in run.stdout

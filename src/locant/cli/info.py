@@ -6,8 +6,9 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -98,7 +99,7 @@ def _kernels() -> dict[str, Any]:
 
     compiler = find_compiler()
     found: dict[str, Any] = {"enabled": kernels.enabled(), "operators": _operators()}
-    found |= {"compiler": compiler, "compiler_version": _version(compiler)}
+    found |= {"compiler": shlex.join(compiler) if compiler else None, "compiler_version": _version(compiler)}
     try:
         choice = choose()
         if choice is not None:
@@ -119,11 +120,11 @@ def _operators() -> list[str]:
     return sorted(OPERATORS)
 
 
-def _version(compiler: str | None) -> str | None:
+def _version(compiler: Sequence[str] | None) -> str | None:
     if compiler is None:
         return None
     try:
-        run = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False, timeout=2)
+        run = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False, timeout=2)
     except (OSError, subprocess.SubprocessError) as error:
         return f"it does not answer: {error}"
     return (run.stdout.strip().splitlines() or [f"it ends with code {run.returncode}"])[0]

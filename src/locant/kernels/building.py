@@ -7,6 +7,7 @@ import logging
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -39,9 +40,19 @@ _INSTRUCTIONS = re.compile(r"(flags|Features|CPU implementer|CPU part|isa|uarch|
 _logger = logging.getLogger("locant")
 
 
-def find_compiler() -> str | None:
-    """Return the path of the C++ compiler: that of the environment variable ``CXX``, or a usual one."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
+def find_compiler() -> tuple[str, ...] | None:
+    """Return the command of the C++ compiler: that of the environment variable ``CXX``, or a usual one.
+
+    Its first word is the path of a program; what follows are arguments, as in ``ccache g++``.
+    """
+    for command in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
+        if whole := shutil.which(command):  # there may be spaces in its path
+            return (whole,)
+        with suppress(ValueError):  # quotes that do not end
+            program, *arguments = shlex.split(command) or [""]
+            if found := shutil.which(program):
+                return (found, *arguments)
+    return None
 
 
 def built_path() -> Path:
@@ -70,7 +81,7 @@ def build(library: Path) -> None:
         library: Where to, as from :func:`built_path`.
 
     Raises:
-        ConfigError: There is no C++ compiler, or it fails.
+        ConfigError: There is no C++ compiler, it fails, or the system starts no more processes or threads.
         OSError: The folder cannot be written.
     """
     compiler = find_compiler()
@@ -89,8 +100,11 @@ def build(library: Path) -> None:
             (folder / name).write_bytes(content)
         # The longest first.
         files = sorted(folder.glob("*.cpp"), key=lambda path: -path.stat().st_size)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            list(threads.map(lambda file: _compile(compiler, flags, file), files))
+        try:
+            with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+                list(threads.map(lambda file: _compile(compiler, flags, file), files))
+        except RuntimeError as error:  # of Python's threads
+            raise ConfigError(f"The C++ kernels cannot be built, because the system refuses: {error}.") from error
         built = folder / "built.so"
         objects = [str(file.with_suffix(".o")) for file in files]
         _run(compiler, [*flags, "-shared", *objects, "-o", str(built)], "the kernels")
@@ -125,7 +139,7 @@ def _path_in(folder: Path) -> Path:
     return folder / f"kernels-{machine}-{_target(compiler, folder)}.so"
 
 
-def _target(compiler: str, folder: Path) -> str:
+def _target(compiler: Sequence[str], folder: Path) -> str:
     """Return eight digits for what a compiler makes of this processor and for its version.
 
     They are what it defines by itself when it is told to build for this machine; a build writes them down, so that it
@@ -135,22 +149,26 @@ def _target(compiler: str, folder: Path) -> str:
     with suppress(OSError, ValueError):
         if _own(kept) and re.fullmatch(r"[0-9a-f]{8}", said := kept.read_text(encoding="ascii")):
             return said
-    return _asked(*_identity(compiler))
+    return _asked(tuple(compiler), *_identity(compiler))
 
 
-def _written_down(compiler: str, folder: Path) -> Path:
+def _written_down(compiler: Sequence[str], folder: Path) -> Path:
     return folder / f"compiler-{_digest(_identity(compiler))[:16]}.txt"
 
 
-def _identity(compiler: str) -> tuple[str, int, int, str, str]:
-    real = Path(compiler).resolve()
-    found = real.stat()
-    return str(real), found.st_mtime_ns, found.st_size, _processor(), _c_library()
+def _identity(compiler: Sequence[str]) -> tuple[object, ...]:
+    """Return what says whether a compiler is the one that was asked, and for what."""
+    program, *arguments = compiler
+    # Of a program that runs another one, as ccache does, the other one too.
+    programs = [program, *filter(None, map(shutil.which, arguments))]
+    files = [Path(each).resolve() for each in programs]
+    found = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return *found, tuple(arguments), _processor(), _c_library()
 
 
 @cache
-def _asked(compiler: str, *more: object) -> str:
-    asked = [compiler, "-march=native", "-dM", "-E", "-x", "c++", "-"]
+def _asked(compiler: tuple[str, ...], *identity: object) -> str:
+    asked = [*compiler, "-march=native", "-dM", "-E", "-x", "c++", "-"]
     try:
         run = subprocess.run(
             asked,
@@ -162,8 +180,9 @@ def _asked(compiler: str, *more: object) -> str:
             timeout=60,
         )
     except (OSError, subprocess.SubprocessError):
-        return _digest(compiler, *more)[:8]
-    return _digest(more[2:], sorted(run.stdout.splitlines()), run.returncode)[:8]
+        return _digest(identity)[:8]
+    # Not the compiler's own path: one of another place that does the same has the same builds.
+    return _digest(identity[-3:], sorted(run.stdout.splitlines()), run.returncode)[:8]
 
 
 def _digest(*what: object) -> str:
@@ -212,7 +231,7 @@ def _folder_of_this_process() -> Path:
     return Path(tempfile.mkdtemp(prefix="locant-"))
 
 
-def _accepted_flags(compiler: str, folder: Path) -> Sequence[str]:
+def _accepted_flags(compiler: Sequence[str], folder: Path) -> Sequence[str]:
     """Return the first flags that the compiler takes."""
     probe = folder / "probe.cpp"
     probe.write_text("int probe() { return 0; }\n")
@@ -226,7 +245,7 @@ def _accepted_flags(compiler: str, folder: Path) -> Sequence[str]:
     return (*_FLAGS, *_CHOICES[-1])
 
 
-def _compile(compiler: str, flags: Sequence[str], source: Path) -> None:
+def _compile(compiler: Sequence[str], flags: Sequence[str], source: Path) -> None:
     _run(compiler, [*flags, "-c", str(source), "-o", str(source.with_suffix(".o"))], source.name)
 
 
@@ -239,16 +258,22 @@ def _signal_name(number: int) -> str:
     return known.get(number, f"signal {number}")  # real-time signals have no names but the first and the last
 
 
-def _run(compiler: str, arguments: Sequence[str], what: str) -> None:
-    # What it says may be in any encoding.
-    run = subprocess.run([compiler, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False)
+def _run(compiler: Sequence[str], arguments: Sequence[str], what: str) -> None:
+    name = shlex.join(compiler)
+    try:
+        # What it says may be in any encoding.
+        run = subprocess.run(
+            [*compiler, *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+    except OSError as error:  # no program any more, or the system starts none
+        raise ConfigError(f"The C++ compiler {name} could not be started to build {what}: {error}") from error
     if run.returncode == 0:
         return
     said = (run.stderr.strip().splitlines() or ["nothing"])[0]
     if run.returncode < 0:
         killed = _signal_name(-run.returncode)
-        raise ConfigError(f"The C++ compiler {compiler} was ended by {killed} while it built {what}.")
-    message = f"The C++ compiler {compiler} could not build {what}. It said: {said}"
+        raise ConfigError(f"The C++ compiler {name} was ended by {killed} while it built {what}.")
+    message = f"The C++ compiler {name} could not build {what}. It said: {said}"
     # The part that does the work was ended, and the rest of the compiler says so.
     if re.search(
         r"terminated program|unable to execute|terminated by signal|internal compiler error|due to signal", run.stderr
