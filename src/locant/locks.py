@@ -1,4 +1,7 @@
-"""Locks between processes: one holder at a time, free again however it ends, with a note of who it is."""
+"""Locks between processes: one holder at a time, free again however it ends, with a note of who it is.
+
+And locks between threads that a child of fork has open.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from locant.errors import CheckpointError
 from locant.parsing import read_json_file
@@ -41,10 +46,23 @@ else:
 
 
 _held: set[int] = set()
+_between_threads: WeakSet[threading.Lock] = WeakSet()
+
+
+def thread_lock() -> threading.Lock:
+    """Return a lock between threads that is open in a child of fork, whichever thread of its parent has it.
+
+    For what may be done once more where it was not done to its end: the thread that did it is not in the child.
+    """
+    lock = threading.Lock()
+    _between_threads.add(lock)
+    return lock
 
 
 def _let_go_in_child() -> None:
-    """Leave the locks to the parent: a child that outlives it must not hold them."""
+    """Leave the locks to the parent: a child that outlives it must not hold them, nor wait for its threads."""
+    for lock in list(_between_threads):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library does with its own
     for descriptor in _held:
         with suppress(OSError):
             os.close(descriptor)

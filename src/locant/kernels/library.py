@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.kernels.building import build, built_path, mark_as_used
 from locant.kernels.variants import VARIANT, choose
+from locant.locks import thread_lock
 
 SWITCH = "LOCANT_KERNELS"
 """Environment variable that switches the kernels off from the start: ``0``, ``false``, ``off`` or ``no``."""
@@ -52,7 +52,7 @@ class Library:
         self._loaded: ctypes.CDLL | None = None
         self.failed = False
         """Whether loading it has failed."""
-        self._lock = threading.Lock()
+        self._lock = thread_lock()
 
     def usable(self) -> bool:
         """Return whether the library is loaded, which happens now if need be; a warning says once why it cannot be."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from torch import Tensor
 from locant.errors import ConfigError, LocantError, nearest
 from locant.kernels.outcomes import require_done
 from locant.kernels.translation import KERNEL, PRECISIONS, supports
+from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
@@ -25,7 +25,7 @@ from locant.runtime import most_threads
 from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
-from locant.translation.search import batches, require_sentences, search
+from locant.translation.search import batches, require_ids, require_sentences, search
 from locant.translation.side_by_side import SideBySide
 
 # The instructions that a precision needs; translation.cpp numbers precisions as above.
@@ -71,6 +71,9 @@ class CompiledEngine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations; see :meth:`locant.translation.Engine.translate`."""
         if settings.sampling:
+            for source in sources:
+                require_ids(source, self.model.source_vocabulary, "source")
+            require_ids(prefix, self.model.vocabulary, "target")
             yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
             return
         require_sentences(sources, max_lengths, prefix)
@@ -134,6 +137,7 @@ class CompiledTransformer:
     Attributes:
         precision: Likewise.
         vocabulary: Number of target tokens.
+        source_vocabulary: Number of source tokens.
         target_positions: The most positions that the decoder knows; ``None`` for any number.
         library: The kernels.
         handle: Of the model in them.
@@ -153,7 +157,7 @@ class CompiledTransformer:
                 f"Unknown precision '{precision}'.{nearest(precision, PRECISIONS)} Known: {', '.join(PRECISIONS)}."
             )
         self.precision = precision
-        self.vocabulary = model.config.target_vocab_size
+        self.vocabulary, self.source_vocabulary = model.config.target_vocab_size, model.config.source_vocab_size
         self._most_threads = most_threads()
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
@@ -187,7 +191,7 @@ class CompiledTransformer:
         # At the end of a process its memory goes back by itself; other threads may still be using it.
         weakref.finalize(self, self.library.locant_engine_free, self.handle).atexit = False
         self._tables: list[Tensor | None] = [None, None]
-        self._growing = threading.Lock()
+        self._growing = thread_lock()
 
     def start_search(self, source: Tensor, source_lengths: Tensor) -> CompiledSearchState:
         """Encode source ids ``[B, S]`` with ``[B]`` real tokens each and return the state of their translations.

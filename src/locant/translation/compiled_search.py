@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from locant.errors import LocantError
+from locant.errors import ConfigError, LocantError
 from locant.kernels.outcomes import require_done
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
+from locant.translation.search import require_ids
 
 if TYPE_CHECKING:
     from locant.translation.compiled import CompiledTransformer
@@ -91,16 +92,21 @@ class CompiledSearch:
             sentences: By numbers that no others have.
 
         Raises:
-            ConfigError: An id is outside the vocabulary, or a number is taken.
+            ConfigError: An id is outside the vocabulary, a number is taken, or a greatest length is too large.
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
         wishes = array("b", b"".join([_wish(number, sentence) for number, sentence in sentences.items()]))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
-        for sentence in sentences.values():
-            lengths.append(len(sentence.source))
-            tokens.extend(sentence.source)
-            prefixes.extend(sentence.prefix)
+        try:
+            for sentence in sentences.values():
+                lengths.append(len(sentence.source))
+                tokens.extend(sentence.source)
+                prefixes.extend(sentence.prefix)
+        except OverflowError:  # the kernels, which look at all other ids, cannot be given this one
+            require_ids(sentence.source, self._model.source_vocabulary, "source")
+            require_ids(sentence.prefix, self._model.vocabulary, "target")
+            raise
         positions = self._model.positions(0, max(lengths))
         said = self._library.locant_search_join(
             self._search,
@@ -187,7 +193,11 @@ class CompiledSearch:
 
 def _wish(number: int, of: Searched) -> bytes:
     settings = of.settings
-    return _WISH.pack(number, settings.beam, of.max_length, settings.n_best, len(of.prefix), settings.length_penalty)
+    limit, prefix = of.max_length, len(of.prefix)
+    try:
+        return _WISH.pack(number, settings.beam, limit, settings.n_best, prefix, settings.length_penalty)
+    except struct.error:  # as the kernels say of fewer that are too many
+        raise ConfigError(f"There is no translation of {limit} tokens.") from None
 
 
 def _table(positions: Tensor | None) -> tuple[int | None, int]:
