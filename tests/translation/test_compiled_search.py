@@ -58,6 +58,33 @@ def test_a_search_that_is_no_longer_wanted_ends() -> None:
     assert len(asked) == 4
 
 
+def test_no_call_encodes_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C waits for a call; the hypotheses are those of sentences that are encoded together."""
+    engine, joined, draw = compiled(model_with_ties(1)), [], random.Random(1)
+    monkeypatch.setattr(CompiledEngine, "_groups", lambda self, batch, rows, threads: [batch])
+    lengths = [700, 20, 300, 300, 511, 1, 1, 512, 90]
+    sources = [[*(draw.randrange(4, VOCABULARY) for _ in range(length - 1)), EOS] for length in lengths]
+    settings = DecodingSettings(beam=2, batch_tokens=10_000)
+    together = CompiledSearch(engine.model, 1)
+    together.join({index: Searched(source, 3, (BOS,), settings) for index, source in enumerate(sources)})
+    join = CompiledSearch.join
+
+    def noted(self: CompiledSearch, sentences: dict[int, Searched]) -> None:
+        joined.append([len(sentence.source) for sentence in sentences.values()])
+        join(self, sentences)
+
+    monkeypatch.setattr(CompiledSearch, "join", noted)
+    monkeypatch.setattr(type(engine.model), "threads", 1)
+    assert dict(engine.translate(sources, [3] * 9, (BOS,), settings)) == dict(together.run())
+    assert sorted(length for part in joined for length in part) == sorted(lengths)
+    assert len(joined) > 4
+    assert all(len(part) == 1 or sum(part) <= 512 for part in joined)
+    joined.clear()
+    monkeypatch.setattr(type(engine.model), "threads", 4)
+    list(engine.translate(sources, [3] * 9, (BOS,), settings))
+    assert max(map(sum, joined)) in range(1024, 2049)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_batches(seed: int) -> None:
     engine, draw = compiled(model_with_ties(seed)), random.Random(seed)

@@ -34,6 +34,10 @@ _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM'
 # Rows of a group, fewer of which take as long.
 _LEAST_ROWS = 8
 
+# Source tokens for each thread that are encoded in one call, for which Ctrl-C waits: less than a second with preset
+# base, and many more than make up for reading the weights again.
+_UNINTERRUPTED = 512
+
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
 
@@ -83,7 +87,10 @@ class CompiledEngine:
             group: list[int], threads: int, wanted: Callable[[], bool]
         ) -> list[tuple[int, list[Hypothesis] | LocantError]]:
             running = CompiledSearch(self.model, threads)
-            running.join({index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group})
+            for part in _parts(group, [len(sources[index]) for index in group], _UNINTERRUPTED * threads):
+                if wanted():
+                    of_part = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in part}
+                    running.join(of_part)
             return running.run(wanted)
 
         # One batch after the other: together they may take more memory than there is.
@@ -330,6 +337,19 @@ class CompiledSearchState:
         """
         rows = _ids(rows)
         require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
+
+
+def _parts(group: list[int], lengths: list[int], tokens: int) -> Iterator[list[int]]:
+    """Cut a group into parts of some tokens at most, but of a sentence at least."""
+    part: list[int] = []
+    room = tokens
+    for index, length in zip(group, lengths, strict=True):
+        if part and length > room:
+            yield part
+            part, room = [], tokens
+        part.append(index)
+        room -= length
+    yield part
 
 
 def _ids(x: Tensor) -> Tensor:
