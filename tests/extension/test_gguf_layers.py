@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from locant.cli import main
-from locant.extension import extend_model, inspect_model
+from locant.errors import LocantError
+from locant.extension import extend_model, inspect_model, to_engine_config
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.scaling import Unscaled, YaRN
-from locant.rotary_configs import read_gguf, write_gguf
+from locant.rotary_configs import read_gguf, read_huggingface, write_gguf
 
 gguf = pytest.importorskip("gguf")
 
@@ -199,3 +200,39 @@ def test_the_command_says_the_layers(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["inspect", str(path), "--json"]) == 0
     kinds = json.loads(capsys.readouterr().out)["layer_types"]
     assert [(kind["layers"], kind["config"]) for kind in kinds] == [([0, 1, 2, 4, 5, 6], "all"), ([3, 7], None)]
+
+
+# What transformers and CTranslate2 have is the model before it was converted.
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type", "layout"),
+    [
+        ("llama", "llama", "half"),
+        ("granite", "granite", "half"),
+        ("olmo", "olmo", "half"),
+        ("qwen2", "qwen2", "half"),
+        ("command-r", "cohere", "interleaved"),
+        ("deepseek2", "deepseek_v2", "interleaved"),
+    ],
+)
+def test_what_is_written_pairs_as_the_class_does(
+    architecture: str, model_type: str, layout: str, tmp_path: Path
+) -> None:
+    found = inspected(tmp_path, architecture, rope_dimension_count=128)
+    for engine in ("hf5", "hf4"):
+        said = to_engine_config(found, engine)
+        assert isinstance(said, dict)
+        read = read_huggingface({"model_type": model_type, **said}).config
+        assert (read.layout, read.base, read.rotary_dim) == (layout, 500000.0, 128)
+    attributes = to_engine_config(found, "ctranslate2")
+    assert isinstance(attributes, dict)
+    assert attributes["rotary_interleave"] == (layout == "interleaved")
+    permuted = [each.message for each in found.findings if "permuted from halves to neighbours" in each.message]
+    assert len(permuted) == (architecture in ("llama", "granite", "olmo"))
+
+
+def test_no_class_that_pairs_so_is_an_error(tmp_path: Path) -> None:
+    found = inspected(tmp_path, "plm", rope_dimension_count=64)
+    with pytest.raises(LocantError, match=r"layout 'interleaved' for the architecture 'plm'.* none is known for it"):
+        to_engine_config(found, "hf5")

@@ -9,7 +9,17 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions.scaling.ntk import NTKAware
 from locant.rotary_configs import read_gguf
-from locant.rotary_configs.gguf_architectures import HALF, INTERLEAVED, SEVERAL_AXES, WITHOUT_ROTATION
+from locant.rotary_configs.families import layout_of as layout_of_class
+from locant.rotary_configs.gguf_architectures import (
+    CONVERTED_FROM_HALVES,
+    HALF,
+    INTERLEAVED,
+    KNOWN,
+    SEVERAL_AXES,
+    WITHOUT_ROTATION,
+    layout_of,
+    model_type_of,
+)
 
 gguf = pytest.importorskip("gguf")
 
@@ -32,6 +42,16 @@ def test_every_architecture_of_gguf_is_read_or_known_not_to_rotate() -> None:
         else:
             config = next(iter(read_gguf(_metadata(name)).configs.values()))
             assert config.layout == ("interleaved" if name in INTERLEAVED else "half"), name
+
+
+def test_classes_pair_as_the_architecture_does_but_where_the_converter_permutes() -> None:
+    """``permute`` in convert_hf_to_gguf.py turns halves into neighbours, of which classes are facts by themselves."""
+    types = {name: model_type_of(name) for name in KNOWN}
+    assert {name for name in INTERLEAVED if types[name]} >= CONVERTED_FROM_HALVES
+    for name, model_type in types.items():
+        if model_type is not None:
+            expected = "half" if name in CONVERTED_FROM_HALVES else layout_of(name)
+            assert layout_of_class(model_type, None) == expected, name
 
 
 def test_an_architecture_that_is_not_known_is_refused() -> None:

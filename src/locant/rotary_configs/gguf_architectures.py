@@ -9,6 +9,7 @@ from __future__ import annotations
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryLayout
 from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.families import model_type
 
 _INTERLEAVED = """
 llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
@@ -103,6 +104,52 @@ granitehybrid baichuan xverse arcee smollm3 olmo
 """
 CONVERTED_FROM_HALVES = frozenset(_PERMUTED.split())
 """Architectures whose converters permute queries and keys of config.json's model from halves to neighbours."""
+
+_MODEL_TYPES = {
+    "bailingmoe": "bailing_moe",
+    "bailingmoe2": "bailing_moe_v2",
+    "cohere2moe": "cohere2_moe",
+    "command-r": "cohere",
+    "deepseek2": "deepseek_v2",  # V3 and Kimi K2 as well, whose entries are the same
+    "deepseek32": "deepseek_v32",
+    "dream": "Dream",
+    "gemma-embedding": "gemma3_text",
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "glm-dsa": "glm_moe_dsa",
+    "glm4moe": "glm4_moe",
+    "gptneox": "gpt_neox",
+    "granitehybrid": "granitemoehybrid",
+    "grok": "grok-1",
+    "hunyuan-dense": "hunyuan_v1_dense",
+    "hunyuan-moe": "hunyuan_v1_moe",
+    "jina-bert-v3": "jina_embeddings_v3",
+    "lfm2moe": "lfm2_moe",
+    "llama-embed": "llama",
+    "llama4": "llama4_text",
+    "mimo2": "mimo_v2_flash",
+    "mistral3": "ministral3",
+    "modern-bert": "modernbert",
+    "neo-bert": "neobert",
+    "pangu-embedded": "PanguEmbedded",
+    "phi2": "phi",
+    "qwen2moe": "qwen2_moe",
+    "qwen3moe": "qwen3_moe",
+    "qwen3next": "qwen3_next",
+    "step35": "step3p5",
+}
+
+
+def model_type_of(architecture: str) -> str | None:
+    """Return the ``model_type`` of the config.json that an architecture is converted from, where its class is known.
+
+    Example:
+        >>> model_type_of("command-r"), model_type_of("ernie4_5-moe"), model_type_of("plamo")
+        ('cohere', 'ernie4_5_moe', None)
+    """
+    name = _MODEL_TYPES.get(architecture, architecture.replace("-", "_"))
+    return None if model_type(name) is None else name
 
 
 def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:

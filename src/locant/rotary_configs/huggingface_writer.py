@@ -87,7 +87,8 @@ def _beside(config: RotaryConfig, model_type: str | None) -> dict[str, Any]:
             f"config.json cannot express layout '{config.layout}': the class of the model type '{model_type}' decides, "
             f"and has '{known}'. Permute the projections of queries and keys, or name a model_type of that layout."
         )
-    width = "qk_rope_head_dim" if _is_switched(model_type) else "head_dim"
+    kind = families.model_type(model_type)
+    width = "qk_rope_head_dim" if kind is not None and "qk_rope_head_dim" in kind.defaults else "head_dim"
     switch = config.layout == "interleaved" if _is_switched(model_type) else None
     written = {width: config.head_dim, "rope_interleave": switch}
     return written | config.scaling.huggingface_entries(config.max_length)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from locant.errors import LocantError, UsageError, nearest
+from locant.errors import ConfigError, LocantError, UsageError, nearest
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs.base import UNREADABLE, error_finding
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
+from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
 from locant.rotary_configs.vllm import write_vllm
@@ -74,17 +75,25 @@ def _hf4(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, 
 
 
 def _ctranslate2(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
-    del inspection
-    return write_ctranslate2(configs)
+    return write_ctranslate2(_in_halves(inspection, configs))  # converted from the model of transformers as well
 
 
 def _huggingface_type(inspection: Inspection) -> str | None:
-    return inspection.model_type if inspection.kind == "huggingface" or inspection.model_type == "llama" else None
+    if inspection.kind != "gguf" or inspection.model_type is None:
+        return inspection.model_type
+    name = model_type_of(inspection.model_type)
+    layout = layout_of(inspection.model_type)
+    if name is None and layout != "half" and inspection.model_type not in CONVERTED_FROM_HALVES:
+        raise ConfigError(
+            f"config.json cannot express layout '{layout}' for the architecture '{inspection.model_type}': the class "
+            "of a model type decides, and none is known for it."
+        )
+    return name
 
 
 def _in_halves(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, RotaryConfig]:
-    """Return the configurations of the weights before they were permuted for a GGUF file of a Llama."""
-    if inspection.kind != "gguf" or inspection.model_type != "llama":
+    """Return the configurations of the weights before a converter permuted them for a GGUF file."""
+    if inspection.kind != "gguf" or inspection.model_type not in CONVERTED_FROM_HALVES:
         return configs
     return {layer: replace(config, layout="half") for layer, config in configs.items()}
 

@@ -23,6 +23,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, NoRotaryPositionsError, ParsedConfig, error_finding
 from locant.rotary_configs.doubts import doubts_about
 from locant.rotary_configs.gguf import read_gguf
+from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES
 from locant.rotary_configs.gguf_loading import refusals
 from locant.rotary_configs.huggingface import LAYOUT_MARK, read_config, read_huggingface
 from locant.rotary_configs.llamacpp import read_llamacpp
@@ -192,12 +193,13 @@ def inspect_model(
         is_explained = not is_known and not (asked is None and code is None)
         found += [] if is_explained else engine_differences(source.content, parsed)
         found += [] if parsed is None else stored_findings(source.path.parent, parsed.configs)
-    elif model_type == "llama" and source.kind == "gguf":
+    elif source.kind == "gguf" and model_type in CONVERTED_FROM_HALVES:
         found.append(
             Finding(
                 "note",
-                "A GGUF file of a Llama holds queries and keys permuted from halves to neighbours, hence its layout.",
-                "--as hf4 and hf5 speak of the weights before that, in halves.",
+                f"GGUF files of the architecture '{model_type}' hold queries and keys permuted from halves to "
+                "neighbours, hence the layout.",
+                "--as hf4, hf5 and ctranslate2 speak of the weights before that, in halves.",
             )
         )
     vision = None
