@@ -34,6 +34,16 @@ def test_small_differences_are_not_significant_and_no_difference_is_chance():
     assert paired_bootstrap(before, before, references).bleu_p_value == 1.0
 
 
+def test_equal_scores_and_none_leave_nothing_to_tell_apart():
+    references, before, after = texts(0, 0), texts(1, 0.2), texts(2, 0.2)
+    found = paired_bootstrap(before, after, references)
+    assert (found.bleu_chance, found.chrf_chance) == (found.bleu_p_value, found.chrf_p_value)
+    same = paired_bootstrap(before, before, references)
+    assert (same.bleu_chance, same.chrf_chance) == (None, None)
+    nothing = paired_bootstrap(["ü"] * 60, ["ö ö"] * 60, references)
+    assert (nothing.bleu_chance, nothing.chrf_chance) == (None, None)
+
+
 def test_sentences_must_be_as_many():
     with pytest.raises(DataError, match="as many references"):
         paired_bootstrap(["a"], ["a", "b"], ["a"])

@@ -321,6 +321,22 @@ def test_the_command_line_starts_from_a_model(parent, new_data, tmp_path, capsys
     assert "--keep-optimizer goes with --from RUN" in capsys.readouterr().err
 
 
+def test_nothing_is_said_of_chance_where_nothing_changed(parent, new_data, tmp_path, capsys):
+    folder = Path(new_data["corpus"]["folder"])
+    options = ["--source", f"{folder}/train.en", "--target", f"{folder}/train.de", "--steps", "2", "--device", "cpu"]
+    changes = ["finetuning.test_sentences=5", "training.validation_sentences=0", "training.learning_rate=1e-30"]
+    sizes = ["max_tokens=50", "batches.tokens=256"]
+    assert main(["train", "--from", str(parent), *options, *changes, *sizes, "--output", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().err
+    assert "the parent's test set, 5 sentences): BLEU" in shown
+    assert "(p " not in shown
+    assert "bootstrap" not in shown
+    evaluate(tmp_path / "run")
+    page = write_run_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "Before and after fine-tuning" in page
+    assert "1.000" not in page[page.index("Before and after fine-tuning") :].split("</table>")[0]
+
+
 def test_old_and_new_text_are_mixed_and_reported(parent, new_data, recipe_data, tmp_path):
     sources = {
         "new": {"corpus": new_data["corpus"]},

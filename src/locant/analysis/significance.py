@@ -11,6 +11,9 @@ from locant.analysis.scores import Scores, score_translations
 RESAMPLINGS = 1000
 """Random samples of the sentences that are scored, as in Koehn 2004 and by default in sacreBLEU."""
 
+_SMALLEST_SCORE = 0.05
+"""What is less is shown as 0.0."""
+
 
 @dataclass(frozen=True)
 class PairedComparison:
@@ -33,6 +36,16 @@ class PairedComparison:
     resamplings: int = RESAMPLINGS
 
     @property
+    def bleu_chance(self) -> float | None:
+        """The p-value of BLEU; ``None`` where there is nothing to tell apart: equal scores, or both 0.0."""
+        return _chance(self.before.bleu, self.after.bleu, self.bleu_p_value)
+
+    @property
+    def chrf_chance(self) -> float | None:
+        """The p-value of chrF; ``None`` likewise."""
+        return _chance(self.before.chrf, self.after.chrf, self.chrf_p_value)
+
+    @property
     def bleu_gain(self) -> float:
         """BLEU of the second system minus that of the first."""
         return self.after.bleu - self.before.bleu
@@ -40,6 +53,10 @@ class PairedComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
         return asdict(self)
+
+
+def _chance(before: float, after: float, p_value: float) -> float | None:
+    return None if before == after or max(before, after) < _SMALLEST_SCORE else p_value
 
 
 def paired_bootstrap(

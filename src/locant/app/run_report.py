@@ -164,11 +164,11 @@ def _before_after(found: BeforeAfter | None) -> list[Section]:
     for test in found.tests:
         scores = test.scores
         for metric, before, after, p in (
-            ("BLEU", scores.before.bleu, scores.after.bleu, scores.bleu_p_value),
-            ("chrF", scores.before.chrf, scores.after.chrf, scores.chrf_p_value),
+            ("BLEU", scores.before.bleu, scores.after.bleu, scores.bleu_chance),
+            ("chrF", scores.before.chrf, scores.after.chrf, scores.chrf_chance),
         ):
             name = f"{test.name} ({whose[test.of]}, {scores.after.n:,} sentences)"
-            rows.append([name, metric, before, after, f"{after - before:+.2f}", f"{p:.3f}"])
+            rows.append([name, metric, before, after, f"{after - before:+.2f}", "" if p is None else f"{p:.3f}"])
     caption = (
         f"The model started from {found.parent}. p: paired bootstrap resampling by sacreBLEU; below 0.05 the "
         "difference is usually called significant."

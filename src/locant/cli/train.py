@@ -170,15 +170,18 @@ def _show_summary(summary: RunSummary) -> None:
 
 def _show_before_after(console: PlainConsole, found: BeforeAfter) -> None:
     """Show the test sets before and after fine-tuning."""
+    known = False
     for test in found.tests:
         scores = test.scores
+        chances = ["" if p is None else f" (p {p:.3f})" for p in (scores.bleu_chance, scores.chrf_chance)]
+        known = known or any(chances)
         console.print(
             f"{test.name} ({_WHOSE[test.of]}, {scores.after.n:,} sentences): "
-            f"BLEU {scores.before.bleu:.1f} before, {scores.after.bleu:.1f} after (p {scores.bleu_p_value:.3f}); "
-            f"chrF {scores.before.chrf:.1f} before, {scores.after.chrf:.1f} after (p {scores.chrf_p_value:.3f})",
+            f"BLEU {scores.before.bleu:.1f} before, {scores.after.bleu:.1f} after{chances[0]}; "
+            f"chrF {scores.before.chrf:.1f} before, {scores.after.chrf:.1f} after{chances[1]}",
             soft_wrap=True,
         )
-    if found.tests:
+    if known:
         console.print("p by sacreBLEU's paired bootstrap; below 0.05 the difference is significant", soft_wrap=True)
     for note in found.notes:
         console.print(note, soft_wrap=True)
