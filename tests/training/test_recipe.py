@@ -53,6 +53,11 @@ def test_wrong_keys_and_values_are_explained(recipe_data, override, message):
     assert message in str(caught.value)
 
 
+def test_a_preset_that_nobody_named_is_in_no_message(recipe_data):
+    with pytest.raises(ConfigError, match=r"^recipe: model: d_model 256 is not a multiple of heads 5"):
+        Recipe.parse({**recipe_data, "model": {"heads": 5}}, "recipe")
+
+
 def test_learned_positions_must_cover_the_longest_sentence(recipe_data):
     changes = ["model.position=learned", "model.position_options.max_positions=50", "max_tokens=60"]
     with pytest.raises(ConfigError, match=r"max_tokens is 60, but .*max_positions is 50"):

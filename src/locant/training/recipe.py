@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from locant.errors import ConfigError, nearest
 from locant.files import write_text
 from locant.models.architectures import ModelConfig, parse_model_config
-from locant.models.config import TransformerConfig
+from locant.models.config import PRESETS, TransformerConfig
 from locant.models.decoding_settings import DecodingSettings
 from locant.parsing import LARGEST_YAML, parse_yaml, read_bytes
 from locant.settings import Settings
@@ -77,7 +77,9 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.max_tokens > self.batches.tokens:
+        # What is left open is chosen to fit.
+        asked = "max_tokens" in self.model_fields_set
+        if asked and self.max_tokens > self.batches.tokens:
             raise ConfigError(
                 f"max_tokens is {self.max_tokens}, so one sentence may exceed a whole batch of batches.tokens "
                 f"{self.batches.tokens}; raise the one or lower the other"
@@ -105,7 +107,7 @@ class Recipe(Settings):
         if self.training.guided_alignment:
             self._check_alignment(model)
         limit = model.position_options.get("max_positions") if isinstance(model, TransformerConfig) else None
-        if limit and limit < self.max_tokens:
+        if asked and limit and limit < self.max_tokens:
             raise ConfigError(
                 f"max_tokens is {self.max_tokens}, but model.position_options.max_positions is {limit}; "
                 "raise the one or lower the other"
@@ -151,8 +153,8 @@ class Recipe(Settings):
             if key in fields:
                 raise ConfigError(f"model.{key} follows from the tokenizer; set tokenizer.vocab_size instead")
         defaults: dict[str, Any] = {"share_embeddings": self.tokenizer.joint}
-        if fields.get("architecture", "transformer") == "transformer":
-            defaults["preset"] = "small"
+        if fields.get("architecture", "transformer") == "transformer" and "preset" not in fields:
+            defaults |= PRESETS["small"]
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         return parse_model_config({**defaults, **fields, **sizes})
 
