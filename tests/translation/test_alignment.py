@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,6 +109,23 @@ def test_what_cannot_be_aligned_is_said(translator: Translator) -> None:
     assert second.target_words == ("alpha",) * 30
     assert len(said) == 1
     assert "It is not aligned" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "options", "message"),
+    [
+        ("mu", "nu", {}, "lists of sentences"),
+        (["mu"], "n", {}, "lists of sentences"),
+        (["mu", "nu\ud800"], ["mu", "nu"], {}, "Pair 2 has half of a character"),
+        (["mu"], ["\udfff"], {}, "Pair 1 has half of a character"),
+        (["mu"], ["nu"], {"step": "predict"}, "'predicts' or 'reads', not 'predict'"),
+    ],
+)
+def test_what_cannot_be_aligned(
+    translator: Translator, source: Any, translation: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        translator.align(source, translation, **options)
 
 
 def test_the_format_of_pharaoh(translator: Translator) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -108,11 +108,22 @@ def align(
         say: Called with a line about each pair that is too long, which has no links then; ``None`` makes it an error.
 
     Raises:
-        DataError: There are not as many translations as sources, or a pair is too long.
-        ConfigError: There is no such layer.
+        DataError: There are not as many translations as sources, or a pair is too long or no text.
+        ConfigError: There is no such layer or step.
     """
+    if isinstance(sources, str) or isinstance(translations, str):  # whose letters would be taken for sentences
+        raise DataError("Sources and translations are lists of sentences; put one sentence into a list.")
     if len(sources) != len(translations):
         raise DataError(f"There are {len(sources)} sources and {len(translations)} translations; give one for each.")
+    for number, pair in enumerate(zip(sources, translations, strict=True), start=1):
+        try:
+            "".join(pair).encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(
+                f"Pair {number} has half of a character (a lone surrogate), which is no text. Remove it."
+            ) from None
+    if step not in (None, *get_args(AlignmentStep)):
+        raise ConfigError(f"The step whose attention is taken is 'predicts' or 'reads', not {step!r}.")
     layers = model.config.decoder_layers if isinstance(model, Transformer) else 1
     if layer is not None and not 0 <= layer < layers:
         raise ConfigError(f"The decoder has layers 0 to {layers - 1}; there is no layer {layer}.")

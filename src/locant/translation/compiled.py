@@ -34,8 +34,8 @@ _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM'
 # Rows of a group, fewer of which take as long.
 _LEAST_ROWS = 8
 
-# Source tokens for each thread that are encoded in one call, for which Ctrl-C waits: less than a second with preset
-# base, and many more than make up for reading the weights again.
+# Source tokens for each thread that are encoded in one call, for which Ctrl-C waits: about a second with preset base in
+# float32, and many more than make up for reading the weights again.
 _UNINTERRUPTED = 512
 
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."

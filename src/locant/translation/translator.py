@@ -336,9 +336,9 @@ class Translator:
             overrides: As in :meth:`translate`; ``batch_tokens`` and the limits of lengths count.
 
         Raises:
-            DataError: There are not as many translations as sources, or a pair is too long.
-            ConfigError: There is no such layer, an override is unknown or out of range, or the model must be told its
-                languages.
+            DataError: There are not as many translations as sources, or a pair is too long or no text.
+            ConfigError: There is no such layer or step, an override is unknown or out of range, or the model must be
+                told its languages.
 
         Example::
 
