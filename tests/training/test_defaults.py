@@ -314,6 +314,38 @@ def test_too_little_memory_is_said_with_what_to_lower(recipe_data, corpus, tmp_p
     assert not planned(recipe_data).memory_warning
 
 
+def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(open_recipe):
+    parent = {**open_recipe, "finetuning": {"parent": "somewhere"}}
+    plan = planned(parent)
+    assert plan.epochs > 50
+    minutes = f"training.minutes={5 * 50 / plan.epochs:.2g}"
+    assert plan.passes_warning.startswith(f"The budget is {plan.epochs:,.0f} passes over the text")
+    assert plan.passes_warning.endswith(f"{minutes} is 50 passes.")
+    steps = planned({**parent, "training": {"steps": 4000}})
+    assert f"training.steps={round(4000 * 50 / steps.epochs)} is 50 passes" in steps.passes_warning
+    assert not planned({**parent, "training": {"steps": 1}}).passes_warning
+    assert not planned(open_recipe).passes_warning
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"batches": {"tokens": 100}}, "batches.tokens"),
+        (
+            {"model": {"position": "learned", "position_options": {"max_positions": 100}}},
+            "model.position_options.max_positions",
+        ),
+    ],
+    ids=str,
+)
+def test_the_longest_sentence_fits_what_is_given(open_recipe, given, key):
+    plan = planned({**open_recipe, **given})
+    assert plan.recipe.max_tokens == 100
+    assert [choice.reason for choice in plan.choices if choice.key == "max_tokens"] == [f"{key} is 100"]
+    with pytest.raises(ConfigError, match="max_tokens is 101"):
+        planned({**open_recipe, **given, "max_tokens": 101})
+
+
 def test_planning_refuses_what_training_would_refuse(open_recipe):
     with pytest.raises(ConfigError, match="the characters of the training text alone need"):
         plan_training(open_recipe, tokenizer={"vocab_size": 9})

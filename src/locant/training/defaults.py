@@ -20,7 +20,7 @@ from locant.models.config import TransformerConfig
 from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
-from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning
+from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
 
@@ -104,6 +104,7 @@ class TrainingPlan:
         seconds: Time of all updates and validations.
         memory: Most memory, in bytes.
         memory_warning: What to lower where there is less memory than that; empty where there is enough.
+        passes_warning: What to lower where fine-tuning passes over its text very often; empty otherwise.
     """
 
     recipe: Recipe
@@ -117,6 +118,7 @@ class TrainingPlan:
     seconds: float
     memory: float
     memory_warning: str = ""
+    passes_warning: str = ""
 
 
 def leaves_open(recipe: Recipe) -> bool:
@@ -238,6 +240,7 @@ class _Planner:
             seconds=self._target_tokens() / speed.tokens_per_second / _SHARE_OF_UPDATES,
             memory=memory_needed(*memory),
             memory_warning=memory_warning(*memory, self._device) if self._processes == 1 else "",
+            passes_warning=passes_warning(recipe.training, self._epochs()) if recipe.finetuning else "",
         )
 
     def _budget(self) -> None:
@@ -253,7 +256,15 @@ class _Planner:
             settings = TokenizerSettings.parse(self._data["tokenizer"], "tokenizer")
             statistics = token_statistics(text, settings, tokenizers)
         longest = next((limit for limit in (128, 256, 512) if statistics.longest <= limit), 1024)
-        self._choose("max_tokens", longest, f"99.5% of the sentences have at most {statistics.longest} tokens")
+        reason = f"99.5% of the sentences have at most {statistics.longest} tokens"
+        options = self._get("model.position_options") or {}
+        for key, most in (
+            ("batches.tokens", self._get("batches.tokens")),
+            ("model.position_options.max_positions", options.get("max_positions")),
+        ):
+            if most and most < longest:
+                longest, reason = most, f"{key} is {most}"
+        self._choose("max_tokens", longest, reason)
         return statistics
 
     def _open_vocabulary(self, tokenizers: TokenizerPair | None) -> TokenStatistics:

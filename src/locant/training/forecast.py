@@ -19,6 +19,8 @@ from locant.training.optimizers import build_optimizer
 from locant.training.settings import TrainingSettings, training_precision
 
 _TIMED_UPDATES = 2
+_MOST_PASSES = 50
+"""Passes over its text beyond which fine-tuning is told to be shorter."""
 _SMALL_BATCH = 1024
 _BASE_MEMORY = 450e6
 """Bytes of Python, PyTorch and the tokenised text's buffers, whatever the model."""
@@ -149,4 +151,25 @@ def memory_warning(config: ModelConfig, settings: TrainingSettings, batch_tokens
     place = "the device" if device.type == "cuda" else "this machine or its control group"
     return (
         f"Training needs an estimated {needed / 1e9:.1f} GB of memory, and {place} has {limit / 1e9:.1f} GB: {lower}."
+    )
+
+
+def passes_warning(settings: TrainingSettings, passes: float) -> str:
+    """Return a sentence on what to lower where a text is passed over so often that it is learned by heart.
+
+    Args:
+        settings: Of training; minutes or steps are its budget.
+        passes: Passes over the text in that budget.
+    """
+    if passes <= _MOST_PASSES:
+        return ""
+    share = _MOST_PASSES / passes
+    lower = []
+    if settings.minutes:
+        lower.append(f"training.minutes={settings.minutes * share:.2g}")
+    if settings.steps:
+        lower.append(f"training.steps={max(1, round(settings.steps * share))}")
+    return (
+        f"The budget is {passes:,.0f} passes over the text, which fine-tuning learns by heart. A lower one may do: "
+        f"{' and '.join(lower)} is {_MOST_PASSES} passes."
     )

@@ -159,6 +159,7 @@ def plan_training(
             wanted, corpus, tokenizers = finetuning.recipe, finetuning.corpus, finetuning.parent_tokenizers
         plan = complete_recipe(wanted, corpus, choose_device(wanted.training.device), tokenizers=tokenizers)
     _warn(plan.memory_warning)
+    _warn(plan.passes_warning)
     return plan
 
 
@@ -244,6 +245,7 @@ def _train(
             recipe, choices = plan.recipe, plan.choices
             callback.on_plan(plan)
             _warn(plan.memory_warning)
+            _warn(plan.passes_warning)
         data = _prepare(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
         )
