@@ -150,6 +150,26 @@ def test_unknown(values: Tensor) -> None:
     assert found.reason in str(found)
 
 
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (torch.tensor(frequencies(32, 37.5)), "a progression of base 37.5; bases of models are 100 at least"),
+        (torch.tensor(frequencies(32, 37.5)).float(), "a progression of base 37.5; bases"),
+        (torch.tensor(frequencies(32, 37.5) / 8), "a progression of base 37.5 divided by 8; bases"),
+        (torch.tensor([1.0, 0.3]), "not the frequencies of any known formula"),
+        (torch.tensor([0.5]), "it holds one number"),
+        (torch.tensor([[0.5]]), "it holds one number"),
+    ],
+)
+def test_why_it_is_unknown(values: Tensor, reason: str) -> None:
+    assert reason in identify(values).reason
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_constant_is_stored_as_it_is(dtype: torch.dtype) -> None:
+    assert str(identify(torch.ones(8, dtype=dtype))).count(f"stored as {str(dtype).removeprefix('torch.')}.") == 1
+
+
 def test_alibi_slopes_are_not_frequencies() -> None:
     assert "ALiBi for 16 heads" in identify(torch.tensor([2 ** (-8 * n / 16) for n in range(1, 17)])).reason
 

@@ -17,9 +17,13 @@ FLOAT32_FREQUENCY = 4e-6
 
 
 def effective_dtype(values: Tensor) -> torch.dtype:
-    """Return the coarsest of bfloat16, float16 and the tensor's own dtype that holds every value."""
+    """Return the coarsest of bfloat16, float16 and the tensor's own dtype that holds every value.
+
+    One number throughout, which coarse dtypes hold as well, tells nothing: it has the tensor's own.
+    """
+    varies = bool((values != values.flatten()[0]).any())
     for dtype in (torch.bfloat16, torch.float16):
-        if torch.equal(values.to(dtype).to(values.dtype), values):
+        if values.dtype == dtype or (varies and torch.equal(values.to(dtype).to(values.dtype), values)):
             return dtype
     return torch.float64 if values.dtype == torch.float64 else torch.float32
 

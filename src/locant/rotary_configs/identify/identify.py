@@ -60,6 +60,8 @@ def identify(tensor: Tensor) -> Identification:
     shape, values = tuple(tensor.shape), tensor.detach().cpu()
     if not values.numel() or not bool(torch.isfinite(values).all()):
         return _unknown(shape, "it is empty" if not values.numel() else "it holds numbers that are not finite")
+    if values.numel() == 1:
+        return _unknown(shape, "it holds one number, which many formulas give")
     cache = values.is_complex()
     values = torch.view_as_real(values) if cache else values
     values = values.squeeze()
@@ -84,10 +86,12 @@ def _identify_vector(values: Tensor, shape: tuple[int, ...]) -> Identification:
     dtype, measured = effective_dtype(values), values.double()
     step = smallest_step(dtype)
     coarse = (dtype,) if dtype in _COARSE else ()
+    reason = "these numbers are not the frequencies of any known formula"
     for candidate in _candidates(measured, FLOAT32_FREQUENCY * measured, coarse, table=False):
         if candidate.base == 256.0 and abs((candidate.factor or 0) - 2 ** (8 / len(values))) < 1e-3:
             return _unknown(shape, f"these are the slopes of ALiBi for {len(values)} heads, not frequencies")
         if _by_chance(candidate, len(values)):
+            reason = _small_base(candidate, len(values)) or reason
             continue
         turning = candidate.exact > 0
         error = ((measured - candidate.exact).abs()[turning] - step).clamp(min=0) / candidate.exact[turning]
@@ -99,7 +103,18 @@ def _identify_vector(values: Tensor, shape: tuple[int, ...]) -> Identification:
             f"the first {fast[1]} of {len(values)} numbers are the frequencies of base {fast[0]:.10g}, and the others "
             "are slowed by no known formula",
         )
-    return _unknown(shape, "these numbers are not the frequencies of any known formula")
+    return _unknown(shape, reason)
+
+
+def _small_base(candidate: Candidate, pairs: int) -> str | None:
+    """Return what is said of a progression of a base that no model has, ``None`` of anything else."""
+    if candidate.base is None or pairs < _FEWEST_PAIRS or candidate.scaling not in ("none", "linear"):
+        return None
+    scaled = "" if candidate.factor is None else f" divided by {candidate.factor:.6g}"
+    return (
+        f"these numbers are a progression of base {candidate.base:.6g}{scaled}; bases of models are "
+        f"{_SMALLEST_BASE:g} at least"
+    )
 
 
 def _by_chance(candidate: Candidate, pairs: int) -> bool:
