@@ -536,3 +536,29 @@ def test_a_window_of_no_tokens_is_not_a_missing_one() -> None:
     model = {"model_type": "exaone4", **_WIDE, "num_hidden_layers": 4, "layer_types": types, "rope_theta": 1e6}
     for window, rotates in ((None, True), (4096, False), (0, False), (-1, False)):
         assert (read_huggingface(model | {"sliding_window": window}).of_layer(3) is not None) is rotates
+
+
+@pytest.mark.parametrize("corners", [1.0, 4.0])
+def test_equal_corners_of_llama3_are_a_warning(corners: float) -> None:
+    """modeling_rope_utils.py: "high_freq_factor field must be greater than low_freq_factor"."""
+    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": corners}
+    rope |= {"original_max_position_embeddings": 8192, "rope_theta": 500000.0}
+    parsed = read_huggingface({"model_type": "llama", **_WIDE, "head_dim": 128, "rope_parameters": rope})
+    said = [each for each in parsed.findings if "low_freq_factor and high_freq_factor are both 1" in each.message]
+    assert [each.severity for each in said] == ["warning"] * (corners == 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "granitemoehybrid"}, "is 'rope'; here it is null"),
+        ({"model_type": "llama", "rope_scaling": False}, "rope_scaling is false in config.json"),
+        ({"model_type": "llama", "rope_parts": [None, True]}, "is [null, true], and nothing known"),
+    ],
+)
+def test_values_are_said_in_the_words_of_json(entries: dict[str, Any], said: str) -> None:
+    try:
+        found = " ".join(each.message for each in read_huggingface({**_WIDE, **entries}).findings)
+    except ConfigError as error:
+        found = str(error)
+    assert said in found

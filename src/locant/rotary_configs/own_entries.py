@@ -11,7 +11,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import NoRotaryPositionsError
 
 Findings = list[Finding]
@@ -110,7 +110,7 @@ def internlm(given: dict[str, Any], findings: Findings) -> None:
     if kind == "dynamic":
         given["rope_scaling"] = {"rope_type": "dynamic", "factor": group.get("scaling_factor", 1.0)}
     elif kind != "origin":
-        raise ConfigError(f"Unknown type {kind!r} in the group 'rotary' of config.json. Known: origin, dynamic.")
+        raise ConfigError(f"Unknown type {in_json(kind)} in the group 'rotary' of config.json. Known: origin, dynamic.")
 
 
 def baichuan(given: dict[str, Any], findings: Findings) -> None:
@@ -342,7 +342,7 @@ def mixformer(given: dict[str, Any], findings: Findings) -> None:
 def number(value: Any, name: str) -> float | None:
     """Return a value that must be a number where there is one."""
     if value is not None and not is_number(value):
-        raise ConfigError(f"'{name}' in config.json must be a number; got {value!r}.")
+        raise ConfigError(f"'{name}' in config.json must be a number; got {in_json(value)}.")
     return value
 
 

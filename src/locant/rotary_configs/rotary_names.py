@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling import SCALINGS
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.spellings import says_rotary
 
 _READ = """
@@ -105,7 +104,7 @@ def passed_over(
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
         else:
-            shown = json.dumps(value) if isinstance(value, bool) else repr(value)
+            shown = in_json(value)
             finding = Finding(
                 "warning",
                 f"'{name}' in {fields.where} is {shown:.60}, and nothing known here reads it.",

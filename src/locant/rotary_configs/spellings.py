@@ -12,7 +12,7 @@ from typing import Any
 
 from locant.positions.rotary.config import RotaryLayout
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Finding, in_json
 
 _Words = frozenset[str]
 
@@ -292,8 +292,8 @@ def without_null_scaling(given: dict[str, Any], findings: list[Finding], *, is_k
         findings.append(
             Finding(
                 "warning",
-                f"{name} is {value!r} in config.json, which is taken for no scaling; releases 4 of transformers fail "
-                "there.",
+                f"{name} is {in_json(value)} in config.json, which is taken for no scaling; releases 4 of transformers "
+                "fail there.",
                 f"State null for {name}.",
             )
         )

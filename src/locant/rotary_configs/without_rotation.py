@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.fields import Fields, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import ModelType
@@ -124,8 +124,8 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         value = part.get(key) if key in part.values else kind.defaults.get(key)
         if value != on:
             raise NoRotaryPositionsError(
-                f"The class of the model type '{name}' rotates where {key} is {on!r}; here it is {value!r}, so the "
-                "model has no rotary positions."
+                f"The class of the model type '{name}' rotates where {key} is {in_json(on)}; here it is "
+                f"{in_json(value)}, so the model has no rotary positions."
             )
     elif isinstance(stated, str) and _names_other_positions(stated, part, kind):
         raise NoRotaryPositionsError(

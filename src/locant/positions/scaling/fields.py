@@ -139,13 +139,29 @@ class Fields:
                     raise ConfigError(f"'{close}' in {self.where} is not known. Did you mean '{name}'?")
 
     def _wrong(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {_in_json(value)}.")
+        return ConfigError(f"'{name}' in {self.where} must be {expected}; got {in_json(value)}.")
 
 
-def _in_json(value: Any) -> str:
-    """Return a value in the words of JSON, cut short."""
-    words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else reprlib.repr(value)
+class _JSONWords(reprlib.Repr):
+    """Values cut short, with ``null``, ``true`` and ``false`` at any depth."""
+
+    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802 - the name is that of the type
+        del value, level
+        return "null"
+
+    def repr_bool(self, value: bool, level: int) -> str:
+        del level
+        return "true" if value else "false"
+
+
+def in_json(value: Any) -> str:
+    """Return a value in the words of JSON, cut short.
+
+    Example:
+        >>> in_json(None), in_json([True, "yarn"])
+        ('null', "[true, 'yarn']")
+    """
+    return _JSONWords().repr(value)
 
 
 def agreed(first: float | None, second: float | None, message: str) -> float | None:

@@ -107,11 +107,15 @@ class Llama3(Extension):
         """Read lengths and the two corners of the blend."""
         original = context.needed_original_length(rope, cls, "wavelengths would be compared with the extended length")
         why = "the scaling 'llama3' compares wavelengths by it"
-        return cls(
-            **context.lengths_of(rope, cls, original),
-            low_frequency_factor=rope.need(rope.number("low_freq_factor"), "low_freq_factor", why),
-            high_frequency_factor=rope.need(rope.number("high_freq_factor"), "high_freq_factor", why),
-        )
+        low = rope.need(rope.number("low_freq_factor"), "low_freq_factor", why)
+        high = rope.need(rope.number("high_freq_factor"), "high_freq_factor", why)
+        if low == high:
+            context.warn(
+                f"low_freq_factor and high_freq_factor are both {low:g}: transformers warns of that, and computes a "
+                "step from kept pairs to interpolated ones, with none blended between.",
+                "Keep them where the model was trained so (Llama 4 Scout); Llama 3.1 has 1 and 4.",
+            )
+        return cls(**context.lengths_of(rope, cls, original), low_frequency_factor=low, high_frequency_factor=high)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return factor, original length and the two corners of the blend."""
