@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.rotary_configs import read_huggingface
 
 _SMALL = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 4096}
@@ -109,3 +110,70 @@ def test_what_a_whole_gives_its_text_part_is_a_note() -> None:
     content = {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_hidden_layers": 4}}
     (note,) = [each.message for each in read_huggingface(content).findings if each.severity == "note"]
     assert note.startswith("The text part leaves out rope_theta (1e+08), head_dim (128), hidden_size (3072), ")
+
+
+def test_a_group_whose_base_is_null_has_no_rotary_positions() -> None:
+    """modeling_olmo_hybrid.py asks for a base that is not null; an absent one is that of the class."""
+    content = _small("olmo_hybrid", 4)
+    assert read_huggingface(content).config.base == 10000
+    with pytest.raises(ConfigError, match=r"rope_theta is null .* no rotary positions"):
+        read_huggingface({**content, "rope_parameters": {"rope_type": "default", "rope_theta": None}})
+
+
+def test_a_group_with_a_length_that_the_class_takes_from_beside_it() -> None:
+    """modeling_rope_utils.py: the entry of the configuration has priority, and Phi-3 always has one."""
+    factors = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 8192, **factors}
+    parsed = read_huggingface(_small("phi3", 2, max_position_embeddings=131072, rope_parameters=rope))
+    assert parsed.config.scaling.original_length == 4096  # type: ignore[attr-defined]
+    said = "original_max_position_embeddings is 8192 in rope_parameters"
+    assert any(said in each.message for each in parsed.findings)
+    assert not any("nothing known here reads it" in each.message for each in parsed.findings)
+
+
+def test_the_text_part_under_a_name_that_its_class_takes_as_well() -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 3}
+    parsed = read_huggingface({"model_type": "unlimited_ocr", "language_config": {**sizes, "rope_theta": 20000.0}})
+    assert (parsed.config.head_dim, parsed.config.base) == (128, 20000)
+    others = {"model_type": "paligemma", "vision_config": {**sizes, "model_type": "siglip_vision_model"}}
+    assert read_huggingface(others).config.head_dim == 256
+
+
+def test_the_whole_head_beside_its_rotated_part() -> None:
+    sizes = {"head_dim": 128, "qk_rope_head_dim": 64, "compress_ratios": [0, 4], "compress_rope_theta": 160000}
+    parsed = read_huggingface(_small("deepseek_v4", 2, **sizes))
+    assert {key: each.rotary_dim for key, each in parsed.configs.items()} == {"main": 64, "compress": 64}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            _small("cohere2", 2, layer_types=["Sliding_Attention", "full_attention"]),
+            "'Sliding_Attention' in layer_types of config.json is no layer type",
+        ),
+        (_small("lfm2", 4, full_attn_idxs=[1, 9]), "full_attn_idxs of config.json has 9, but there are 4 layers"),
+        (
+            _small("recurrent_gemma", 4, block_types=["recurent", "attention"]),
+            "'recurent' in block_types of config.json is not 'recurrent'",
+        ),
+        (
+            _small("qwen2_vl_text", 2, rope_scaling={"type": "mrope", "mrope_section": [8, 8, 8, 8]}),
+            "mrope_section has 4 axes",
+        ),
+    ],
+)
+def test_layers_and_axes_that_no_class_has_are_warnings(content: dict[str, Any], words: str) -> None:
+    assert any(each.severity == "warning" and words in each.message for each in read_huggingface(content).findings)
+
+
+def test_what_is_right_is_not_doubted() -> None:
+    """A base in the group of the text part, and entries that the class expects."""
+    rope = {"rope_type": "default", "rope_theta": 2e6, "mrope_section": [8, 12, 12]}
+    content = {"model_type": "qwen2_5_vl", "rope_theta": 20000.0}
+    found = read_huggingface(content | {"text_config": _small("qwen2_5_vl_text", 2, rope_parameters=rope)})
+    assert not [each for each in found.findings if each.severity != "note"]
+    assert found.config.base == 2e6
+    rope = {"rope_type": "default", "interleaved": True, "mrope_section": [12, 10, 10]}
+    found = read_huggingface(_small("qwen3_omni_moe_text", 2, head_dim=64, rope_scaling=rope))
+    assert not [each for each in found.findings if each.severity != "note"]

@@ -105,7 +105,9 @@ class ModelType:
         rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
         keeps_its_base: Whether it takes its own base where the file has one beside no group.
         keeps_its_share: Whether it takes the share of a head of :attr:`rope`, whatever stands beside the group.
+        stands_without_base: Whether it has no rotary positions where the group has null for its base.
         takes_rotary_dim: Whether it has an entry with the number of rotated features.
+        ignored: Entries of a group of rotary parameters that the class expects without reading them for its angles.
         aliases: Other names that it takes for sizes, and those sizes.
         rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
         layer_types: The types of the layers where the file does not state them; repeated as needed, from the first
@@ -124,6 +126,7 @@ class ModelType:
         axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
             that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
+        text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
     """
@@ -137,7 +140,9 @@ class ModelType:
     rope: Mapping[str, Any] | None = None
     keeps_its_base: bool = False
     keeps_its_share: bool = False
+    stands_without_base: bool = False
     takes_rotary_dim: bool = False
+    ignored: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     rotates_partly: bool = False
     layer_types: Sequence[str] = ()
@@ -153,6 +158,7 @@ class ModelType:
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     axes: Mapping[str, Any] | None = None
     text_part: tuple[str, ...] = ()
+    text_names: tuple[str, ...] = ()
     text_type: str | None = None
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -241,7 +247,9 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         rope=facts.get("rope"),
         keeps_its_base=facts.get("keeps_base", False),
         keeps_its_share=facts.get("keeps_share", False),
+        stands_without_base=facts.get("null_base", False),
         takes_rotary_dim=facts.get("rotary_dim", False),
+        ignored=facts.get("ignored", ()),
         aliases=facts.get("aliases", {}),
         rotates_partly=facts.get("partly", False),
         layer_types=facts.get("layer_types", ()),
@@ -257,6 +265,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
         axes=facts.get("axes"),
         text_part=tuple(facts.get("text_part", ())),
+        text_names=tuple(facts.get("text_names", ())),
         text_type=facts.get("text_type"),
         text_defaults=facts.get("text_defaults", {}),
     )

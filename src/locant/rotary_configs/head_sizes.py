@@ -144,6 +144,11 @@ def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType
     share = None if stated is None or fraction is None else int(stated * fraction)
     findings: tuple[Finding, ...] = ()
     is_of_others = _has_several_heads(kind) and kind is not None and layer in kind.features
+    own_size = None if kind is None else kind.defaults.get("head_dim")
+    features = () if kind is None else kind.features.values()
+    is_whole = stated is not None and stated > rotated and rotated % 2 == 0
+    if is_whole and any(head == own_size != turned for _, turned, head in features):
+        is_of_others = True  # that entry is about the whole head
     if stated is None or stated in (rotated, whole) or share == rotated or is_of_others:
         pass
     elif kind is not None and kind.name in HEAD_IS_ROTATED_PART:

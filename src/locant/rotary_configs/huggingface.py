@@ -23,6 +23,7 @@ from locant.rotary_configs.doubts import (
 )
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
+from locant.rotary_configs.layer_doubts import doubts_about_layer_types, windows_passed_over
 from locant.rotary_configs.layers import (
     GLOBAL,
     LOCAL,
@@ -33,10 +34,9 @@ from locant.rotary_configs.layers import (
     layers_without_positions,
     window_of,
     windows_of_nothing,
-    windows_passed_over,
 )
 from locant.rotary_configs.own_code import in_usual_names
-from locant.rotary_configs.rope_groups import NO_BASE, base_of_class, rope_groups
+from locant.rotary_configs.rope_groups import NO_BASE, base_of_class, has_null_base, rope_groups, with_length_of_class
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
 from locant.rotary_configs.spellings import (
@@ -177,6 +177,9 @@ def _read_entries(
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
     for layer, (rope, base) in rope_groups(part, kind, names, findings, in_vllm=in_vllm).items():
+        rope = with_length_of_class(rope, part, kind, findings)
+        for entry in () if kind is None else kind.ignored:
+            rope.get(entry)
         sizes = head_sizes(part, rope, kind, layer, names)
         original = _original_length_for(rope, original_length, kind)
         context = RopeContext(_length_for(rope, max_length, kind), original, sizes.fraction)
@@ -211,6 +214,11 @@ def _read_entries(
             max_length=declared_length(scaling, max_length, context.findings),
         )
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
+    if kind is not None and kind.stands_without_base and has_null_base(part):
+        raise ConfigError(
+            f"rope_theta is null in rope_parameters of config.json: the class of '{kind.name}' in transformers has no "
+            "rotary positions then."
+        )
     layers = _layer_types(part, kind, names, configs)
     rotated = {each.rotary_dim for each in configs.values()}
     said = {key: value for key, value in part.values.items() if not (key == "rope_dim" and [value] == [*rotated])}
@@ -228,6 +236,7 @@ def _read_entries(
         findings += _doubts_about_other_layers(part)
     findings += layers_without_positions(layers, STANDS_STILL)
     findings += windows_passed_over(part, kind)
+    findings += doubts_about_layer_types(part, kind, len(names))
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
@@ -384,6 +393,12 @@ def _read_axes(
     order: AxisOrder = "alternating" if stated else "sections"
     if known is not None:
         usual = tuple(known.get("sections") or [pairs // known["equal"]] * known["equal"])
+        if sections is not None and len(sections) != len(usual):
+            context.warn(
+                f"mrope_section has {len(sections)} axes; the class of '{kind.name if kind else ''}' in transformers "
+                f"has {len(usual)}, and passes over the others or fails.",
+                f"State the pairs of {len(usual)} axes.",
+            )
         sections = usual if sections is None else sections
         if stated is not None and stated != (known["order"] == "alternating"):
             context.warn(

@@ -8,6 +8,8 @@ from typing import Any
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.families import ModelType
 
+_LOCAL, _LINEAR = "sliding_attention", "linear_attention"
+
 _OWN_ROUND = "prefix_dense_sliding_window_pattern"
 """Entry with the length of a round among the first, dense layers; where it is 1, all of these rotate."""
 
@@ -51,6 +53,20 @@ def in_rounds(part: Fields, kind: ModelType, count: int) -> tuple[str, ...]:
     first = tuple(other if (index + 1) % prefix == 0 else most for index in range(min(dense, count)))
     names = (*first, *(other if (index + start) % size == 0 else most for index in range(count - len(first))))
     return (*names[:-1], kind.last_type) if kind.last_type else names
+
+
+def in_blocks(part: Fields, kind: ModelType, count: int) -> tuple[str, ...]:
+    """Return the types by ``block_types``, of a class that takes whatever is not recurrent for attention.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of the class.
+        count: The number of layers.
+    """
+    blocks = part.get("block_types") if "block_types" in kind.defaults else None
+    if not isinstance(blocks, list) or not blocks:
+        return ()
+    return tuple(_LINEAR if blocks[index % len(blocks)] == "recurrent" else _LOCAL for index in range(count))
 
 
 def rotating_dense_layers(part: Fields, kind: ModelType | None, count: int) -> frozenset[int]:

@@ -20,7 +20,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.layer_rounds import by_number, in_rounds, is_count, rotating_dense_layers
+from locant.rotary_configs.layer_rounds import by_number, in_blocks, in_rounds, rotating_dense_layers
 from locant.rotary_configs.spellings import LAYERS, words_of
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
@@ -28,7 +28,7 @@ SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
 STANDS_STILL = "queries and keys are not rotated there"
 """What the finding about layers without positions says."""
 
-_PRESENT_NAMES = {
+PRESENT_NAMES = {
     "attention": GLOBAL,
     "full": GLOBAL,
     "global": GLOBAL,
@@ -40,7 +40,7 @@ _PRESENT_NAMES = {
     "deepseek_sparse_attention": "indexed_attention",
     "qwen_sparse_attention": "indexed_attention",
 }
-_WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba"])
+WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba"])
 KNOWN_TYPES = frozenset(
     [
         *(LOCAL, GLOBAL, LINEAR, "chunked_attention", "window_attention", "indexed_attention", "conv", "hybrid"),
@@ -121,13 +121,13 @@ def _stated(part: Fields) -> tuple[str, ...] | None:
             or not all(isinstance(each, str) for each in value)
         ):
             raise ConfigError(f"'{name}' in {part.where} must be a list of the layers' types; got {value!r:.60}.")
-        return tuple(_PRESENT_NAMES.get(str(each), str(each)) for each in value)
+        return tuple(PRESENT_NAMES.get(str(each), str(each)) for each in value)
     return None
 
 
 def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
     """Return the types by an entry that tells how they alternate."""
-    if kind is not None and (rounds := in_rounds(part, kind, count)):
+    if kind is not None and (rounds := in_rounds(part, kind, count) or in_blocks(part, kind, count)):
         return rounds
     indices = range(count)
     scaled = part.get("rope_scaling_layers")
@@ -266,7 +266,7 @@ def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
         return kind.without_window if kind.behaviour.get(name) != "none" else "none"
     if kind is not None and name in kind.behaviour:
         return kind.behaviour[name]
-    return "none" if name in _WITHOUT_ATTENTION else "rotates"
+    return "none" if name in WITHOUT_ATTENTION else "rotates"
 
 
 def _has_window_entry(part: Fields, kind: ModelType) -> bool:
@@ -332,22 +332,6 @@ def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str
         )
         for each in stated
         if each is not None and _tokens_of(*each, part, kind) <= 0
-    ]
-
-
-def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
-    """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
-    value = part.get("sliding_window")
-    is_passed_over = kind is not None and kind.is_windowless and not kind.layer_types
-    if kind is None or not is_passed_over or not is_count(value) or part.get("use_sliding_window") is False:
-        return []
-    return [
-        Finding(
-            "warning",
-            f"sliding_window is {value} in config.json, but the masks of the class of '{kind.name}' in transformers "
-            "have no window: every token sees the whole text.",
-            "Remove the entry, or name a model type whose class has windows.",
-        )
     ]
 
 

@@ -9,7 +9,7 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import OF_THE_CLASS
 from locant.rotary_configs.base import ALL_LAYERS
-from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
 from locant.rotary_configs.rope_parameters import read_type
 
@@ -205,6 +205,41 @@ def base_of_class(kind: ModelType | None, layer: str) -> float:
     found = _first(_base_in(rope), _base_in(rope.get(layer)), kind.defaults.get("rope_theta"))
     default = kind.defaults.get("default_theta")
     return _first(found, default if isinstance(default, int | float) else None, 10_000.0) or 10_000.0
+
+
+def with_length_of_class(rope: Fields, part: Fields, kind: ModelType | None, findings: list[Finding]) -> Fields:
+    """Return a group with the original length of the class, where that has an entry for it beside the group.
+
+    Args:
+        rope: The group.
+        part: The text part of config.json.
+        kind: The facts of the class.
+        findings: Where a warning goes if the group has another.
+    """
+    entry = "original_max_position_embeddings"
+    own, stated = None if kind is None else kind.defaults.get(entry), rope.values.get(entry)
+    if kind is None or own is None or stated in (None, own) or part.values.get(entry) is not None:
+        return rope
+    if not is_in_transformers(kind.name) or read_type(rope) == "default":
+        return rope
+    findings.append(
+        Finding(
+            "warning",
+            f"{entry} is {stated} in {rope.where}, which the class of '{kind.name}' in transformers passes over: it "
+            f"takes the entry beside the group, which the file leaves out, and that is {own} then.",
+            f"State {entry} {stated} beside the group as well.",
+        )
+    )
+    replaced = Fields({**rope.values, entry: own}, rope.where)
+    replaced.get("rope_theta")
+    return replaced
+
+
+def has_null_base(part: Fields) -> bool:
+    """Whether a file states that its one group of rotary parameters has no base, with null."""
+    groups = (part.values.get(name) for name in ("rope_parameters", "rope_scaling"))
+    found = [group for group in groups if isinstance(group, Mapping)]
+    return any("rope_theta" in group for group in found) and not any(group.get("rope_theta") for group in found)
 
 
 def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:

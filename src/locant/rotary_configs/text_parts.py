@@ -16,6 +16,7 @@ from locant.rotary_configs.without_rotation import ROPE_KEYS
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq")
+_GROUPS = ("rope_parameters", "rope_scaling")
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
 
 
@@ -118,7 +119,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
                         f"Move it into '{name}', if that is what the model's code reads.",
                     )
                 )
-            elif key in ROPE_KEYS and whole[key] != taken.get(key):
+            elif key in ROPE_KEYS and whole[key] != taken.get(key) and not _is_in_a_group(part, key):
                 found.append(
                     Finding(
                         "error",
@@ -128,6 +129,13 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
                     )
                 )
     return found
+
+
+def _is_in_a_group(part: Mapping[str, Any], key: str) -> bool:
+    """Whether a text part states an entry in its group of rotary parameters, or in those of its layer types."""
+    groups = [group for name in _GROUPS if isinstance(group := part.get(name), Mapping)]
+    groups += [each for group in groups for each in group.values() if isinstance(each, Mapping)]
+    return any(group.get(key) is not None for group in groups) or (key in _GROUPS and bool(groups))
 
 
 def _notes_on_the_whole(config: Mapping[str, Any]) -> list[Finding]:
@@ -216,7 +224,7 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     if known is not None and known.text_part[0] in config:
         return known.text_part[:1]
     if known is not None and not config.get("auto_map"):
-        return known.text_part[:1]
+        return (known.text_part[0], *known.text_names)
     # Code of its own may call the text part by any name.
     return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
 

@@ -29,7 +29,15 @@ from locant.rotary_configs.axes import AxisOrder, several_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
 from zoo.attention import turning_axes
 from zoo.cases import SWITCHED_ON, has_axes, sections, usual_entries
-from zoo.left_out import aliases, kept_facts, layer_types, pattern_facts, takes_rotary_dim, text_defaults
+from zoo.left_out import (
+    aliases,
+    kept_facts,
+    layer_types,
+    other_names_of_text,
+    pattern_facts,
+    takes_rotary_dim,
+    text_defaults,
+)
 from zoo.verdict import SHORT
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
@@ -71,6 +79,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         facts["rope"] = rope
     facts |= kept_facts(found)
     facts["rotary_dim"] = takes_rotary_dim(found)
+    facts["ignored"] = sorted(found.config_class.ignore_keys_at_rope_validation)
     if others := aliases(found):
         facts["aliases"] = others
     types = layer_types(config)
@@ -123,7 +132,8 @@ def _composite(found: Architecture) -> dict[str, Any]:
         given = text_defaults(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
     except Exception:  # a class that makes no configuration of its own defaults
         given = {}
-    return {"text_part": path, "text_type": text_type, "text_defaults": given}
+    others = other_names_of_text(found, path[0]) if len(path) == 1 else []
+    return {"text_part": path, "text_names": others, "text_type": text_type, "text_defaults": given}
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:
@@ -220,6 +230,9 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
     if not entries.get("rope_parameters") and (layers := with_entries(rope_theta=_OTHER_BASE)):
         facts["keeps_base"] = _frequencies(layers) == _frequencies(usual)
     rope = entries.get("rope_parameters")
+    if rope and "rope_type" in rope and _mentions(found.config_class, r"""rope_theta["'\]),\s]+is (not )?None"""):
+        layers = with_entries(rope_parameters={**rope, "rope_theta": None})
+        facts["null_base"] = bool(layers) and not any(layer.rotation for layer in layers or ())
     if rope:
         is_flat = "rope_type" in rope
         groups = {"": rope} if is_flat else {name: group for name, group in rope.items() if group}
@@ -308,7 +321,9 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         or "partial_rotary_factor" in json.dumps(facts.get("rope"))
         or any(first == 0 and part < whole for first, part, whole in facts.get("features", {}).values()),
         "keeps_share": facts.get("keeps_share", False),
+        "null_base": facts.get("null_base", False),
         "rotary_dim": facts.get("rotary_dim", False),
+        "ignored": facts.get("ignored"),
         "aliases": facts.get("aliases"),
         "first_type": facts.get("first_type"),
         "layer_types": facts.get("layer_types"),

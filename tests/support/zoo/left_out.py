@@ -185,6 +185,21 @@ def text_defaults(found: Architecture, path: Sequence[str], text_type: str, name
     return {name: value for name, value in sorted(taken.items()) if name in changed}
 
 
+def other_names_of_text(found: Architecture, part: str) -> list[str]:
+    """Return other names of the text part of a whole that its class takes.
+
+    Args:
+        found: The class of the whole.
+        part: The name that it has for that part.
+    """
+    names = []
+    for name in sorted(entries_of_class(found)):
+        if name.endswith("_config") and name != part and name not in getattr(found.config_class, "sub_configs", {}):
+            taken = getattr(_made(found, **{name: {"num_hidden_layers": _DEPTH}}), part, None)
+            names += [name] if getattr(taken, "num_hidden_layers", None) == _DEPTH else []
+    return names
+
+
 def aliases(found: Architecture) -> dict[str, str]:
     """Return other names of sizes that the class takes as well, and the size that each of them is."""
     usual = _made(found)

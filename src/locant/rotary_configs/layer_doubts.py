@@ -1,0 +1,73 @@
+"""Doubts about entries on layers: types that no class knows, layers that are not there, windows that no mask has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from locant.errors import nearest
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.families import ModelType, is_in_transformers
+from locant.rotary_configs.layer_rounds import is_count
+from locant.rotary_configs.layers import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
+
+_LISTS = ("layer_types", "layers_block_type")
+_INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
+_BLOCKS = ("recurrent", "attention")
+
+
+def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -> Iterator[Finding]:
+    """Yield warnings about types of layers that transformers does not know, and about layers beyond the last.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; code of people's own may have other types.
+        count: The number of layers; 0 where it is not known.
+    """
+    if kind is None or not is_in_transformers(kind.name):
+        return
+    known = {*KNOWN_TYPES, *PRESENT_NAMES, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
+    for entry in _LISTS:
+        stated = part.values.get(entry)
+        for name in dict.fromkeys(stated) if isinstance(stated, list) else ():
+            if isinstance(name, str) and name not in known:
+                yield Finding(
+                    "warning",
+                    f"'{name}' in {entry} of {part.where} is no layer type that transformers knows: it refuses the "
+                    f"file, or takes such layers for others.{nearest(name, known)}",
+                    f"Correct it in {entry}.",
+                )
+    blocks = part.values.get("block_types") if "block_types" in kind.defaults else None
+    for name in dict.fromkeys(blocks) if isinstance(blocks, list) else ():
+        if name not in _BLOCKS:
+            yield Finding(
+                "warning",
+                f"'{name}' in block_types of {part.where} is not 'recurrent': the class of '{kind.name}' in "
+                "transformers takes such layers for attention.",
+                "State 'recurrent' or 'attention'.",
+            )
+    for entry in _INDICES:
+        chosen = stated if isinstance(stated := part.values.get(entry), list) else ()
+        beyond = [each for each in chosen if isinstance(each, int) and each >= count]
+        if count and beyond:
+            yield Finding(
+                "warning",
+                f"{entry} of {part.where} has {', '.join(map(str, beyond))}, but there are {count} layers, from 0: the "
+                "class passes over it.",
+                f"Correct {entry}, or the number of layers.",
+            )
+
+
+def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
+    """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
+    value = part.get("sliding_window")
+    is_passed_over = kind is not None and kind.is_windowless and not kind.layer_types
+    if kind is None or not is_passed_over or not is_count(value) or part.get("use_sliding_window") is False:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"sliding_window is {value} in config.json, but the masks of the class of '{kind.name}' in transformers "
+            "have no window: every token sees the whole text.",
+            "Remove the entry, or name a model type whose class has windows.",
+        )
+    ]
