@@ -53,6 +53,30 @@ def test_given_to_vllm_it_means_the_same(name: str, tmp_path: Path) -> None:
     assert _same(read, inspection.parsed.config, read.max_length)
 
 
+_OLMO_3 = {"model_type": "olmo3", "hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 65536}
+_YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GEMMA_3,
+        GEMMA_3["text_config"],
+        _OLMO_3 | {"rope_theta": 500000.0, "rope_scaling": _YARN},
+        {"model_type": "llava", "text_config": MODELS["Llama 2 7B"]},
+    ],
+)
+def test_given_to_vllm_it_means_the_same_for_each_layer_type(content: dict[str, Any], tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, content)
+    assert inspection.parsed is not None
+    said = to_engine_config(inspection, "vllm")
+    assert isinstance(said, str)
+    read = read_vllm(said, content)
+    assert read.configs.keys() == inspection.parsed.configs.keys()
+    assert all(_same(config, inspection.parsed.configs[layer], 8192) for layer, config in read.configs.items())
+    assert not [each for each in read.findings if each.severity == "error"]
+
+
 @pytest.mark.parametrize("name", ["Llama 2 7B", "Code Llama 7B", "LLaMA-2-7B-32K", "Qwen2.5 7B with YaRN"])
 def test_as_flags_of_llamacpp_it_means_the_same(name: str, tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, MODELS[name])
@@ -78,7 +102,12 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
         (MODELS["gpt-oss 20B"], "llamacpp", "truncate false"),
         (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot express the scaling 'yarn'"),
         (MODELS["LLaMA-2-7B-32K"], "vllm", "needs original_max_position_embeddings"),
-        (GEMMA_3, "vllm", "cannot express different rotary positions"),
+        (
+            {"model_type": "own", "head_dim": 64, "layer_types": ["full_attention", "sliding_attention"]}
+            | {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
+            "vllm",
+            "cannot express different rotary positions",
+        ),
         (
             MODELS["Llama 2 7B"] | {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
             "vllm",

@@ -14,7 +14,7 @@ from locant.errors import LocantError
 from locant.extension import extend_model, inspect_model, to_engine_config
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.scaling import Unscaled, YaRN
-from locant.rotary_configs import read_gguf, read_huggingface, write_gguf
+from locant.rotary_configs import read_gguf, read_huggingface, read_vllm, write_gguf
 
 gguf = pytest.importorskip("gguf")
 
@@ -230,6 +230,18 @@ def test_what_is_written_pairs_as_the_class_does(
     assert attributes["rotary_interleave"] == (layout == "interleaved")
     permuted = [each.message for each in found.findings if "permuted from halves to neighbours" in each.message]
     assert len(permuted) == (architecture in ("llama", "granite", "olmo"))
+
+
+@pytest.mark.parametrize(("architecture", "model_type"), [("gemma3", "gemma3_text"), ("olmo2", "olmo3")])
+def test_vllm_is_given_a_group_for_each_layer_type(architecture: str, model_type: str, tmp_path: Path) -> None:
+    found = inspected(tmp_path, architecture, block_count=6, sliding_window=4096, rope_dimension_count=128)
+    said = to_engine_config(found, "vllm")
+    assert isinstance(said, str)
+    read = read_vllm(said, {"model_type": model_type, "head_dim": 128})
+    assert found.parsed is not None
+    assert {layer: config.base for layer, config in read.configs.items()} == {
+        layer: config.base for layer, config in found.parsed.configs.items()
+    }
 
 
 def test_no_class_that_pairs_so_is_an_error(tmp_path: Path) -> None:

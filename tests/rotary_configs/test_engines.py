@@ -133,7 +133,11 @@ _CASES = [
     (lambda c: write_vllm(c), Proportional(rotary_fraction=0.5, factor=2.0), "factor 2 of 'proportional'"),
     (lambda c: write_vllm(c), Linear(factor=8.0), "multiplies max_position_embeddings"),
     (lambda c: write_vllm(c, "rope"), Unscaled(), "Unknown group 'rope'"),
-    (lambda c: write_vllm({"a": c, "b": c}), Unscaled(), "different rotary positions for a, b"),
+    (
+        lambda c: write_vllm({"a": c, "b": c}, "rope_scaling"),
+        Unscaled(),
+        "by layer type under the name 'rope_parameters'",
+    ),
     (lambda c: write_gguf(c, "llama"), DynamicNTK(original_length=8), "same frequencies for texts of all lengths"),
     (lambda c: write_gguf(c, "llama"), replace(_YARN, truncate=False), "truncate false"),
     (lambda c: write_gguf(c, "lama"), Unscaled(), "Unknown architecture 'lama'.* Did you mean 'llama'"),

@@ -141,14 +141,19 @@ _MODEL_TYPES = {
 }
 
 
-def model_type_of(architecture: str) -> str | None:
+def model_type_of(architecture: str, *, by_layer: bool = False) -> str | None:
     """Return the ``model_type`` of the config.json that an architecture is converted from, where its class is known.
+
+    Args:
+        architecture: Its name.
+        by_layer: Whether layers rotate differently, by which OLMo 3 is told from OLMo 2.
 
     Example:
         >>> model_type_of("command-r"), model_type_of("ernie4_5-moe"), model_type_of("plamo")
         ('cohere', 'ernie4_5_moe', None)
     """
-    name = _MODEL_TYPES.get(architecture, architecture.replace("-", "_"))
+    own = "olmo3" if by_layer and architecture == "olmo2" else architecture.replace("-", "_")
+    name = _MODEL_TYPES.get(architecture, own)
     return None if model_type(name) is None else name
 
 

@@ -26,6 +26,11 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return steps[-1][2] if steps else config
 
 
+def text_part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the groups that lead to the text part, none where it is the whole file."""
+    return tuple(name for name, _, _ in _steps(config))
+
+
 def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of the text part, and those about positions beside it where they count.
 

@@ -14,7 +14,7 @@ from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import VllmContext, VllmLengths
 from locant.rotary_configs import families
-from locant.rotary_configs.base import ParsedConfig, only_config, with_equivalent_base
+from locant.rotary_configs.base import ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -110,8 +110,7 @@ def _in_huggingface_terms(
         rope = part.get(group)
         if not isinstance(rope, Mapping):
             continue
-        by_layer = rope and all(each is None or isinstance(each, Mapping) for each in rope.values())
-        if by_layer:
+        if rope and all(each is None or isinstance(each, Mapping) for each in rope.values()):
             changed[group] = {name: each and _as_huggingface(each, context) for name, each in rope.items()}
             continue
         beside = part.get("original_max_position_embeddings")
@@ -222,7 +221,8 @@ def write_vllm(
     serves texts up to :func:`derived_max_model_len`.
 
     Args:
-        configs: The configuration; vLLM derives one length for the whole model, so there can be only one.
+        configs: The configuration, or one for every layer type where the model's class has a group for each; the length
+            then is that of the model.
         group: ``rope_parameters`` for vLLM with transformers 5, ``rope_scaling`` (and ``rope_theta`` beside it) for
             releases with 4; those with 5 take it as well.
 
@@ -238,8 +238,21 @@ def write_vllm(
     """
     if group not in GROUPS:
         raise ConfigError(f"Unknown group '{group}' of {FORMAT}. Known: {', '.join(GROUPS)}.")
-    config = only_config(configs, FORMAT)
+    if len(given := by_layer(configs)) > 1:
+        if group == "rope_scaling":
+            raise ConfigError(f"{FORMAT} have groups by layer type under the name 'rope_parameters' alone.")
+        return json.dumps({group: {layer: _rope_and_beside(config)[0] for layer, config in given.items()}})
+    config = next(iter(given.values()))
     length = config.scaling.vllm_entry_length(config.max_length, FORMAT)
+    rope, beside = _rope_and_beside(config)
+    written: dict[str, Any] = {group: rope} | ({} if group == "rope_parameters" else beside)
+    if length is not None:
+        written["max_position_embeddings"] = length
+    return json.dumps(written)
+
+
+def _rope_and_beside(config: RotaryConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the group of a configuration, and what of it releases with transformers 4 take beside it."""
     rope = config.scaling.vllm_parameters(FORMAT)
     if rope is None:
         config = with_equivalent_base(config)
@@ -247,10 +260,7 @@ def write_vllm(
     beside = {"rope_theta": config.base}
     if (fraction := write_rotated_fraction(config, FORMAT)) != 1:
         beside["partial_rotary_factor"] = fraction
-    written: dict[str, Any] = {group: rope | beside} | ({} if group == "rope_parameters" else beside)
-    if length is not None:
-        written["max_position_embeddings"] = length
-    return json.dumps(written)
+    return rope | beside, beside
 
 
 def derived_max_model_len(config: RotaryConfig) -> int | None:

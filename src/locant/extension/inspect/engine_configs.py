@@ -9,11 +9,13 @@ from typing import Any
 from locant.errors import ConfigError, LocantError, UsageError, nearest
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs.base import UNREADABLE, error_finding
+from locant.rotary_configs import families
+from locant.rotary_configs.base import UNREADABLE, error_finding, only_config
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
+from locant.rotary_configs.vllm import FORMAT as VLLM
 from locant.rotary_configs.vllm import write_vllm
 from locant.rotary_configs.wording import in_words_of
 
@@ -56,9 +58,21 @@ def to_engine_config(inspection: Inspection, engine: str) -> str | dict[str, Any
 
 
 def _vllm(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
+    part = inspection.content if inspection.kind == "huggingface" else {}
+    if len(configs) > 1 and not _has_groups_for(configs, _class_name(inspection)):
+        only_config(configs, VLLM)
     # Releases with transformers 4 leave the file's own in place where the override has the other name.
-    old = inspection.kind == "huggingface" and not inspection.content.get("rope_parameters")
-    return write_vllm(configs, "rope_scaling" if old and inspection.content.get("rope_scaling") else "rope_parameters")
+    old = len(configs) == 1 and not part.get("rope_parameters") and bool(part.get("rope_scaling"))
+    written = write_vllm(configs, "rope_scaling" if old else "rope_parameters")
+    for name in reversed(inspection.text_part):
+        written = f'{{"{name}": {written}}}'
+    return written
+
+
+def _has_groups_for(configs: dict[str, RotaryConfig], name: str | None) -> bool:
+    """Whether a class keeps a group for each of these layer types."""
+    kind = families.model_type(name)
+    return kind is not None and kind.rope is not None and {*configs} <= {*kind.rope}
 
 
 def _llamacpp(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
@@ -78,10 +92,17 @@ def _ctranslate2(inspection: Inspection, configs: dict[str, RotaryConfig]) -> di
     return write_ctranslate2(_in_halves(inspection, configs))  # converted from the model of transformers as well
 
 
-def _huggingface_type(inspection: Inspection) -> str | None:
-    if inspection.kind != "gguf" or inspection.model_type is None:
+def _class_name(inspection: Inspection) -> str | None:
+    """Return the model type in transformers, also of a GGUF file."""
+    if inspection.kind != "gguf" or inspection.model_type is None or inspection.parsed is None:
         return inspection.model_type
-    name = model_type_of(inspection.model_type)
+    return model_type_of(inspection.model_type, by_layer=len(inspection.parsed.configs) > 1)
+
+
+def _huggingface_type(inspection: Inspection) -> str | None:
+    name = _class_name(inspection)
+    if inspection.kind != "gguf" or inspection.model_type is None:
+        return name
     layout = layout_of(inspection.model_type)
     if name is None and layout != "half" and inspection.model_type not in CONVERTED_FROM_HALVES:
         raise ConfigError(

@@ -30,7 +30,7 @@ from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
-from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_type
+from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_part_names, text_type
 from locant.rotary_configs.vision import VisionRotary, read_vision
 from locant.rotary_configs.vllm import read_vllm
 from locant.rotary_configs.without_rotation import speaks_of_rotation
@@ -50,6 +50,7 @@ class Inspection:
             then, an error or a note.
         findings: What is wrong or doubtful, errors first.
         content: What was read: the text part of config.json, or the metadata.
+        text_part: Names of the groups of config.json that lead to that text part; none where it is the whole file.
         checked_against: The class of transformers that was asked what it makes of the file, with its release, where one
             was.
         not_compared: Why the class of transformers could not be asked, in one sentence, where that is so.
@@ -66,6 +67,7 @@ class Inspection:
     findings: tuple[Finding, ...]
     content: Mapping[str, Any]
     engine: str | None = None
+    text_part: tuple[str, ...] = ()
     checked_against: str | None = None
     not_compared: str | None = None
     vision: VisionRotary | None = None
@@ -223,6 +225,7 @@ def inspect_model(
         tuple(found),
         content,
         engine,
+        text_part=text_part_names(source.content) if source.kind == "huggingface" and has_usual_sizes else (),
         checked_against=against,
         not_compared=not_compared,
         vision=vision,
