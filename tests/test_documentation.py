@@ -367,8 +367,13 @@ def test_the_tables_of_adapting_are_their_record():
     page = (results / "adaptation.md").read_text(encoding="utf-8")
     record = json.loads((results / "quality" / "adaptation.json").read_text(encoding="utf-8"))
     few = json.loads((results / "quality" / "adaptation-2000.json").read_text(encoding="utf-8"))
+    slower, known = (
+        json.loads((results / "quality" / f"adaptation-{name}.json").read_text(encoding="utf-8"))
+        for name in ("slower", "kjv")
+    )
     little, much = page.split("## Much new text")
-    for section, found in ((little, few), (much, record)):
+    slow, of_known = much.split("## A slower processor")[1].split("| model, King James")
+    for section, found in ((little, few), (much, record), (slow, slower), (of_known, known)):
         for model, of in found["models"].items():
             assert f"| {model} | {of['updates']:,} | {of['new']:.1f} | {of['old']:.1f} |" in section
     for found in record["rates"]:
@@ -380,6 +385,12 @@ def test_the_tables_of_adapting_are_their_record():
         gained = f"gains {mixed['new'] - parent['new']:.1f} instead of {adapted['new'] - parent['new']:.1f}"
         return f"{lost}, and the new one {gained}"
 
+    for section, found, said in (
+        (slow, slower, "Adapting is {:.1f} BLEU short"),
+        (of_known, known, "are worth {:.1f} BLEU more than ten"),
+    ):
+        _, scratch, adapted, *_ = found["models"].values()
+        assert said.format(abs(adapted["new"] - scratch["new"])) in section
     parent, scratch, adapted, mixed, mixed_more = few["models"].values()
     assert f"is worth {adapted['new'] - scratch['new']:.1f} BLEU more than five times the time" in little
     assert losses(parent, adapted, mixed_more) in little
