@@ -29,6 +29,7 @@ WRITERS = {
     "figures/files.py": IN_A_TEMPORARY_FOLDER,
     "interop/argos_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/m2m100_export.py": IN_A_TEMPORARY_FOLDER,
+    "interop/nllb_tokenizer.py": IN_A_TEMPORARY_FOLDER,
     "interop/onnx_export.py": IN_A_TEMPORARY_FOLDER,
     "interop/text_rules.py": IN_A_TEMPORARY_FOLDER,
     "kernels/building.py": IN_A_TEMPORARY_FOLDER,

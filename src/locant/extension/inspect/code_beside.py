@@ -139,7 +139,8 @@ def read_code(folder: Path, content: Mapping[str, Any], name: str | None) -> Rea
         copied = class_in_architectures(content)
         if copied is not None and copied.layout == layout:
             says = f"has a class of the name that '{copied.name}' has in transformers, and pairs features as that does"
-            own = copied if copied.name in OWN_CODE else replace(copied, name=name or copied.name)
+            # Its code may read entries that the class passes over, and what it calls its base is here a rope_theta.
+            own = copied if copied.name in OWN_CODE else replace(copied, name=name or copied.name, keeps_its_base=False)
             return ReadCode(own, file, says, _others(modules), scalings, otherwise=_otherwise(folder, content, layout))
         facts = ModelType(
             name or "",
