@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -48,37 +49,49 @@ def recipe(recipe_data: dict, tmp_path: Path) -> Path:
 EVERY_UPDATE = "training.checkpoint_minutes=0.00001"
 
 
+_KILLS = {
+    "in a step": (1, "locant.training.loop.TrainingLoop.update", 4, 3),
+    "in validation": (0, "locant.training.evaluation.score_translations", 1, 5),
+    "in saving": (0, "locant.training.checkpoint.write_state", 2, 6),
+}
+"""Which of two processes is killed at which call of a function, and the update that is saved then."""
+
+
+@dataclass(frozen=True)
+class _Killed:
+    codes: list[int]
+    said: list[str]
+    saved: str
+
+
 @pytest.fixture(scope="module")
-def killed_again_and_again(recipe_data: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed_again_and_again(recipe_data: dict, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     """A run of two processes, of which one is killed in an update, then in a validation, then while it saves."""
     folder = tmp_path_factory.mktemp("killed")
     (folder / "recipe.yaml").write_text(yaml.safe_dump(apply_overrides(recipe_data, [*CHANGES, EVERY_UPDATE])))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("rank", "function", "call", "saved"),
-    [
-        (1, "locant.training.loop.TrainingLoop.update", 4, 3),
-        (0, "locant.training.evaluation.score_translations", 1, 5),
-        (0, "locant.training.checkpoint.write_state", 2, 6),
-    ],
-    ids=["in a step", "in validation", "in saving"],
-)
-def test_the_others_end_with_a_sentence(killed_again_and_again, rank, function, call, saved):
-    folder = killed_again_and_again
     command = ["train", folder / "recipe.yaml", "--output", folder / "run", "--resume-if-exists"]
-    codes = exit_codes(start_processes([command] * 2, folder, killed_in={rank: (function, call)}))
-    assert codes == [-signal.SIGKILL if number == rank else 1 for number in range(2)]
-    said = (folder / f"process-{1 - rank}.log").read_text()
+    killed = {}
+    for where, (rank, function, call, _) in _KILLS.items():
+        codes = exit_codes(start_processes([command] * 2, folder, killed_in={rank: (function, call)}))
+        said = [(folder / f"process-{number}.log").read_text() for number in range(2)]
+        killed[where] = _Killed(codes, said, checkpoint_folders(folder / "run")[-1].name)
+    return folder / "run", killed
+
+
+@pytest.mark.parametrize("where", _KILLS)
+def test_the_others_end_with_a_sentence(killed_again_and_again, where):
+    rank, _, _, saved = _KILLS[where]
+    killed = killed_again_and_again[1][where]
+    assert killed.codes == [-signal.SIGKILL if number == rank else 1 for number in range(2)]
+    said = killed.said[1 - rank]
     assert f"locant: error: Process {1 - rank} of 2 on " in said
     assert "has lost the others: one of them has ended" in said
     assert "Traceback" not in said
-    assert checkpoint_folders(folder / "run")[-1].name == f"step-{saved:08}"
+    assert killed.saved == f"step-{saved:08}"
 
 
 def test_one_process_goes_on_where_others_were_killed(killed_again_and_again, whole):
-    run = killed_again_and_again / "run"
+    run, _ = killed_again_and_again
     assert checkpoint_folders(run)[-1].name == "step-00000006"
     resume_training(run)
     assert_close(run, whole)
