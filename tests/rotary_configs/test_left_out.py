@@ -61,6 +61,12 @@ _READ = [
         id="a fixed base",
     ),
     pytest.param(_small("minimax", 4, head_dim=64, rotary_dim=32, rope_theta=1e7), (64, 64, 1e7), id="no rotary_dim"),
+    pytest.param(
+        {"model_type": "clvp_encoder", "hidden_size": 768, "num_attention_heads": 12, "projection_dim": 768},
+        (64, 32, 10000.0),
+        id="a rotated part that another entry gives",
+    ),
+    pytest.param(_small("seed_oss", 4, head_dim=None, rope_theta=1e7), (64, 64, 1e7), id="a size that is null"),
     pytest.param(_small("minimax_m2", 4, head_dim=64, rotary_dim=32, rope_theta=1e7), (64, 32, 1e7), id="rotary_dim"),
     pytest.param(
         {"model_type": "falcon", "n_embed": 512, "num_attention_heads": 8, "num_hidden_layers": 2},
@@ -104,6 +110,11 @@ def test_an_entry_that_the_class_passes_over_is_a_warning(content: dict[str, Any
     findings = read_huggingface(content).findings
     assert any(each.severity == "warning" and each.message.startswith(words) for each in findings)
     assert not any("The file has no rope_theta" in each.message for each in findings if "rope_theta" in content)
+
+
+def test_an_entry_that_says_no_is_no_finding() -> None:
+    said = [each.message for each in read_huggingface(_small("llama", 2, rope_mixing=False, rope_blending=None)).findings]
+    assert not any("rope_" in each for each in said if "rope_theta" not in each)
 
 
 def test_what_a_whole_gives_its_text_part_is_a_note() -> None:

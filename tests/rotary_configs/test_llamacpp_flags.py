@@ -140,6 +140,14 @@ def test_flags_hold_for_full_attention_where_sliding_layers_have_their_own_base(
     assert read_llamacpp("-c 4096", models).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("flags", "meant"), [("--rope-freq-scale 4", "--rope-freq-scale 0.25"), ("--rope-scale 0.25", "--rope-scale 4")]
+)
+def test_a_scale_that_spreads_positions_is_refused_by_its_own_name(flags: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{flags} multiplies positions by 4, .* it is {meant}.$"):
+        read_llamacpp(flags, RotaryConfig(head_dim=64, max_length=4096))
+
+
 def test_overrides_of_keys_change_the_metadata() -> None:
     metadata = {"general.architecture": "llama", "llama.rope.freq_base": 10000.0, "llama.context_length": 4096}
     words = "--override-kv llama.rope.freq_base=float:500000,llama.context_length=int:8192 --override_kv a.b=bool:true"

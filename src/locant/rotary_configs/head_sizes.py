@@ -86,6 +86,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         kind is not None
         and not kind.takes_rotary_dim
         and is_in_transformers(kind.name)
+        and (features is None or features[1] == features[2])
         and (stated := own("rotary_dim"))
     ):
         rotary_dim = head_dim if fraction is None else int(head_dim * fraction)
@@ -183,7 +184,8 @@ def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Fi
     if stated is not None:
         return stated
     for name in HEAD_SIZES:
-        if isinstance(defaults.get(name), int):
+        # Where the file says null there, a class takes the width for each head or fails, whatever its default is.
+        if isinstance(defaults.get(name), int) and name not in own.part.values:
             return int(defaults[name])
     # Code after Llama's first has dim beside n_heads.
     widths = (*WIDTHS, "dim") if own("n_heads") is not None else WIDTHS

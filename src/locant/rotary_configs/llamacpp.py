@@ -167,6 +167,11 @@ def _scale(values: Mapping[str, str], numbers: Mapping[str, float], findings: li
                 "Keep one of them.",
             )
         )
+    if 0 < factor < 1:
+        raise ConfigError(
+            f"{last} {number:g} multiplies positions by {1 / factor:g}, which no scaling here expresses. For a context "
+            f"{1 / factor:g} times as long it is {last} {1 / number:g}."
+        )
     return _Scale(factor, f"{last} {number:g}") if factor else None
 
 
