@@ -112,11 +112,6 @@ def test_an_entry_that_the_class_passes_over_is_a_warning(content: dict[str, Any
     assert not any("The file has no rope_theta" in each.message for each in findings if "rope_theta" in content)
 
 
-def test_an_entry_that_says_no_is_no_finding() -> None:
-    said = [each.message for each in read_huggingface(_small("llama", 2, rope_mixing=False, rope_blending=None)).findings]
-    assert not any("rope_" in each for each in said if "rope_theta" not in each)
-
-
 def test_what_a_whole_gives_its_text_part_is_a_note() -> None:
     content = {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_hidden_layers": 4}}
     (note,) = [each.message for each in read_huggingface(content).findings if each.severity == "note"]

@@ -97,8 +97,6 @@ def passed_over(
         if name not in fields.untaken():
             continue
         value, meant = fields.get(name), difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
-        if (value is None or value is False) and not meant:  # a switch that is off changes nothing
-            continue
         if meant and meant[0] != name and not isinstance(value, bool):
             finding = Finding(
                 "error",
