@@ -51,8 +51,8 @@ OFFLINE_RUNS = 3
 """Runs of each, in turns: the shortest and the least processor time count, which other work disturbs least."""
 TIMES = 10
 """The overload, in times of what is answered."""
-OVERLOADING = 2000
-"""Clients of the overload: many more than may wait, since those that do ask for nothing meanwhile."""
+OVERLOADING = 500
+"""Clients of the overload."""
 WARM_UP = 3.0
 """Seconds of another load before one that is measured."""
 TIMEOUT = 150
