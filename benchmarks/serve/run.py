@@ -51,8 +51,9 @@ OFFLINE_RUNS = 3
 """Runs of each, in turns: the shortest and the least processor time count, which other work disturbs least."""
 TIMES = 10
 """The overload, in times of what is answered."""
-OVERLOADING = 500
-"""Clients of the overload."""
+OVERLOADING, WAITING = 900, 384
+"""Clients of the overload, fewer than a process takes connections; and how many of one address may wait at a time, of 512
+requests in all: those ask for nothing meanwhile, and the others make up for it."""
 WARM_UP = 3.0
 """Seconds of another load before one that is measured."""
 TIMEOUT = 150
@@ -174,7 +175,7 @@ class Probe:
 def overload(server: Server, text: Path, pair: tuple[str, str], capacity: float, seconds: float) -> dict[str, Any]:
     """Return what happens when ten times as much is asked for as can be answered."""
     sentence = text.read_text(encoding="utf-8").splitlines()[0]
-    bodies, pause = bodies_of(text, pair), OVERLOADING / (TIMES * capacity)
+    bodies, pause = bodies_of(text, pair), (OVERLOADING - WAITING) / (TIMES * capacity)
     usual = sorted(once(server, sentence, pair) for _ in range(9))[4]
     load(server, bodies, OVERLOADING, min(10.0, seconds), pause)
     before = server.megabytes()
