@@ -11,6 +11,7 @@ import pytest
 import torch
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from small_models import build, hypotheses, sentence_pairs
+from test_finetuned_export import fine_tuned
 from test_import_m2m100 import m2m100_folder
 from test_multilingual import nllb_files, seldom_ending
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -19,7 +20,6 @@ from locant.errors import ConfigError
 from locant.interop import export_huggingface, import_model
 from locant.models import DecodingSettings
 from locant.text import EOS, TokenizerPair, TokenizerSettings, train_tokenizers
-from locant.training import train
 from locant.translation import Translator
 
 PAIR = ("eng_Latn", "fra_Latn")
@@ -176,30 +176,9 @@ def test_generation_finds_the_tokens_that_locant_finds(beam, end, pairs, tmp_pat
 )
 def test_a_fine_tuned_model_leaves_as_its_parent_did(finetuning, pairs, tmp_path):
     nllb_folder(tmp_path / "nllb", pairs)
-    for side, name in enumerate(("source", "target")):
-        (tmp_path / name).write_text("".join(f"{pair[side]} xylo\n" for pair in pairs[:60]), encoding="utf-8")
-    text = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
-    corpus = {"kind": "files", "train": text, "source_language": PAIR[0], "target_language": PAIR[1]}
     extended = "extend_vocabulary" in finetuning
-    sources = {"real": {"corpus": {**corpus, "valid": text}}, "back": {"corpus": corpus, "tag": "<bt>"}}
-    recipe = {
-        "corpus": {"kind": "mixture", "sources": sources} if extended else {**corpus, "valid": text},
-        "cleaning": {"duplicates": False, "overlap": False},
-        "batches": {"tokens": 512},
-        "max_tokens": 60,
-        "training": {
-            "steps": 3,
-            "learning_rate": 0.01,
-            "validate_every": 3,
-            "validation_sentences": 0,
-            "average_checkpoints": 1,
-            "precision": "float32",
-            "device": "cpu",
-        },
-        "finetuning": {"test_sentences": 0, **finetuning},
-    }
-    train(recipe, tmp_path / "run", start_from=tmp_path / "nllb")
-    translator = Translator.from_pretrained(tmp_path / "run", device="cpu")
+    languages = {"source_language": PAIR[0], "target_language": PAIR[1]}
+    translator = fine_tuned(tmp_path / "nllb", pairs, tmp_path / "run", finetuning, **languages)
     export_huggingface(tmp_path / "run", tmp_path / "exported")
     require_equal(translator, tmp_path / "exported")
     _, theirs = loaded(tmp_path / "exported")

@@ -20,14 +20,20 @@ from locant.translation import Translator, load_translator
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 
-def fine_tuned(folder: Path, pairs: list[tuple[str, str]], run: Path, **more: object) -> Translator:
+def fine_tuned(
+    folder: Path, pairs: list[tuple[str, str]], run: Path, finetuning: dict | None = None, **more: object
+) -> Translator:
+    """Train three updates from a folder; ``finetuning`` extends the vocabulary by default, and then there is a tag."""
+    finetuning = {"extend_vocabulary": 12} if finetuning is None else finetuning
     for side, name in enumerate(("source", "target")):
         (run.parent / name).write_text("".join(f"{pair[side]} xylo\n" for pair in pairs[:60]), encoding="utf-8")
     text = {"source": str(run.parent / "source"), "target": str(run.parent / "target")}
     corpus = {"kind": "files", "train": text, **more}
     sources = {"real": {"corpus": {**corpus, "valid": text}}, "back": {"corpus": corpus, "tag": "<bt>"}}
     recipe = {
-        "corpus": {"kind": "mixture", "sources": sources},
+        "corpus": {"kind": "mixture", "sources": sources}
+        if "extend_vocabulary" in finetuning
+        else {**corpus, "valid": text},
         "cleaning": {"duplicates": False, "overlap": False},
         "batches": {"tokens": 512},
         "max_tokens": 60,
@@ -40,7 +46,7 @@ def fine_tuned(folder: Path, pairs: list[tuple[str, str]], run: Path, **more: ob
             "precision": "float32",
             "device": "cpu",
         },
-        "finetuning": {"test_sentences": 0, "extend_vocabulary": 12},
+        "finetuning": {"test_sentences": 0, **finetuning},
     }
     train(recipe, run, start_from=folder)
     return Translator.from_pretrained(run, device="cpu")
