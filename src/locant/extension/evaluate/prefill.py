@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -162,6 +163,12 @@ def new_cache(model: PreTrainedModel, size: int) -> Cache:
     return DynamicCache(config=config)
 
 
+def _cache_argument(model: PreTrainedModel, cache: Cache) -> dict[str, Cache]:
+    """Return a cache under the name of a model's argument for it: ``cache`` since transformers 5.24."""
+    is_named_cache = "cache" in inspect.signature(model.forward).parameters
+    return {"cache" if is_named_cache else "past_key_values": cache}
+
+
 def follows_length(model: PreTrainedModel) -> bool:
     """Whether a model's rotary frequencies depend on the length of the text."""
     return any(_follows_length(module) for module in model.modules())
@@ -250,13 +257,11 @@ def token_losses(
     count = len(tokens) - 1  # nothing is predicted from the last token
     parts: list[Tensor] = []
     with fixed_length(model, len(tokens), exact=exact), chunk_attention(model):
-        cache = new_cache(model, count)
+        argument = _cache_argument(model, new_cache(model, count))
         for start in range(0, count, chunk):
             end = min(start + chunk, count)
             wanted = min(end + 1 - scored_from, end - start)
-            logits = model(
-                tokens[None, start:end], past_key_values=cache, use_cache=True, logits_to_keep=max(wanted, 1)
-            ).logits[0]
+            logits = model(tokens[None, start:end], **argument, use_cache=True, logits_to_keep=max(wanted, 1)).logits[0]
             if wanted > 0:
                 targets = tokens[end + 1 - wanted : end + 1]
                 parts.append(functional.cross_entropy(logits.float(), targets, reduction="none").cpu())
@@ -330,7 +335,8 @@ class Answerer:
         while len(self._read) < len(tokens):
             part = tokens[len(self._read) : len(self._read) + self.chunk]
             ids = torch.tensor([part], device=self.model.device)
-            logits = self.model(ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+            argument = _cache_argument(self.model, self._cache)
+            logits = self.model(ids, **argument, use_cache=True, logits_to_keep=1).logits[0, -1]
             self._read += part
             if on_chunk is not None:
                 on_chunk(len(self._read))

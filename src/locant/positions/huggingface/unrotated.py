@@ -27,7 +27,6 @@ STATE = "locant_schemes"
 _DIGITS = 4
 _DIGIT = 8  # bits: every floating dtype of two bytes holds whole numbers of so many exactly
 _INTERFACES = "ALL_ATTENTION_FUNCTIONS"
-_CACHES = ("past_key_values", "layer_past")
 _TOLD = "locant_told"
 
 
@@ -175,13 +174,18 @@ def _attending(method: Callable[..., Any]) -> Callable[..., Any]:
         call = _Call(told, told.scheme_of(self))
         kwargs.update(zip(names[1:], args, strict=False))
         kwargs["position_embeddings"] = (call, call) if isinstance(given, tuple) else call
-        for name in _CACHES:
-            if kwargs.get(name) is not None:
-                kwargs[name] = _PositionedCache(kwargs[name], call)
+        for name, value in kwargs.items():
+            if _is_cache(value):
+                kwargs[name] = _PositionedCache(value, call)
         return method(self, **kwargs, **{_TOLD: call})
 
     forward.__wrapped__ = method  # type: ignore[attr-defined]
     return forward
+
+
+def _is_cache(value: object) -> bool:
+    """Return whether an argument is a cache of keys and values: its name differs between classes and releases."""
+    return callable(getattr(value, "update", None)) and callable(getattr(value, "get_seq_length", None))
 
 
 class _PositionedCache:
