@@ -202,17 +202,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
             _scaled(type="longrope", short_factor=[1], long_factor=[1], original_max_position_embeddings=2048),
             "1 numbers in long_factor and short_factor, but 32 rotated features are 16 pairs",
         ),
-        (
-            _scaled(
-                type="longrope",
-                short_factor=[1],
-                long_factor=[1],
-                original_max_position_embeddings=2048,
-                short_mscale=1.0,
-                long_mscale=1.2,
-            ),
-            "short_mscale 1.0 and long_mscale 1.2",
-        ),
         (_scaled(type="dynamic", factor=2.0, original_max_position_embeddings=4096), "takes the original length from"),
         (_scaled(type="mrope"), "without mrope_section"),
         (_llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}), "0.25 in .* but 0.5 next to"),

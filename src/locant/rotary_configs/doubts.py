@@ -10,7 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.families import INDEXERS, ModelType
+from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
 
@@ -25,18 +25,19 @@ def refuse_impossible_values(part: Mapping[str, Any]) -> None:
         refuse_impossible(entries, where)
 
 
-def doubts_about(part: Mapping[str, Any], known: Container[str] = ()) -> list[Finding]:
+def doubts_about(part: Mapping[str, Any], known: Container[str] = (), kind: ModelType | None = None) -> list[Finding]:
     """Return what is doubtful about the text part of a config.json: unusual numbers, misspelt names, missing groups.
 
     Args:
         part: The text part.
         known: Names that the model's class has entries for.
+        kind: Its facts, where they are known.
     """
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
-    return [*found, *misplaced_names(part, known), *_missing_layer_types(part)]
+    return [*found, *misplaced_names(part, known), *_missing_layer_types(part, kind)]
 
 
-def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
+def _missing_layer_types(part: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
     types = part.get("layer_types")
     attending = [
         name
@@ -53,14 +54,14 @@ def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
         if is_by_layer and "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
             continue
         for layer, value in group.items():
-            if is_by_layer and value is None:
+            if is_by_layer and value is None and not _stands_still(kind, layer, is_null=True):
                 yield Finding(
                     "warning",
                     f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. Classes of "
                     "transformers fail there, or take what they have of their own.",
                     f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
                 )
-        missing = [layer for layer in attending if layer not in group]
+        missing = [layer for layer in attending if layer not in group and not _stands_still(kind, layer)]
         if is_by_layer and missing:
             yield Finding(
                 "warning",
@@ -68,6 +69,14 @@ def _missing_layer_types(part: Mapping[str, Any]) -> Iterator[Finding]:
                 f"{_quoted(list(group))}. Classes of transformers fail there, or take what they have of their own.",
                 f"Add a group for {_quoted(missing)}.",
             )
+
+
+def _stands_still(kind: ModelType | None, layer: str, *, is_null: bool = False) -> bool:
+    """Whether layers of a type have no positions by their class, so that no group is wanted for them."""
+    if kind is None:
+        return False
+    by_null = is_null and kind.name in NULL_GROUP_STANDS_STILL
+    return by_null or kind.behaviour.get(layer) == "still" or (kind.rope or {}).get(layer, layer) is None
 
 
 def _quoted(names: list[str]) -> str:
@@ -100,6 +109,21 @@ def with_checked_axes(parsed: ParsedConfig, name: str, *, splits: bool) -> Parse
             raise ConfigError(f"{message} transformers fails where it splits the features. Correct {name}.")
         findings.append(Finding("warning", message, f"Correct {name}; pairs beyond it take the positions of others."))
     return replace(parsed, findings=(*parsed.findings, *findings))
+
+
+def turns_backwards(name: str) -> Finding:
+    """Return the finding about a class that turns pairs by minus the angle.
+
+    Args:
+        name: Its model type.
+    """
+    return Finding(
+        "warning",
+        f"The class of '{name}' in transformers turns pairs backwards, by minus the angle. What is shown turns them "
+        "forwards, which is the same where the two features of every pair are exchanged.",
+        "In an engine that turns forwards, exchange them in the projections of queries and keys, or negate the sines.",
+        "turns backwards",
+    )
 
 
 def is_of_indexer(name: str) -> bool:

@@ -87,6 +87,19 @@ TURNS_BEFORE_PROJECTIONS = frozenset(["wav2vec2-bert", "wav2vec2-conformer"])
 HEEDS_MSCALE = frozenset(["phimoe"])
 """Model types whose classes scale by ``short_mscale`` and ``long_mscale``."""
 
+_SCALED_SCORES = """
+axk1 axk2 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa hy_v4 hy_v4_vl_text
+longcat_flash minicpm3 mistral4 mistral_large4_text youtu
+"""
+SCALES_SCORES = frozenset(_SCALED_SCORES.split())
+"""Model types whose classes multiply scores by the square of 0.1 * mscale_all_dim * ln(factor) + 1."""
+
+TAKES_ROTARY_EMB_BASE = frozenset(["gpt_neox", "gpt_neox_japanese"])
+"""Model types whose classes take ``rotary_emb_base`` for the base, and pass over ``rope_theta`` beside it."""
+
+NULL_GROUP_STANDS_STILL = frozenset(["beam", "cohere_compass_text"])
+"""Model types whose classes do not rotate layers of a type with null in the place of its group."""
+
 TURNS_BACKWARDS = frozenset(["nanochat"])
 """Model types whose classes turn pairs by minus the angle."""
 

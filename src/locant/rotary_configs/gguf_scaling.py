@@ -61,7 +61,8 @@ def scaling_of(
     if attention is not None and attention <= 0:
         raise ConfigError(f"rope.scaling.attn_factor {attention:g} in {keys.where} must be above 0: scores go by it.")
     loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
-    factor = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0
+    given = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear")
+    factor = given or 1.0
     if LONG_FACTORS in loaded:
         kind, factor = "longrope", 1.0 if kind == "none" else factor
     elif kind == "longrope" and {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
@@ -77,6 +78,9 @@ def scaling_of(
     )
     _warn_of_lengths(keys, context, kind)
     scaling = types[kind].from_gguf(_heeded(keys, architecture, findings), context)
+    if given is None and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
+        findings.append(_note_on_missing_factor(kind, keys))
+        scaling = Unscaled() if scaling.attention_scale() == 1 else scaling
     if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:
         findings.append(_note_on_scores(scaling))
     if FACTORS not in loaded:
@@ -184,6 +188,17 @@ def _mscale(architecture: str, findings: list[Finding], multiplier: float) -> tu
         )
     )
     return None
+
+
+def _note_on_missing_factor(kind: str, keys: Fields) -> Finding:
+    """Return the finding about a type of scaling without the factor that it scales by."""
+    original, length = _original_length(keys), keys.whole("context_length")
+    meant = f" {length / original:g}" if original and length and length > original else ""
+    return Finding(
+        "warning",
+        f"rope.scaling.factor is missing beside rope.scaling.type '{kind}': llama.cpp takes 1, which scales nothing.",
+        f"State rope.scaling.factor{meant}, if the model was extended; otherwise remove the type.",
+    )
 
 
 def _note_on_scores(scaling: YaRN) -> Finding:

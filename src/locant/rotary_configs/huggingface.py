@@ -19,6 +19,7 @@ from locant.rotary_configs.doubts import (
     is_of_indexer,
     notes_on_indexers,
     refuse_impossible_values,
+    turns_backwards,
     with_checked_axes,
 )
 from locant.rotary_configs.families import ModelType
@@ -27,7 +28,6 @@ from locant.rotary_configs.layer_doubts import doubts_about_layer_types, windows
 from locant.rotary_configs.layers import (
     GLOBAL,
     LOCAL,
-    STANDS_STILL,
     grouped,
     layer_names,
     layers_with_positions,
@@ -36,7 +36,14 @@ from locant.rotary_configs.layers import (
     windows_of_nothing,
 )
 from locant.rotary_configs.own_code import in_usual_names
-from locant.rotary_configs.rope_groups import NO_BASE, base_of_class, has_null_base, rope_groups, with_length_of_class
+from locant.rotary_configs.rope_groups import (
+    base_of_class,
+    bases_by_layer,
+    has_null_base,
+    name_of_base,
+    rope_groups,
+    with_length_of_class,
+)
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
 from locant.rotary_configs.spellings import (
@@ -51,6 +58,7 @@ from locant.rotary_configs.text_parts import (
     class_in_architectures,
     doubts_about_others,
     entries_of_text,
+    other_type_in_architectures,
     text_part,
     text_type,
 )
@@ -113,6 +121,9 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     findings: list[Finding] = []
     if kind is None and (named := class_in_architectures(config)) is not None:
         findings.append(_taken_by_architectures(name, named))
+        name, kind = named.name, named
+    elif (named := other_type_in_architectures(config)) is not None:
+        findings.append(_taken_in_the_place_of(name, named))
         name, kind = named.name, named
     is_known = families.is_in_transformers(name)
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
@@ -182,7 +193,13 @@ def _read_entries(
             rope.get(entry)
         sizes = head_sizes(part, rope, kind, layer, names)
         original = _original_length_for(rope, original_length, kind)
-        context = RopeContext(_length_for(rope, max_length, kind), original, sizes.fraction)
+        context = RopeContext(
+            _length_for(rope, max_length, kind),
+            original,
+            sizes.fraction,
+            heeds_mscale=in_vllm or not is_known or name in families.HEEDS_MSCALE,
+            scales_scores=not is_known or name in families.SCALES_SCORES,
+        )
         if original != original_length:
             context.warn(
                 f"original_max_position_embeddings is missing in {rope.where}; the class of '{name}' takes its own, "
@@ -195,8 +212,9 @@ def _read_entries(
             context.note(
                 f"rope_theta of the file is null; {base:g} is shown, what the model's class has where it is left out."
                 if is_null
-                else f"{NO_BASE}; {base:g} is taken, as the model's class does.",
+                else f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
                 "Compare with the model's publication.",
+                None if is_null else "base of the class",
             )
         _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
         scaling = read_scaling(
@@ -234,14 +252,16 @@ def _read_entries(
         )
     if not is_known:
         findings += _doubts_about_other_layers(part)
-    findings += layers_without_positions(layers, STANDS_STILL)
+    findings += layers_without_positions(layers)
+    findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
     findings += windows_passed_over(part, kind)
     findings += doubts_about_layer_types(part, kind, len(names))
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
-    findings += doubts_about(part.values, {*(kind.defaults if kind else ()), *by_logarithm})
+    read = {key: value for key, value in part.values.items() if key not in part.passed_over}
+    findings += doubts_about(read, {*(kind.defaults if kind else ()), *by_logarithm}, kind)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
@@ -371,7 +391,11 @@ def _layer_types(
         else:
             config_of[name] = None
     windows = {name: window for name in set(names) if (window := window_of(part, kind, name)) is not None}
-    return grouped(names, behaviour, config_of, windows)
+    keys = [config_of[name] for name in names]
+    for index, base in enumerate((bases_by_layer(part, kind) or ())[: len(names)]):
+        if name_of_base(base) in configs:
+            keys[index] = name_of_base(base)
+    return grouped(names, behaviour, keys, windows)
 
 
 def _read_axes(
@@ -420,4 +444,13 @@ def _read_axes(
         f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
         "configuration holds the frequencies, and is exact for text alone.",
         "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
+    )
+
+
+def _taken_in_the_place_of(name: str | None, kind: ModelType) -> Finding:
+    return Finding(
+        "warning",
+        f"The class of the model type '{name}' has no rotary positions, but entries of the file are about them: it is "
+        f"read as the class of '{kind.name}', which architectures names.",
+        f"State the model type '{kind.name}', if that is the code that trained the model.",
     )

@@ -25,8 +25,6 @@ from locant.rotary_configs.spellings import LAYERS, words_of
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
-STANDS_STILL = "queries and keys are not rotated there"
-"""What the finding about layers without positions says."""
 
 PRESENT_NAMES = {
     "attention": GLOBAL,
@@ -247,8 +245,8 @@ def _cross_attending(part: Fields, kind: ModelType | None) -> frozenset[int]:
 def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | None:
     """Return which layers rotate by ``no_rope_layers`` (1 rotates) or its interval, ``None`` where neither is meant."""
     bases = part.get("layer_rope_theta")
-    if isinstance(bases, list) and len(bases) == count:
-        return [bool(base) for base in bases]
+    if isinstance(bases, list) and len(bases) >= count:
+        return [bool(base) for base in bases[:count]]
     listed, interval = part.get("no_rope_layers"), part.whole("no_rope_layer_interval")
     default = None if kind is None else kind.defaults.get("no_rope_layer_interval")
     if isinstance(listed, list) and listed:
@@ -338,7 +336,7 @@ def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str
 def grouped(
     names: Sequence[str],
     behaviour: Sequence[Behaviour],
-    config_of: Mapping[str, str | None],
+    keys: Sequence[str | None],
     windows: Mapping[str, int],
 ) -> tuple[LayerType, ...]:
     """Return the layers by type and by what they do.
@@ -346,27 +344,29 @@ def grouped(
     Args:
         names: Type of every layer.
         behaviour: What every layer does.
-        config_of: Key of the configuration of each type, ``None`` where it has none.
+        keys: Key of the configuration of every layer, ``None`` where it has none.
         windows: Window of each type, in tokens.
     """
-    found: dict[tuple[str, Behaviour], list[int]] = {}
-    for index, (name, does) in enumerate(zip(names, behaviour, strict=True)):
-        does = "still" if does == "rotates" and config_of.get(name) is None else does
-        found.setdefault((name, does), []).append(index)
-    mixed = {name for name in set(names) if sum(each == name for each, _ in found) > 1}
+    found: dict[tuple[str, Behaviour, str | None], list[int]] = {}
+    for index, (name, does, key) in enumerate(zip(names, behaviour, keys, strict=True)):
+        does = "still" if does == "rotates" and key is None else does
+        found.setdefault((name, does, key if does == "rotates" else None), []).append(index)
+    mixed = {name for name in set(names) if len({does for each, does, _ in found if each == name}) > 1}
     return tuple(
         LayerType(
             f"{name} without positions" if does == "still" and name in mixed else name,
             tuple(indices),
-            config_of[name] if does == "rotates" else None,
+            key,
             windows.get(name) if does != "none" else None,
             attends=does != "none",
         )
-        for (name, does), indices in found.items()
+        for (name, does, key), indices in found.items()
     )
 
 
-def layers_without_positions(layers: Sequence[LayerType], meaning: str) -> list[Finding]:
+def layers_without_positions(
+    layers: Sequence[LayerType], meaning: str = "queries and keys are not rotated there"
+) -> list[Finding]:
     """Return the finding about layers that attend without positions, if there are any.
 
     Args:
@@ -378,4 +378,4 @@ def layers_without_positions(layers: Sequence[LayerType], meaning: str) -> list[
         return []
     said = f"{in_words(still)} {'has' if len(still) == 1 else 'have'} no positions"
     consequence = "An engine that rotates every layer runs another model."
-    return [Finding("note", f"{said[:1].upper()}{said[1:]}: {meaning}.", consequence)]
+    return [Finding("note", f"{said[:1].upper()}{said[1:]}: {meaning}.", consequence, "layers without positions")]

@@ -209,14 +209,29 @@ def olmo(given: dict[str, Any], findings: Findings) -> None:
 
 
 def mpt(given: dict[str, Any], findings: Findings) -> None:
-    """MPT (modeling_mpt.py of llm-foundry): ``rope`` in the group ``attn_config``."""
-    del findings
+    """MPT (modeling_mpt.py of llm-foundry): ``rope`` in the group ``attn_config``, which its own code alone reads."""
     group = given.get("attn_config")
-    if isinstance(group, Mapping) and group.get("rope") is True:
-        raise ConfigError(
-            "attn_config of config.json has rope true: the code of llm-foundry rotates, but the class of 'mpt' in "
-            "transformers has ALiBi, whatever the file says."
+    if not isinstance(group, Mapping) or group.get("rope") is not True:
+        return
+    whose = "the class of 'mpt' in transformers has ALiBi, whatever the file says"
+    if not given.get("auto_map"):
+        raise ConfigError(f"attn_config of config.json has rope true: the code of llm-foundry rotates, but {whose}.")
+    by = "rope_hf_config" if group.get("rope_impl") == "hf" else "rope_dail_config"
+    options = group.get(by)
+    options = dict(options) if isinstance(options, Mapping) else {}
+    kind = options.pop("type", "no_scaling")
+    if kind == "xpos":
+        raise ConfigError(f"{by} of config.json has the type 'xpos', whose decay a rotary configuration does not hold.")
+    given["rope_theta"] = first_of(number(group.get("rope_theta"), "rope_theta"), 10_000.0)
+    if by == "rope_hf_config" and kind != "no_scaling":
+        given["rope_scaling"] = {"rope_type": kind, **options}
+    findings.append(
+        Finding(
+            "warning",
+            f"attn_config has rope true: the code that the file names in auto_map rotates, as is shown here; {whose}.",
+            "Load the model with its own code.",
         )
+    )
 
 
 def deepseek(given: dict[str, Any], findings: Findings) -> None:

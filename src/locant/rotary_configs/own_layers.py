@@ -10,7 +10,12 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs import families
+from locant.rotary_configs.layer_rounds import by_number
 from locant.rotary_configs.own_entries import Findings, first_of, rename
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 _COMPRESSED = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
 """Layer types by the entries of ``compress_ratios``."""
@@ -58,22 +63,52 @@ def step3p5(given: dict[str, Any], findings: Findings) -> None:
 
 
 def mimo_v2(given: dict[str, Any], findings: Findings) -> None:
-    """MiMo-V2-Flash (configuration_mimo_v2_flash.py): a base for sliding layers, ``hybrid_layer_pattern``."""
-    del findings
+    """MiMo-V2-Flash (configuration_mimo_v2_flash.py): a base for sliding layers, ``hybrid_layer_pattern``.
+
+    The code that a file names in ``auto_map`` reads these entries; the class of transformers has its own values, and
+    passes over them (``convert_rope_params_to_dict``).
+    """
     pattern, past = given.pop("hybrid_layer_pattern", None), given.pop("sliding_window_size", None)
-    if isinstance(pattern, list) and "layer_types" not in given:
-        given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in pattern]
     if (before := _none_unless_positive(past)) is not None:
         given["sliding_window"] = before + 1  # tokens before the token itself
     given.pop("swa_head_dim", None)
-    full, sliding = given.pop("rope_theta", None), given.pop("swa_rope_theta", None)
-    share = given.pop("partial_rotary_factor", None)
+    sliding = given.pop("swa_rope_theta", None)
+    if not given.get("auto_map"):
+        _pass_over_entries_of_mimo(given, pattern, sliding, findings)
+        return
+    if isinstance(pattern, list) and "layer_types" not in given:
+        given["layer_types"] = [_SLIDING if each else _FULL for each in pattern]
+    full, share = given.pop("rope_theta", None), given.pop("partial_rotary_factor", None)
     if given.get("rope_parameters") is None and (full is not None or sliding is not None):
-        usual = {"rope_type": "default", "partial_rotary_factor": 0.334 if share is None else share}
+        usual = {"rope_type": "default", "partial_rotary_factor": first_of(share, 0.334)}
         given["rope_parameters"] = {
-            "full_attention": {**usual, "rope_theta": 5_000_000.0 if full is None else full},
-            "sliding_attention": {**usual, "rope_theta": 10_000.0 if sliding is None else sliding},
+            _FULL: {**usual, "rope_theta": first_of(full, 5_000_000.0)},
+            _SLIDING: {**usual, "rope_theta": first_of(sliding, 10_000.0)},
         }
+
+
+def _pass_over_entries_of_mimo(given: Mapping[str, Any], pattern: Any, sliding: Any, findings: Findings) -> None:
+    """Add what the class of transformers does otherwise than entries say that only the publisher's code reads."""
+    kind = families.model_type("mimo_v2_flash")
+    assert kind is not None
+    said = []
+    own = (kind.rope or {}).get(_SLIDING, {}).get("rope_theta")
+    if given.get("rope_parameters") is None and sliding not in (None, own):
+        said.append(f"swa_rope_theta {in_json(sliding)}, in whose place it takes {own:g}")
+    if isinstance(pattern, list) and given.get("layer_types") is None:
+        stated = tuple(_SLIDING if each else _FULL for each in pattern)
+        if stated != by_number(kind, len(pattern)):
+            said.append("hybrid_layer_pattern, in whose place it has rounds of its own")
+    if said:
+        findings.append(
+            Finding(
+                "warning",
+                f"The class of 'mimo_v2_flash' in transformers passes over {' and '.join(said)}; the publisher's code "
+                "reads it, which the file does not name in auto_map.",
+                "State rope_parameters and layer_types, by which the class goes; or name the code that reads the "
+                "entries.",
+            )
+        )
 
 
 def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
@@ -129,3 +164,39 @@ def linear_attention(given: dict[str, Any], findings: Findings) -> None:
 def _none_unless_positive(window: Any) -> int | None:
     """Return a window of tokens; by null, 0 and -1 code of people's own says that there is none."""
     return window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
+
+
+def ultrabert(given: dict[str, Any], findings: Findings) -> None:
+    """UltraBERT (configuration_ultrabert.py of transformers): windows and bases layer by layer."""
+    windows, bases = given.pop("attention_windows", None), given.get("rope_theta")
+    if isinstance(windows, list):
+        given["sliding_window"] = next((each for each in windows if each), given.get("sliding_window", 128))
+        if given.get("layer_types") is None:
+            given["layer_types"] = [_SLIDING if each else _FULL for each in windows]
+    if bases is None:
+        return
+    del given["rope_theta"]
+    types = given.get("layer_types")
+    if given.get("rope_parameters") is not None:
+        return
+    if not isinstance(bases, list):
+        raise ConfigError(
+            f"'rope_theta' in config.json must be a list with the base of every layer, as the class of 'ultrabert' in "
+            f"transformers reads it; got {in_json(bases)}."
+        )
+    if not isinstance(types, list):
+        types = by_number(families.model_type("ultrabert"), len(bases))
+    groups: dict[str, dict[str, Any]] = {}
+    for name, base in zip(map(str, types), bases, strict=False):
+        group = {"rope_type": "default", "rope_theta": base}
+        if groups.get(name, group) != group:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"rope_theta of config.json gives layers of the type '{name}' different bases; the class of "
+                    "'ultrabert' in transformers takes the last for all of them.",
+                    "State one base for each type of layers, in rope_parameters.",
+                )
+            )
+        groups[name] = group
+    given["rope_parameters"] = groups

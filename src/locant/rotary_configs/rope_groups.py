@@ -9,12 +9,9 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import OF_THE_CLASS
 from locant.rotary_configs.base import ALL_LAYERS
-from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
+from locant.rotary_configs.families import TAKES_ROTARY_EMB_BASE, ModelType, is_in_transformers
+from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count
 from locant.rotary_configs.rope_parameters import read_type
-
-NO_BASE = "The file has no rope_theta"
-"""How the note about a base that the class has begins."""
 
 
 def rope_groups(
@@ -40,16 +37,16 @@ def rope_groups(
         )
     where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
     given = new or old or {}
-    base = agreed(part.number("rope_theta"), part.number("rotary_emb_base"), "rope_theta and rotary_emb_base differ.")
+    base = _base_beside(part, kind, findings)
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
-        return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
+        return _by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     labels = {*names, *((kind.rope or {}) if kind is not None and kind.rope_by_layer else {})} - {ALL_LAYERS}
     if any(isinstance(given.get(label), Mapping) for label in labels):
         # transformers takes the groups of the layer types, whatever stands beside them (nested_rope_parameter_keys).
         findings += [_stands_beside_groups(name, where) for name in given if name not in labels]
         by_layer = {name: value for name, value in by_layer.items() if name in labels}
-        return _by_layer_type(by_layer, where, base, kind, names, None if in_vllm else findings)
+        return _by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     for name, value in given.items():
         if isinstance(value, Mapping):
             raise ConfigError(
@@ -58,9 +55,11 @@ def rope_groups(
             )
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
-    listed = _listed_base(part)
-    if listed is not None and (kind is None or kind.name.startswith("granite")):  # others take the list as a switch
-        return {ALL_LAYERS: (rope, listed)}
+    listed = dict.fromkeys(base for base in bases_by_layer(part, kind) or () if base)
+    if listed:
+        if len(listed) == 1:
+            return {ALL_LAYERS: (rope, next(iter(listed)))}
+        return {name_of_base(base): (Fields(given, where), base) for base in listed}
     if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
         base = None  # transformers writes the class's own beside the one that counts
     base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
@@ -68,7 +67,7 @@ def rope_groups(
         own = _base_in(kind.rope)
         by_its_name = part.number("rotary_emb_base") is None  # GPT-NeoX takes that
         if kind.keeps_its_base and by_its_name and own is not None and base is not None and base != own:
-            findings.append(_base_is_passed_over(kind, base, own))
+            findings.append(_base_is_passed_over(part, kind, base, own))
             base = own
         rope = Fields(_scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
     if UNSCALED in names and read_type(rope) != "default":
@@ -81,11 +80,10 @@ def rope_groups(
         and kind.keeps_its_base
         and (kind.rope_by_layer or not kind.rope)
     ):
-        if kind.rope_by_layer or base != base_of_class(kind, ALL_LAYERS):
-            findings.append(
-                _base_is_passed_over(kind, base, None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS))
-            )
-        base = None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS)
+        own = None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS)
+        if base not in ([_base_in(group) for group in (kind.rope or {}).values()] if kind.rope_by_layer else [own]):
+            findings.append(_base_is_passed_over(part, kind, base, own))
+        base = own
     local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         if GLOBAL not in kind.rope or LOCAL not in kind.rope:
@@ -100,8 +98,50 @@ def rope_groups(
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
 
 
-def _base_is_passed_over(kind: ModelType, stated: float, own: float | None) -> Finding:
+def _base_beside(part: Fields, kind: ModelType | None, findings: list[Finding]) -> float | None:
+    """Return the base that stands beside the groups, under the name that the class takes."""
+    base, neox = part.number("rope_theta"), part.number("rotary_emb_base")
+    if neox is None or neox == base:
+        return base
+    if kind is None or not is_in_transformers(kind.name):
+        return agreed(base, neox, "rope_theta and rotary_emb_base differ.")
+    if kind.name not in TAKES_ROTARY_EMB_BASE:
+        findings.append(_other_base(part, kind, "rotary_emb_base", neox, "rope_theta"))
+        return base
+    if base is not None:
+        findings.append(_other_base(part, kind, "rope_theta", base, f"rotary_emb_base, {neox:g}"))
+    return neox
+
+
+def _other_base(part: Fields, kind: ModelType, name: str, value: float, taken: str) -> Finding:
+    """Return the finding about a base under a name that the class does not read."""
+    part.pass_over(name)
+    return Finding(
+        "warning",
+        f"{name} is {value:g} in config.json, which the class of '{kind.name}' in transformers passes over: it takes "
+        f"{taken}.",
+        f"Remove {name}, or state it by the other name if the weights were trained with it.",
+    )
+
+
+def _is_passed_over(base: float, groups: Mapping[str, Any]) -> bool:
+    """Whether the groups of all layer types have bases of their own, none of which is the one beside them."""
+    own = [group.get("rope_theta") for group in groups.values() if isinstance(group, Mapping)]
+    return bool(own) and None not in own and base not in own
+
+
+def _base_beside_groups(part: Fields, base: float, where: str) -> Finding:
+    part.pass_over("rope_theta")
+    return Finding(
+        "warning",
+        f"rope_theta {base:g} stands beside the groups of {where}, which all have their own: it is passed over.",
+        "Remove it, or state it in the group of the layers that it is meant for.",
+    )
+
+
+def _base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float | None) -> Finding:
     """Return the finding about a base that a class passes over: ``own`` is its own, where it has one for all layers."""
+    part.pass_over("rope_theta")
     said = f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over"
     if not kind.rope:
         return Finding(
@@ -117,26 +157,41 @@ def _base_is_passed_over(kind: ModelType, stated: float, own: float | None) -> F
     )
 
 
-def _listed_base(part: Fields) -> float | None:
-    """Return the base of all layers that rotate by ``layer_rope_theta``, where the file has that."""
-    bases = {base for base in part.numbers("layer_rope_theta") or () if base}
-    if len(bases) > 1:
-        raise ConfigError(
-            f"layer_rope_theta of config.json gives layers {len(bases)} different bases "
-            f"({', '.join(f'{base:g}' for base in sorted(bases))}), which one configuration cannot express."
-        )
-    return next(iter(bases), None)
+def bases_by_layer(part: Fields, kind: ModelType | None) -> tuple[float, ...] | None:
+    """Return the base of every layer by ``layer_rope_theta``, 0 for one that does not rotate, where the file has it.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; only those of Granite take the list for bases, others for a switch.
+
+    Raises:
+        ConfigError: It is no list of numbers, or has not one for every layer.
+    """
+    if kind is not None and not kind.name.startswith("granite"):
+        return None
+    bases, count = part.numbers("layer_rope_theta"), layer_count(part, kind)
+    if bases is not None and count is not None and len(bases) < count:
+        raise ConfigError(f"layer_rope_theta in {part.where} is about {len(bases)} layers, but there are {count}.")
+    return bases
+
+
+def name_of_base(base: float) -> str:
+    """Return the key of the configuration of layers that are told apart by their base alone."""
+    return f"base {base:.10g}"
 
 
 def _by_layer_type(
+    part: Fields,
     given: Mapping[str, Any],
     where: str,
     base: float | None,
     kind: ModelType | None,
     names: tuple[str, ...],
-    findings: list[Finding] | None,
+    findings: list[Finding],
+    *,
+    in_vllm: bool,
 ) -> dict[str, tuple[Fields, float | None]]:
-    """Return the groups of a file that has one for every layer type; without findings those that heed ``truncate``."""
+    """Return the groups of a file that has one for every layer type; those of vLLM heed ``truncate``."""
     known = {*KNOWN_TYPES, *names, *((kind.rope or {}) if kind else {})}
     for name in given:
         if name not in known and given[name] is not None:
@@ -144,11 +199,13 @@ def _by_layer_type(
                 f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)}"
             )
     groups = {}
+    if base is not None and _is_passed_over(base, given):
+        findings.append(_base_beside_groups(part, base, where))
     for name, value in given.items():
         default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
         if name not in known or (value is None and default is None):
             continue
-        if findings is not None and value is not None and value.get("truncate") is False:
+        if not in_vllm and value is not None and value.get("truncate") is False:
             value = {key: each for key, each in value.items() if key != "truncate"}
             findings.append(_truncate_is_passed_over(name, where))
         rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")

@@ -12,7 +12,7 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.rope_groups import base_of_class
 from locant.rotary_configs.spellings import HEADS, LAYERS, sizes_of_layers
-from locant.rotary_configs.without_rotation import ROPE_KEYS
+from locant.rotary_configs.without_rotation import ROPE_KEYS, has_rotary_code, speaks_of_rotation
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq")
@@ -218,6 +218,22 @@ def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
     return None
 
 
+def other_type_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
+    """Return the facts of the class that ``architectures`` names, where the one of the model type cannot be meant.
+
+    Grok-2 has the model type of a model of images, GIT, which has no rotary positions; its entries are about them.
+    """
+    part = text_part(config)
+    kind = families.model_type(text_type(config))
+    if kind is None or kind.rotates or has_rotary_code(part, config) or not speaks_of_rotation(part):
+        return None
+    names = next((each["architectures"] for each in (part, config) if each.get("architectures")), None)
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        return None
+    named = families.type_of_class(names[0])
+    return named if named is not None and named.rotates and not named.text_part else None
+
+
 def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     name = config.get("model_type")
     known = families.model_type(name if isinstance(name, str) else None)
@@ -242,10 +258,14 @@ def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone."""
+    """Return the name of the only nested group whose model type rotates, where the layers stand in groups alone.
+
+    Of an encoder and a decoder it is the decoder, which is about text.
+    """
     if any(config.get(entry) is not None for entry in ("num_attention_heads", "n_head", "num_hidden_layers")):
         return ()
     groups = {name: part.get("model_type") for name, part in config.items() if isinstance(part, Mapping)}
     known = {name: families.model_type(kind) for name, kind in groups.items() if isinstance(kind, str)}
     found = tuple(name for name, kind in known.items() if kind is not None and kind.rotates)
+    found = found if len(found) == 1 else tuple(name for name in found if "decoder" in name)
     return found if len(found) == 1 else ()

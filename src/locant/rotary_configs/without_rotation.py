@@ -52,11 +52,12 @@ _STANDS = re.compile(r"((no|disable|remove|without)_(rope|rotary)|(use_)?nope)(_
 
 
 def has_rotary_code(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
-    """Whether a file names rotary positions and code of its own: jina-embeddings-v3, with the type xlm-roberta."""
-    return bool(part.get("auto_map") or whole.get("auto_map")) and part.get("position_embedding_type") in (
-        "rotary",
-        "rope",
-    )
+    """Whether a file names code of its own that rotates: jina-embeddings-v3, with the type xlm-roberta; MPT's own."""
+    if not (part.get("auto_map") or whole.get("auto_map")):
+        return False
+    attention = part.get("attn_config")
+    is_switched = isinstance(attention, Mapping) and attention.get("rope") is True
+    return is_switched or part.get("position_embedding_type") in ("rotary", "rope")
 
 
 def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | None) -> None:
@@ -91,11 +92,6 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         raise NoRotaryPositionsError(f"config.json has {still} true: the model is said to have no rotary positions.")
     if part.flag("alibi"):
         raise NoRotaryPositionsError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
-    if name in families.TURNS_BACKWARDS:
-        raise ConfigError(
-            f"The class of the model type '{name}' turns pairs backwards, by minus the angle, which a rotary "
-            "configuration does not express."
-        )
     stated = part.get("position_embedding_type")
     if name in families.TURNS_BEFORE_PROJECTIONS:
         if part.values.get("position_embeddings_type") != "rotary":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from locant.errors import ConfigError, LocantError, UsageError, nearest
 from locant.extension.inspect.inspection import Inspection
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families
-from locant.rotary_configs.base import UNREADABLE, error_finding, only_config
+from locant.rotary_configs.base import ALL_LAYERS, UNREADABLE, error_finding, only_config
 from locant.rotary_configs.ctranslate2 import write_ctranslate2
 from locant.rotary_configs.gguf_architectures import CONVERTED_FROM_HALVES, layout_of, model_type_of
+from locant.rotary_configs.huggingface import read_huggingface
 from locant.rotary_configs.huggingface_writer import write_huggingface
 from locant.rotary_configs.llamacpp import write_llamacpp
 from locant.rotary_configs.vllm import FORMAT as VLLM
@@ -81,11 +83,53 @@ def _llamacpp(inspection: Inspection, configs: dict[str, RotaryConfig]) -> str:
 
 
 def _hf5(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
-    return write_huggingface(_in_halves(inspection, configs), "5", model_type=_huggingface_type(inspection))
+    return _for_huggingface(inspection, configs, "5")
 
 
 def _hf4(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:
-    return write_huggingface(_in_halves(inspection, configs), "4", model_type=_huggingface_type(inspection))
+    return _for_huggingface(inspection, configs, "4")
+
+
+def _for_huggingface(
+    inspection: Inspection, configs: dict[str, RotaryConfig], version: Literal["4", "5"]
+) -> dict[str, Any]:
+    """Return the entries for a release, after they were read back: some classes pass over entries that others read."""
+    wanted, name = _in_halves(inspection, configs), _huggingface_type(inspection)
+    if version == "5" and families.model_type(name) is not None and not families.is_in_transformers(name):
+        raise ConfigError(
+            f"transformers has no class for the model type '{name}', and the code that comes with such models does not "
+            "read rope_parameters of release 5. --as hf4 writes rope_theta and rope_scaling, where it reads these."
+        )
+    written = write_huggingface(wanted, version, model_type=name)
+    part = inspection.content if inspection.kind == "huggingface" else {}
+    stated = {key: value for key, value in {**part, "model_type": name, **written}.items() if value is not None}
+    whose = f"config.json of transformers {version} cannot express this for the model type '{name}'"
+    try:
+        read = read_huggingface(stated).configs
+    except UNREADABLE as error:
+        raise ConfigError(f"{whose}: {error_finding(error, 'config.json').message}") from error
+    for layer, config in wanted.items():
+        found = read.get(layer, read.get(ALL_LAYERS))
+        if found is None or not _turn_alike(found, config):
+            said = "no rotation" if found is None else f"base {found.base:g}, {found.describe()}"
+            raise ConfigError(f"{whose}, whose code reads {said}, for '{layer}' layers whatever these entries say.")
+    return written
+
+
+def _turn_alike(first: RotaryConfig, second: RotaryConfig) -> bool:
+    """Whether two configurations compute the same for short texts and for long ones."""
+    if (first.rotary_dim, first.layout) != (second.rotary_dim, second.layout):
+        return False
+    return all(
+        math.isclose(ours, theirs, rel_tol=1e-6)
+        for length in (None, 1, 1 << 30)
+        for ours, theirs in zip(_hands(first, length), _hands(second, length), strict=True)
+    )
+
+
+def _hands(config: RotaryConfig, length: int | None) -> list[float]:
+    """Return the frequencies and the attention scale of texts of a length."""
+    return [*map(float, config.frequencies(length)), config.attention_scale(length)]
 
 
 def _ctranslate2(inspection: Inspection, configs: dict[str, RotaryConfig]) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
-from locant.rotary_configs.layers import STANDS_STILL
-from locant.rotary_configs.rope_groups import NO_BASE
-from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.text_parts import text_part, text_type
 from locant.rotary_configs.vllm import read_vllm
 
 
@@ -40,9 +39,9 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         message = error_finding(error, "config.json").message
         yield Finding("warning", f"vLLM: {message}", "Correct the entry, or do not serve the model with vLLM.")
         return
-    of_layers = (STANDS_STILL, NO_BASE)  # which the class of transformers decides
+    of_layers = ("layers without positions", "base of the class")  # which the class of transformers decides
     for finding in vllm.findings:
-        if finding not in parsed.findings and not any(words in finding.message for words in of_layers):
+        if finding not in parsed.findings and finding.code not in of_layers:
             yield finding
     for layer, config in parsed.configs.items():
         if layer in vllm.configs:  # otherwise the class of transformers alone tells such layers apart
@@ -51,14 +50,18 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
 
 def _only_vllm(content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what vLLM makes of a config.json that has no meaning in transformers."""
-    if not (content.get("model_type") or content.get("architectures")):
-        return  # vLLM finds no class for it
     try:
-        vllm = read_vllm({}, content)
+        name, vllm = text_type(content), read_vllm({}, content)
     except UNREADABLE:
         return
+    if families.model_type(name) is None:
+        return  # whether vLLM has a class for it is not known here
     described = "; ".join(f"{layer} layers: {config.describe()}" for layer, config in vllm.configs.items())
-    yield Finding("warning", f"vLLM reads it all the same. {described}.", "Use entries that all engines have.")
+    yield Finding(
+        "warning",
+        f"vLLM, where it has a class for '{name}', reads it all the same. {described}.",
+        "Use entries that all engines have.",
+    )
 
 
 def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:

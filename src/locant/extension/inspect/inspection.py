@@ -30,7 +30,13 @@ from locant.rotary_configs.llamacpp import read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata, parse_flags
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.spellings import stated_layout
-from locant.rotary_configs.text_parts import class_in_architectures, text_part, text_part_names, text_type
+from locant.rotary_configs.text_parts import (
+    class_in_architectures,
+    other_type_in_architectures,
+    text_part,
+    text_part_names,
+    text_type,
+)
 from locant.rotary_configs.vision import VisionRotary, read_vision
 from locant.rotary_configs.vllm import read_vllm
 from locant.rotary_configs.without_rotation import speaks_of_rotation
@@ -156,6 +162,7 @@ def inspect_model(
         check_sizes(source.kind, content)
         has_usual_sizes = True
         asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
+        asks = asks and other_type_in_architectures(source.content) is None
         is_known = source.kind == "huggingface" and families.model_type(text_type(source.content)) is not None
         if is_known:  # what cannot be read is not built either
             parsed = _read(source, None, code)

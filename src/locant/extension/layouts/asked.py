@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from locant.errors import ConfigError, LocantError, MissingExtraError, UsageError
 from locant.extension.inspect.model_class.ask import facts_of_class
-from locant.extension.inspect.model_class.compare import compare_with_class, config_of_layer
+from locant.extension.inspect.model_class.compare import compare_with_class, config_of_layer, turns_back
 from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import model_class, quiet
 from locant.extension.layouts.low_rank import build_low_rank, low_rank_config, tell_features_apart
@@ -82,6 +82,8 @@ def ask_layout(content: Mapping[str, Any]) -> AskedLayout:
     strange = next((layer for layer in rotating if layer.layout is None or layer.layer is None), None)
     if strange is not None:
         raise LocantError(f"{strange.name} of {name} does not turn features in pairs of halves or neighbours.")
+    if any(map(turns_back, rotating)):
+        raise LocantError(f"{name} turns pairs backwards, by minus the angle: software with the other layout does not.")
     parsed = _parsed(content, model, layers)
     differences = compare_with_class(parsed, layers, _POSITIONS[-1] + 1)
     if differences:

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling.checks import MOST_TOKENS, is_number
 
+FindingCode = Literal["layers without positions", "base of the class", "refused by the class", "turns backwards"]
+"""What a finding is about, for those that other findings go by."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -21,11 +24,13 @@ class Finding:
             it may mean something else to somebody, ``note`` where part of the model's behaviour lies outside of it.
         message: What was found, with both meanings where two engines differ.
         remedy: What to do about it.
+        code: What it is about, whatever its words are; ``None`` where nothing goes by it.
     """
 
     severity: Literal["error", "warning", "note"]
     message: str
     remedy: str
+    code: FindingCode | None = None
 
 
 class Fields:
@@ -42,13 +47,19 @@ class Fields:
         self.values = values
         self.where = where
         self._taken: set[str] = set()
+        self.passed_over: set[str] = set()
 
     def without(self, names: Iterable[str]) -> Fields:
         """Return the same entries but for some, which count as taken; what is taken there is taken here."""
         left = Fields({name: value for name, value in self.values.items() if name not in names}, self.where)
         self._taken.update(names)
-        left._taken = self._taken
+        left._taken, left.passed_over = self._taken, self.passed_over
         return left
+
+    def pass_over(self, name: str) -> None:
+        """Note that the engine does not read an entry, so that its value is nobody's concern."""
+        self._taken.add(name)
+        self.passed_over.add(name)
 
     def get(self, name: str) -> Any:
         """Take an entry of any type, ``None`` where it is absent."""

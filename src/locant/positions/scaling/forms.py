@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.positions.scaling.fields import Fields, Finding, FindingCode, agreed
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
@@ -39,9 +39,9 @@ class _WithFindings:
         """Add a warning."""
         self.findings.append(Finding("warning", message, remedy))
 
-    def note(self, message: str, remedy: str) -> None:
+    def note(self, message: str, remedy: str, code: FindingCode | None = None) -> None:
         """Add a note."""
-        self.findings.append(Finding("note", message, remedy))
+        self.findings.append(Finding("note", message, remedy, code))
 
 
 OF_THE_CLASS = "the class of "
@@ -56,12 +56,16 @@ class RopeContext(_WithFindings):
         max_length: ``max_position_embeddings``.
         original_length: ``original_max_position_embeddings`` next to the group, as in Phi-3.
         rotary_fraction: ``partial_rotary_factor`` in force.
+        heeds_mscale: Whether the model's code takes ``short_mscale`` and ``long_mscale`` of LongRoPE.
+        scales_scores: Whether it multiplies scores by what follows from ``mscale_all_dim``, or may.
         findings: Where findings go.
     """
 
     max_length: int | None = None
     original_length: int | None = None
     rotary_fraction: float | None = None
+    heeds_mscale: bool = True
+    scales_scores: bool = True
     findings: list[Finding] = field(default_factory=list)
 
     def original_length_of(self, rope: Fields) -> int | None:

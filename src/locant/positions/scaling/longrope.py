@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_positive, is_number, require_longer
-from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import (
     LONG_FACTORS,
     SHORT_FACTORS,
@@ -63,6 +63,8 @@ class LongRoPE(Extension):
         factor: ``target_length / original_length``, at least 1; only the attention scale depends on it.
         target_length: Length in tokens that the model shall read.
         attention_factor: The attention scale itself, instead of the formula.
+        short_attention_factor: The attention scale of texts up to ``original_length``, where they have another one:
+            ``short_mscale`` beside ``long_mscale`` in the code of Phi-3-small and Phi-3.5-MoE.
         final_length: Length in tokens by which the list is chosen for all texts; ``None`` to follow the text.
 
     Example:
@@ -86,6 +88,7 @@ class LongRoPE(Extension):
     short_factors: Sequence[float] = ()
     long_factors: Sequence[float] = ()
     attention_factor: float | None = None
+    short_attention_factor: float | None = None
     final_length: int | None = None
 
     def __post_init__(self) -> None:
@@ -100,8 +103,9 @@ class LongRoPE(Extension):
             )
         if self.trained_length < 2:
             raise ConfigError(f"original_length of the scaling '{self.name}' must be at least 2; got 1.")
-        if self.attention_factor is not None:
-            check_positive(self.name, "attention_factor", self.attention_factor)
+        for field in ("attention_factor", "short_attention_factor"):
+            if getattr(self, field) is not None:
+                check_positive(self.name, field, getattr(self, field))
         if self.final_length is not None:
             check_length(self.name, "final_length", self.final_length)
 
@@ -136,8 +140,14 @@ class LongRoPE(Extension):
         return {**lengths, "short_factors": [1.0] * pairs, "long_factors": factors}
 
     def attention_scale(self, length: int | None = None) -> float:
-        """Return what multiplies cosine and sine; the same for every length."""
-        del length
+        """Return what multiplies cosine and sine, by default that of texts beyond the original length.
+
+        Args:
+            length: Length of the text in tokens; matters only where short texts have a scale of their own.
+        """
+        decisive = self.final_length or length
+        if self.short_attention_factor is not None and decisive is not None and decisive <= self.trained_length:
+            return float(self.short_attention_factor)
         if self.attention_factor is not None:
             return float(self.attention_factor)
         return _usual_scale(self._factor, self.trained_length)
@@ -149,8 +159,8 @@ class LongRoPE(Extension):
 
     @property
     def has_one_list(self) -> bool:
-        """Whether the two lists are the same."""
-        return self.short_factors == self.long_factors
+        """Whether the two lists are the same, and the attention scale as well."""
+        return self.short_factors == self.long_factors and self.short_attention_factor is None
 
     def fixed_for(self, length: int) -> FrequencyScaling:
         """Return this scaling with a ``final_length``, unless it has one."""
@@ -192,6 +202,7 @@ class LongRoPE(Extension):
             short_factors=short,
             long_factors=long,
             attention_factor=config.attention_scale(length),
+            short_attention_factor=scaling.short_attention_factor if isinstance(scaling, LongRoPE) else None,
         )
 
     @property
@@ -202,6 +213,11 @@ class LongRoPE(Extension):
     def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
         """Yield which of the two lists is shown."""
         del max_length
+        if self.short_attention_factor is not None and self.final_length is None:
+            yield (
+                f"Texts up to {self.original_length} tokens have the attention scale "
+                f"{self.short_attention_factor:.6g}, longer ones {self.attention_scale():.6g}."
+            )
         if self.has_one_list:
             yield "Texts of all lengths take the same factors: the two lists are the same."
             return
@@ -245,11 +261,7 @@ class LongRoPE(Extension):
         """Read lengths, the two lists and the attention scale."""
         effect = "the long factors would never be used, nor scores scaled"
         original = context.needed_original_length(rope, cls, effect)
-        short, long = rope.number("short_mscale"), rope.number("long_mscale")
-        differ = f"{rope.where} has short_mscale {short} and long_mscale {long}; one scale is known"
-        attention = agreed(short, long, differ)
-        contradicts = f"attention_factor in {rope.where} contradicts its mscale"
-        attention = agreed(rope.number("attention_factor"), attention, contradicts)
+        short, attention = _scales_of(rope, context)
         lengths = context.lengths_of(rope, cls, original)
         if context.max_length is not None and "factor" in lengths and attention is None:
             ratio = context.max_length / original
@@ -277,18 +289,21 @@ class LongRoPE(Extension):
             short_factors=lists["short_factor"] or (),
             long_factors=lists["long_factor"] or (),
             attention_factor=attention,
+            short_attention_factor=short if short != attention else None,
         )
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return lengths, the two lists and the attention scale."""
         self._refuse_final_length(engine)
+        short, long = self.short_attention_factor, self.attention_scale()
+        scales = {"attention_factor": long} if short is None else {"short_mscale": short, "long_mscale": long}
         return {
             "rope_type": "longrope",
             "factor": self.factor,
             "original_max_position_embeddings": self.original_length,
             "short_factor": list(self.short_factors),
             "long_factor": list(self.long_factors),
-            "attention_factor": self.attention_scale(),
+            **scales,
         }
 
     def huggingface_entries(self, max_length: int | None) -> dict[str, Any]:
@@ -300,7 +315,7 @@ class LongRoPE(Extension):
         """Return the entries with the attention scale that vLLM computes, which passes over some of them.
 
         It is ``sqrt(1 + ln(N / L) / ln(L))`` of the lengths ``N``, ``max_position_embeddings``, and ``L``, the original
-        one, or ``long_mscale``.
+        one, or ``short_mscale`` with the short list and ``long_mscale`` with the long one.
         """
         entries = Fields(rope, context.engine)
         length, original = context.max_length, entries.whole("original_max_position_embeddings")
@@ -308,21 +323,23 @@ class LongRoPE(Extension):
             return dict(rope)
         short, long = entries.number("short_mscale"), entries.number("long_mscale")
         ratio = length / original
-        served = (long if length > original else short) or _usual_scale(ratio, original)
+        served = tuple(each or _usual_scale(ratio, original) for each in (short, long))
         factor, attention = entries.number("factor"), entries.number("attention_factor")
-        if context.heeds_mscale and attention is None:
-            attention = short if long is None else long
-        stated = attention or _usual_scale(factor or ratio, original)
-        if not math.isclose(stated, served, rel_tol=1e-6):
+        stated = (attention or _usual_scale(factor or ratio, original),) * 2
+        if context.heeds_mscale and (short or long):
+            stated = (short or long or 1.0, long or short or 1.0)
+        if not all(math.isclose(ours, theirs, rel_tol=1e-6) for ours, theirs in zip(stated, served, strict=True)):
             context.warn(
-                f"transformers: attention scale {stated:.6g}. vLLM, which passes over attention_factor and factor of "
-                f"'longrope' but takes short_mscale and long_mscale: {served:.6g}.",
-                f"State short_mscale and long_mscale {stated:.6g} as well in --hf-overrides.",
+                f"transformers: attention scale {_in_words(*stated)}. vLLM, which passes over attention_factor and "
+                f"factor of 'longrope' but takes short_mscale and long_mscale: {_in_words(*served)}.",
+                f"State short_mscale {stated[0]:.6g} and long_mscale {stated[1]:.6g} as well in --hf-overrides.",
             )
         dropped = ("short_mscale", "long_mscale", "factor", "attention_factor")
         kept = {key: value for key, value in rope.items() if key not in dropped}
         extent = ratio if ratio >= 1 else factor
-        return kept | ({} if extent is None else {"factor": extent, "attention_factor": served})
+        if extent is None:
+            return kept
+        return kept | {"factor": extent, "short_mscale": served[0], "long_mscale": served[1]}
 
     def as_served_by_vllm(self, lengths: VllmLengths) -> tuple[FrequencyScaling, int | None]:
         """Return the list that vLLM takes for all texts: by default it serves the original length that it finds."""
@@ -356,8 +373,9 @@ class LongRoPE(Extension):
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the group with the attention scale in vLLM's words as well."""
-        scale = self.attention_scale()
-        return (self.rope_parameters(engine) or {}) | {"short_mscale": scale, "long_mscale": scale}
+        long = self.attention_scale()
+        short = long if self.short_attention_factor is None else self.short_attention_factor
+        return (self.rope_parameters(engine) or {}) | {"short_mscale": short, "long_mscale": long}
 
     @classmethod
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
@@ -395,6 +413,7 @@ class LongRoPE(Extension):
         """Return original length, attention scale and the lists as tensors."""
         del dim, base
         self._refuse_final_length(engine)
+        self._refuse_two_scales(engine)
         keys = {
             "type": "longrope",
             "original_context_length": self.original_length,
@@ -426,6 +445,7 @@ class LongRoPE(Extension):
     def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
         """Return the two lists, and the lengths by which the engine arrives at the attention scale."""
         self._refuse_final_length(engine)
+        self._refuse_two_scales(engine)
         wanted, original = self.attention_scale(), self.trained_length
         ratio = round(math.exp((wanted**2 - 1) * math.log(original)))
         length = ratio * original
@@ -450,6 +470,39 @@ class LongRoPE(Extension):
                 "chooses between the lists. Write the configuration without final_length, or with the list of that "
                 "length as both."
             )
+
+    def _refuse_two_scales(self, engine: str) -> None:
+        if self.short_attention_factor is not None:
+            raise ConfigError(
+                f"{engine} cannot express the attention scales {self.short_attention_factor:g} of short texts and "
+                f"{self.attention_scale():g} of long ones of the scaling 'longrope': it has one for both."
+            )
+
+
+def _scales_of(rope: Fields, context: RopeContext) -> tuple[float | None, float | None]:
+    """Return the attention scales of short and of long texts that a group states, ``None`` for the formula's."""
+    short, long = rope.number("short_mscale"), rope.number("long_mscale")
+    stated = rope.number("attention_factor")
+    if short is None and long is None:
+        return stated, stated
+    scales = (("short_mscale", short), ("long_mscale", long))
+    names = " and ".join(f"{name} {value:g}" for name, value in scales if value is not None)
+    if not context.heeds_mscale:
+        context.warn(
+            f"The model's class in transformers passes over {names} in {rope.where}.",
+            "State attention_factor, the scale of both.",
+        )
+        return stated, stated
+    if stated is not None and stated not in (short, long):
+        context.warn(
+            f"attention_factor in {rope.where} is {stated:g}; the model's code takes {names} in its place.",
+            "Remove attention_factor, or make them agree.",
+        )
+    return (long if short is None else short), (short if long is None else long)
+
+
+def _in_words(short: float, long: float) -> str:
+    return f"{long:.6g}" if short == long else f"{short:.6g} for short texts and {long:.6g} for long ones"
 
 
 def ctranslate2_attention_scale(length: int, original_length: int) -> float:

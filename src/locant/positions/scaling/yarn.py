@@ -189,7 +189,7 @@ class YaRN(NTKByParts):
             mscale=mscale or None,
             mscale_all_dim=mscale_all_dim or None,
         )
-        if scaling.mscale_all_dim is not None:
+        if scaling.mscale_all_dim is not None and context.scales_scores:
             whole = 0.1 * scaling.mscale_all_dim * math.log(scaling._factor) + 1
             context.note(
                 f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "

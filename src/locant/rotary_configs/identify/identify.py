@@ -90,7 +90,7 @@ def _identify_vector(values: Tensor, shape: tuple[int, ...]) -> Identification:
     for candidate in _candidates(measured, FLOAT32_FREQUENCY * measured, coarse, table=False):
         if candidate.base == 256.0 and abs((candidate.factor or 0) - 2 ** (8 / len(values))) < 1e-3:
             return _unknown(shape, f"these are the slopes of ALiBi for {len(values)} heads, not frequencies")
-        if _by_chance(candidate, len(values)):
+        if _by_chance(candidate, len(values), smallest=_SMALLEST_BASE):
             reason = _small_base(candidate, len(values)) or reason
             continue
         turning = candidate.exact > 0
@@ -117,11 +117,18 @@ def _small_base(candidate: Candidate, pairs: int) -> str | None:
     )
 
 
-def _by_chance(candidate: Candidate, pairs: int) -> bool:
+def _by_chance(candidate: Candidate, pairs: int, *, smallest: float) -> bool:
+    """Whether other numbers than frequencies would fit a candidate as well.
+
+    Args:
+        candidate: What fits.
+        pairs: How many frequencies were measured.
+        smallest: Base below which a progression of numbers tells nothing; sines and cosines tell more than numbers.
+    """
     if candidate.exponent == "integer":
         return False
     few = pairs < _FEWEST_PAIRS and candidate.base not in _COMMON_BASES
-    return few or candidate.base is None or candidate.base < _SMALLEST_BASE
+    return few or candidate.base is None or candidate.base < smallest
 
 
 def _candidates(
@@ -176,7 +183,7 @@ def _explain_table(
         plain = not (cache or layout.cache)
         for candidate in _candidates(layout.frequencies, layout.tolerance, _COARSE, table=plain):
             verdict = verify(table, rows + layout.first_row, layout, candidate.exact, candidate.rounded_to, precision)
-            if verdict.accepted and not _by_chance(candidate, len(candidate.exact)):
+            if verdict.accepted and not _by_chance(candidate, len(candidate.exact), smallest=1.0):
                 return layout, candidate, verdict
     return None if cache else recognise_unequal_pairs(table, rows, precision)
 

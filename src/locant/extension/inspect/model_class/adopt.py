@@ -14,6 +14,7 @@ from locant.extension.inspect.model_class.compare import (
     Difference,
     config_of_layer,
     differences_of_layer,
+    forwards,
     windows_are_told,
 )
 from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -21,8 +22,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig
 from locant.rotary_configs.identify import identify
-from locant.rotary_configs.layers import STANDS_STILL, layers_without_positions
-from locant.rotary_configs.rope_groups import NO_BASE
+from locant.rotary_configs.layers import layers_without_positions
 
 _ABOUT_LAYERS = ("layer_types", "layers_block_type", "no_rope_layers", "layer_rope_theta", "use_sliding_window")
 _ABOUT_BASES = ("rope_theta", "rotary_emb_base", "rope_scaling", "rope_local_base_freq")
@@ -142,7 +142,7 @@ def _agrees(config: RotaryConfig, layer: ObservedLayer, length: int) -> bool:
 def _candidates(
     configs: Sequence[RotaryConfig], layer: ObservedLayer, known: Sequence[float]
 ) -> Iterator[RotaryConfig]:
-    rotation = layer.rotation
+    rotation = forwards(layer).rotation
     assert rotation is not None
     bases = [*(config.base for config in configs), *known]
     fitted = identify(torch.tensor(rotation.frequencies, dtype=torch.float64))
@@ -188,8 +188,8 @@ def _with_layers(
     findings = [
         finding
         for finding in parsed.findings
-        if STANDS_STILL not in finding.message and (bases or not finding.message.startswith(NO_BASE))
+        if finding.code != "layers without positions" and (bases or finding.code != "base of the class")
     ]
-    findings += layers_without_positions(layers, STANDS_STILL)
+    findings += layers_without_positions(layers)
     multimodal = {key: axes for key, axes in parsed.multimodal.items() if key in configs}
     return replace(parsed, configs=dict(configs), findings=tuple(findings), multimodal=multimodal, layers=tuple(layers))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
+from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.text_parts import text_part
+from locant.rotary_configs.text_parts import text_part, text_part_names
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer
@@ -70,17 +71,21 @@ class UnaskedClass:
     refuses_the_file: bool
 
     def finding(self, content: Mapping[str, Any]) -> Finding | None:
-        """Return the finding about a file that is refused; a warning where code of its own reads it.
+        """Return the finding about a file that is refused; a warning where other code or another release reads it.
 
         Args:
             content: The object in config.json.
         """
         if not self.refuses_the_file:
             return None
+        written = content.get("transformers_version")
+        is_of_another = isinstance(written, str) and written.split(".")[:2] != self.release.split(".")[:2]
+        beside = f" Release {written:.20}, by which it was written, may read it." if is_of_another else ""
         return Finding(
-            "warning" if "auto_map" in content else "error",
-            f"transformers {self.release} refuses this file: {self.name} raises {self.reason}.",
+            "warning" if "auto_map" in content or is_of_another else "error",
+            f"transformers {self.release} refuses this file: {self.name} raises {self.reason}.{beside}",
             "Correct the entry; or load the model with the code, or the release, that it was published for.",
+            "refused by the class",
         )
 
     def __str__(self) -> str:
@@ -133,7 +138,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     for heads in HEADS[:-1]:
         try:
             with quiet():
-                config = _text_config(whole)
+                config = _text_config(whole, text_part_names(content))
                 found = getattr(model_class(type(config)), "__name__", type(config).__name__)
                 entries = entries_of(config)
                 # Some classes read it without an entry for it; others refuse to name one for all layers.
@@ -166,7 +171,10 @@ def _in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}, {said.rstrip('.')}" if said else type(error).__name__
 
 
-def _text_config(config: Any) -> Any:
+def _text_config(config: Any, names: Sequence[str]) -> Any:
+    """Return the configuration of the text part, by the names of the groups that lead to it in the file."""
+    for name in names:
+        config = getattr(config, name) if name in getattr(config, "sub_configs", {}) else config
     while part := next((part for part in _TEXT_PARTS if part in getattr(config, "sub_configs", {})), None):
         config = getattr(config, part)
     return config
@@ -233,8 +241,12 @@ def as_the_class(
         is_measure: Whether the class is the code of the model, and not other code beside the file.
     """
     from locant.extension.inspect.model_class.adopt import by_another_type, is_stated, reading_of_class
-    from locant.extension.inspect.model_class.compare import compare_with_class
+    from locant.extension.inspect.model_class.compare import compare_with_class, turns_back
 
+    findings = []
+    if any(map(turns_back, asked.layers)):
+        is_told = any(each.code == "turns backwards" for each in parsed.findings)
+        findings += [] if is_told else [turns_backwards(asked.kind.name)]
     differences = compare_with_class(parsed, asked.layers, asked.length, asked.built)
     shown = reading_of_class(parsed, asked) if differences and is_measure else None
     if shown is not None and compare_with_class(shown, asked.layers, asked.length, asked.built):
@@ -251,7 +263,6 @@ def as_the_class(
         f"{asked.name} of transformers {asked.release}, built from this file,",
         "" if shown is None else (" What the class does is shown."),
     )
-    findings = []
     if told:
         said = f"{built} does something else than the file says {'; '.join(told)}.{ends}"
         findings.append(Finding("warning", said, "Find out which of them the weights were trained with."))

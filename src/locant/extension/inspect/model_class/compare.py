@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from locant.extension.inspect.model_class.observe import ObservedLayer
 from locant.positions.rotary.config import RotaryConfig
@@ -105,7 +105,7 @@ def differences_of_layer(
         length: Length of the text in tokens that it computed.
         widest: Features that any layer of this configuration was seen to rotate.
     """
-    found = layer.rotation
+    found = forwards(layer).rotation
     if config is None or found is None:
         if config is not None:
             yield "rotation", "rotates", "does not rotate"
@@ -136,3 +136,16 @@ def differences_of_layer(
     scale = config.attention_scale(length)
     if layer.scale is not None and abs(layer.scale / scale - 1) > _SCALE:
         yield "scale", f"attention scale {scale:.6g}", f"{layer.scale:.6g}"
+
+
+def turns_back(layer: ObservedLayer) -> bool:
+    """Whether a layer turns its pairs by minus the angle."""
+    return layer.rotation is not None and min(layer.rotation.frequencies, key=lambda each: -abs(each), default=0) < 0
+
+
+def forwards(layer: ObservedLayer) -> ObservedLayer:
+    """Return a layer with the frequencies by which it turns pairs whose two features are exchanged."""
+    if layer.rotation is None or not turns_back(layer):
+        return layer
+    turned = tuple(-each for each in layer.rotation.frequencies)
+    return replace(layer, rotation=replace(layer.rotation, frequencies=turned))

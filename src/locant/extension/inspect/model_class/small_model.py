@@ -66,8 +66,10 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
         elif name.endswith("_token_id") or name.endswith("_token_index"):
             small[name] = 0 if isinstance(value, int) else None
         elif _is_count(value) or (value is None and _NEEDED.search(name)):
-            count = next((count for words, count in _COUNTS if re.search(words, name)), value)
-            small[name] = count if value is None or count is None else min(value, count)
+            count = _most_of(name)
+            small[name] = value if count is None else count if value is None else min(value, count)
+        elif isinstance(value, list) and value and all(map(_is_count, value)) and (count := _most_of(name)) is not None:
+            small[name] = [min(each, count) for each in value]  # one for every layer
     kept = min(given or 0, heads or given or 0)
     if given and kept < given:
         for name in (*_HEADS, *_KV_HEADS):
@@ -86,6 +88,11 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
     if layers is not None:
         _shorten(small, layers)
     return small
+
+
+def _most_of(name: str) -> int | None:
+    """Return how many of something a small model has at most, ``None`` for what decides how heads are rotated."""
+    return next((count for words, count in _COUNTS if re.search(words, name)), None)
 
 
 def _link_widths(small: dict[str, Any], entries: Mapping[str, Any]) -> None:

@@ -1,0 +1,139 @@
+"""Findings of an inspection: what they go by; and entries for other releases, which are read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.errors import LocantError
+from locant.extension.inspect.engine_configs import to_engine_config
+from locant.extension.inspect.inspection import Inspection, inspect_model
+from locant.extension.inspect.model_class.ask import UnaskedClass
+
+_SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
+
+
+def _inspected(folder: Path, content: dict[str, Any], *, ask_class: bool = False) -> Inspection:
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    return inspect_model(folder, ask_class=ask_class)
+
+
+@pytest.mark.parametrize(
+    ("beside", "severity"),
+    [
+        ({}, "error"),
+        ({"transformers_version": "5.24.1"}, "error"),
+        ({"transformers_version": "4.51.3"}, "warning"),
+        ({"auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}, "warning"),
+    ],
+)
+def test_a_file_that_its_class_refuses(beside: dict[str, Any], severity: str) -> None:
+    refused = UnaskedClass("LlamaConfig", "5.24.0", "ValueError, no", refuses_the_file=True)
+    finding = refused.finding({"model_type": "llama", **beside})
+    assert finding is not None
+    assert (finding.severity, finding.code) == (severity, "refused by the class")
+    assert ("Release 4.51.3, by which it was written, may read it." in finding.message) is (
+        beside.get("transformers_version") == "4.51.3"
+    )
+
+
+def test_findings_are_known_by_what_they_are_about(tmp_path: Path) -> None:
+    still = {"model_type": "smollm3", **_SIZES, "no_rope_layers": [1, 0, 1, 1]}
+    said = _inspected(tmp_path, still).as_data()["findings"]
+    assert {each["code"] for each in said} >= {"layers without positions", "base of the class"}
+
+
+def test_a_model_type_that_is_not_known_is_not_said_to_run_in_vllm(tmp_path: Path) -> None:
+    said = _inspected(tmp_path, {"model_type": "novel", "hidden_size": 512, "num_attention_heads": 8}).findings
+    assert not any("vLLM" in each.message for each in said)
+
+
+class TestEntriesOfOtherReleases:
+    """Entries are read back: they hold where the model's code reads the same from them."""
+
+    @pytest.mark.parametrize("engine", ["hf4", "hf5"])
+    def test_the_code_of_chatglm_reads_neither(self, engine: str, tmp_path: Path) -> None:
+        chatglm = {"model_type": "chatglm", **_SIZES, "kv_channels": 64, "rope_ratio": 50}
+        with pytest.raises(LocantError, match="for the model type 'chatglm'"):
+            to_engine_config(_inspected(tmp_path, chatglm), engine)
+
+    def test_a_class_that_takes_its_own_base(self, tmp_path: Path) -> None:
+        groups = {
+            name: {"rope_type": "default", "rope_theta": base}
+            for name, base in (("full_attention", 7e5), ("sliding_attention", 2e4))
+        }
+        mellum = _inspected(tmp_path, {"model_type": "mellum", **_SIZES, "rope_parameters": groups})
+        with pytest.raises(LocantError, match="transformers 4 cannot express"):
+            to_engine_config(mellum, "hf4")
+        written = to_engine_config(mellum, "hf5")
+        assert isinstance(written, dict)
+        assert {name: group["rope_theta"] for name, group in written["rope_parameters"].items()} == {
+            "full_attention": 7e5,
+            "sliding_attention": 2e4,
+        }
+
+    def test_bases_by_layer_have_no_groups(self, tmp_path: Path) -> None:
+        granite = {"model_type": "granite_swa", **_SIZES, "layer_rope_theta": [10000, 0, 50000, 10000]}
+        with pytest.raises(LocantError, match="transformers 5 cannot express"):
+            to_engine_config(_inspected(tmp_path, granite), "hf5")
+
+    def test_usual_models_have_both(self, tmp_path: Path) -> None:
+        llama = _inspected(tmp_path, {"model_type": "llama", **_SIZES, "rope_theta": 5e5})
+        for engine in ("hf4", "hf5"):
+            assert isinstance(to_engine_config(llama, engine), dict)
+
+
+class TestWithTheClass:
+    """The class of transformers that is installed."""
+
+    def test_nanochat(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        inspection = _inspected(tmp_path, {"model_type": "nanochat", **_SIZES}, ask_class=True)
+        assert inspection.checked_against is not None
+        codes = [each.code for each in inspection.findings if each.severity == "warning"]
+        assert codes == ["turns backwards"]
+
+    def test_layers_with_two_bases(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        granite = {"model_type": "granite_swa", **_SIZES, "layer_rope_theta": [10000, 0, 50000, 10000]}
+        inspection = _inspected(tmp_path, granite, ask_class=True)
+        assert inspection.checked_against is not None
+        assert not [each for each in inspection.findings if each.severity != "note"]
+
+    def test_grok_2_is_not_asked_of_another_class(self, tmp_path: Path) -> None:
+        grok = {"model_type": "git", "architectures": ["Grok1ForCausalLM"], **_SIZES, "rope_theta": 208533496}
+        inspection = _inspected(tmp_path, grok, ask_class=True)
+        assert inspection.checked_against is None
+        assert inspection.parsed is not None
+        assert inspection.parsed.config.base == 208533496
+
+    @pytest.mark.parametrize(
+        ("name", "entries"),
+        [
+            (
+                "hunyuan_v1_moe",
+                {"head_dim": 64, "num_experts": 64, "moe_topk": [8] * 4, "moe_intermediate_size": [64] * 4},
+            ),
+            ("gemma3n_text", {"num_hidden_layers": 20, "num_kv_shared_layers": 10, "intermediate_size": [16384] * 20}),
+        ],
+    )
+    def test_entries_for_each_layer_are_made_small(self, name: str, entries: dict[str, Any], tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        inspection = _inspected(tmp_path, {"model_type": name, **_SIZES, **entries}, ask_class=True)
+        assert inspection.not_compared is None
+        assert inspection.checked_against is not None
+
+    def test_the_decoder_of_two_stacks(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        stacks = {
+            f"{name}_config": {"model_type": f"dia_{name}", **_SIZES, "head_dim": 64, "rope_theta": base}
+            for name, base in (("encoder", 10000), ("decoder", 20000))
+        }
+        inspection = _inspected(tmp_path, {"model_type": "dia", **stacks}, ask_class=True)
+        assert inspection.checked_against is not None
+        assert inspection.checked_against.startswith("DiaDecoder")
+        assert inspection.parsed is not None
+        assert inspection.parsed.config.base == 20000

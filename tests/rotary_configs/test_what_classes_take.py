@@ -1,0 +1,301 @@
+"""Entries that a class of transformers takes, or passes over, where only its own code tells which."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.positions.scaling import LongRoPE, Unscaled
+from locant.positions.scaling.fields import Finding
+from locant.rotary_configs import (
+    read_gguf,
+    read_huggingface,
+    read_vllm,
+    write_ctranslate2,
+    write_gguf,
+    write_huggingface,
+)
+from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.families import NULL_GROUP_STANDS_STILL, SCALES_SCORES, TAKES_ROTARY_EMB_BASE
+
+_SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
+_GROUPS = {
+    name: {"rope_type": "default", "rope_theta": base}
+    for name, base in (("full_attention", 5e5), ("sliding_attention", 1e4))
+}
+
+
+def _findings(content: dict[str, Any]) -> list[Finding]:
+    return [each for each in read_huggingface(content).findings if each.severity != "note"]
+
+
+def _said(content: dict[str, Any]) -> str:
+    return " ".join(each.message for each in _findings(content))
+
+
+class TestMiMo:
+    """configuration_mimo_v2_flash.py of transformers takes layer_types and rope_parameters alone."""
+
+    def _file(self, **entries: Any) -> dict[str, Any]:
+        return {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "num_hidden_layers": 12, **entries}
+
+    def test_what_the_publishers_code_reads_alone_is_passed_over(self) -> None:
+        parsed = read_huggingface(self._file(rope_theta=123456, swa_rope_theta=777, partial_rotary_factor=0.5))
+        bases = {layer: (config.base, config.rotary_dim) for layer, config in parsed.configs.items()}
+        assert bases == {"full_attention": (5e6, 64), "sliding_attention": (1e4, 64)}
+        said = " ".join(each.message for each in parsed.findings if each.severity == "warning")
+        for entry in ("rope_theta is 123456", "swa_rope_theta 777", "partial_rotary_factor is 0.5"):
+            assert entry in said
+        assert "published models have" not in said
+
+    def test_its_pattern_of_layers_is_passed_over(self) -> None:
+        own = [int(index > 0 and (index + 1) % 6 > 0) for index in range(12)]
+        assert not _findings(self._file(hybrid_layer_pattern=own))
+        reversed_ones = self._file(hybrid_layer_pattern=own[::-1])
+        assert "passes over hybrid_layer_pattern" in _said(reversed_ones)
+        full = next(each for each in read_huggingface(reversed_ones).layers if each.name == "full_attention")
+        assert full.layers == (0, 5, 11)
+
+    def test_as_published_it_is_said_of_nothing(self) -> None:
+        entries = {"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334}
+        assert not _findings(self._file(**entries))
+
+    def test_its_own_code_reads_them(self) -> None:
+        parsed = read_huggingface(self._file(rope_theta=123456, auto_map={"AutoModel": "modeling_mimo.Model"}))
+        assert parsed.configs["full_attention"].base == 123456
+
+
+class TestBasesByLayer:
+    """modeling_granite_swa.py has a rotation for each base of layer_rope_theta."""
+
+    _FILE: ClassVar[dict[str, Any]] = {
+        "model_type": "granite_swa",
+        **_SIZES,
+        "layer_rope_theta": [10000, 0, 50000, 10000],
+    }
+
+    def test_two_bases_in_one_layer_type(self) -> None:
+        parsed = read_huggingface(self._FILE | {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 2})
+        found = [None if config is None else config.base for config in map(parsed.of_layer, range(4))]
+        assert found == [10000, None, 50000, 10000]
+        assert sorted(parsed.configs) == ["base 10000", "base 50000"]
+
+    def test_one_base_is_that_of_all(self) -> None:
+        parsed = read_huggingface(self._FILE | {"layer_rope_theta": [10000, 0, 10000, 10000]})
+        assert (parsed.config.base, parsed.of_layer(1)) == (10000, None)
+
+    def test_too_few_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="is about 2 layers, but there are 4"):
+            read_huggingface(self._FILE | {"layer_rope_theta": [10000, 50000]})
+
+
+class TestUltraBert:
+    """configuration_ultrabert.py: existing checkpoints store windows and bases for each layer."""
+
+    _FILE: ClassVar[dict[str, Any]] = {"model_type": "ultrabert", **_SIZES, "attention_windows": [64, 64, None, 64]}
+
+    def test_windows_and_bases(self) -> None:
+        parsed = read_huggingface(self._FILE | {"rope_theta": [1e4, 1e4, 3e5, 1e4]})
+        assert [parsed.of_layer(index).base for index in range(4)] == [1e4, 1e4, 3e5, 1e4]  # type: ignore[union-attr]
+        assert {kind.name: kind.window for kind in parsed.layers} == {"sliding_attention": 65, "full_attention": None}
+
+    def test_the_last_base_of_a_type_counts(self) -> None:
+        file = self._FILE | {"rope_theta": [1e4, 1e4, 3e5, 2e4]}
+        assert read_huggingface(file).configs["sliding_attention"].base == 2e4
+        assert "takes the last for all of them" in _said(file)
+
+    def test_one_base_for_all_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="must be a list with the base of every layer"):
+            read_huggingface(self._FILE | {"rope_theta": 1e4})
+
+
+def test_nanochat_turns_backwards() -> None:
+    """rotate_half of modeling_nanochat.py returns (x2, -x1), where Llama's returns (-x2, x1)."""
+    parsed = read_huggingface({"model_type": "nanochat", **_SIZES})
+    assert (parsed.config.layout, parsed.config.base, parsed.config.rotary_dim) == ("half", 1e4, 64)
+    assert [each.code for each in parsed.findings if each.severity == "warning"] == ["turns backwards"]
+
+
+def test_grok_2_is_known_by_its_architecture() -> None:
+    """Its model type, git, is that of a model of images in transformers."""
+    grok = {"model_type": "git", "architectures": ["Grok1ForCausalLM"], **_SIZES, "rope_theta": 208533496}
+    assert read_huggingface(grok).config.base == 208533496
+    assert "read as the class of 'grok-1', which architectures names" in _said(grok)
+    with pytest.raises(NoRotaryPositionsError):
+        read_huggingface({key: value for key, value in grok.items() if key != "rope_theta"})
+    with pytest.raises(NoRotaryPositionsError):
+        read_huggingface(grok | {"architectures": ["GitForCausalLM"]})
+
+
+_LISTS: dict[str, Any] = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32, "type": "longrope"}
+_LONG: dict[str, Any] = {**_SIZES, "max_position_embeddings": 32768, "original_max_position_embeddings": 4096}
+
+
+class TestTwoScales:
+    """modeling_phimoe.py: short_mscale up to the original length, long_mscale beyond."""
+
+    _FILE: ClassVar[dict[str, Any]] = {
+        "model_type": "phimoe",
+        **_LONG,
+        "rope_scaling": {**_LISTS, "short_mscale": 1.1, "long_mscale": 1.3},
+    }
+
+    @pytest.mark.parametrize("name", ["phimoe", "phi3small"])
+    def test_both_are_read(self, name: str) -> None:
+        config = read_huggingface(self._FILE | {"model_type": name}).config
+        assert [config.attention_scale(length) for length in (1, 4096, 4097, None)] == [1.1, 1.1, 1.3, 1.3]
+
+    def test_a_fixed_length_chooses_one(self) -> None:
+        scaling = read_huggingface(self._FILE).config.scaling
+        assert isinstance(scaling, LongRoPE)
+        assert [scaling.fixed_for(length).attention_scale(9000) for length in (4096, 8192)] == [1.1, 1.3]
+
+    def test_they_are_written_and_read_again(self) -> None:
+        config = read_huggingface(self._FILE).config
+        written = write_huggingface(config, model_type="phimoe")
+        again = read_huggingface({key: value for key, value in (self._FILE | written).items() if value is not None})
+        assert [again.config.attention_scale(length) for length in (1, 9000)] == [1.1, 1.3]
+
+    def test_formats_with_one_scale_refuse_them(self) -> None:
+        config = read_huggingface(self._FILE).config
+        with pytest.raises(ConfigError, match=r"scales 1\.1 of short texts and 1\.3 of long ones"):
+            write_ctranslate2(config)
+        with pytest.raises(ConfigError, match=r"scales 1\.1 of short texts and 1\.3 of long ones"):
+            write_gguf(config, "phi3")
+
+    def test_vllm_takes_both(self) -> None:
+        """Phi3LongRoPEScaledRotaryEmbedding has a table for each list, with a scale of its own."""
+        served = read_vllm({}, self._FILE).config
+        assert served.attention_scale(9000) == 1.1  # it serves the original length by default
+        assert not [each for each in read_vllm({}, self._FILE).findings if "attention scale" in each.message]
+
+    def test_other_classes_pass_over_them(self) -> None:
+        file = self._FILE | {"model_type": "llama"}
+        plain = read_huggingface(file | {"rope_scaling": _LISTS}).config
+        assert read_huggingface(file).config == plain
+        assert "passes over short_mscale 1.1 and long_mscale 1.3" in _said(file)
+
+
+class TestMPT:
+    """modeling_mpt.py of llm-foundry: attn_config with rope, rope_impl and a group for each implementation."""
+
+    _FILE: ClassVar[dict[str, Any]] = {
+        "model_type": "mpt",
+        "d_model": 512,
+        "n_heads": 8,
+        "n_layers": 4,
+        "max_seq_len": 2048,
+    }
+    _OWN: ClassVar[dict[str, Any]] = {"auto_map": {"AutoModelForCausalLM": "modeling_mpt.MPTForCausalLM"}}
+
+    def test_its_own_code_rotates(self) -> None:
+        config = read_huggingface(self._FILE | self._OWN | {"attn_config": {"rope": True, "rope_theta": 500000}}).config
+        assert (config.base, config.head_dim, config.layout) == (500000, 64, "half")
+
+    def test_its_scaling(self) -> None:
+        group = {"rope": True, "rope_impl": "hf", "rope_hf_config": {"type": "linear", "factor": 4.0}}
+        config = read_huggingface(self._FILE | self._OWN | {"attn_config": group}).config
+        assert (config.scaling.name, config.scaling.stretch) == ("linear", 4)
+
+    def test_xpos_is_refused(self) -> None:
+        group = {"rope": True, "rope_dail_config": {"type": "xpos"}}
+        with pytest.raises(ConfigError, match="'xpos', whose decay"):
+            read_huggingface(self._FILE | self._OWN | {"attn_config": group})
+
+    def test_the_class_of_transformers_has_alibi(self) -> None:
+        with pytest.raises(ConfigError, match="has ALiBi, whatever the file says"):
+            read_huggingface(self._FILE | {"attn_config": {"rope": True}})
+
+
+@pytest.mark.parametrize(("name", "base"), [("gpt_neox", 25000.0), ("llama", 3e4)])
+def test_which_of_two_bases_counts(name: str, base: float) -> None:
+    """convert_rope_params_to_dict of configuration_gpt_neox.py takes rotary_emb_base; others never look for it."""
+    file = {"model_type": name, **_SIZES, "rotary_emb_base": 25000, "rope_theta": 30000}
+    assert read_huggingface(file).config.base == base
+    assert (name in TAKES_ROTARY_EMB_BASE) is (base == 25000)
+    taken = "rotary_emb_base, 25000" if name == "gpt_neox" else "rope_theta"
+    assert f"in transformers passes over: it takes {taken}." in _said(file)
+
+
+@pytest.mark.parametrize("base", [999.0, 70000.0])
+def test_a_base_beside_groups_that_have_their_own(base: float) -> None:
+    file = {"model_type": "mellum", **_SIZES, "rope_parameters": _GROUPS, "rope_theta": base}
+    assert [each.message.partition(" stands")[0] for each in _findings(file)] == [f"rope_theta {base:g}"]
+    assert not _findings(file | {"rope_theta": 5e5})
+
+
+def test_a_null_group_of_layers_without_positions() -> None:
+    """CohereCompassTextModel gives layers of such a type no angles."""
+    groups = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}, "full_attention": None}
+    types = ["sliding_attention"] * 3 + ["full_attention"]
+    file = {**_SIZES, "head_dim": 128, "hidden_size": 1024, "rope_parameters": groups, "layer_types": types}
+    parsed = read_huggingface({"model_type": "cohere_compass_text", **file})
+    assert parsed.of_layer(3) is None
+    assert not _findings({"model_type": "cohere_compass_text", **file})
+    assert "is null: it does not say how such layers rotate" in _said({"model_type": "olmo3", **file})
+
+
+_YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 8192, "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize(("name", "scales"), [("ministral3", False), ("mistral4", True), ("deepseek_v3", True)])
+def test_scores_scaled_by_the_class(name: str, scales: bool) -> None:
+    group = _YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
+    parsed = read_huggingface({"model_type": name, **_SIZES, "rope_parameters": group})
+    assert any("multiply all scores" in each.message for each in parsed.findings) is scales
+
+
+def _sources() -> Path:
+    transformers = pytest.importorskip("transformers")
+    return Path(transformers.__file__).parent / "models"
+
+
+def test_which_classes_scale_scores() -> None:
+    folders = {file.parent for file in _sources().glob("*/modeling_*.py") if "mscale_all_dim" in file.read_text()}
+    found = {
+        name
+        for folder in folders
+        for file in folder.glob("configuration_*.py")
+        for name in re.findall(r'^    model_type = "(\w+)"', file.read_text(), flags=re.MULTILINE)
+    }
+    assert {folder.name for folder in folders} <= {name.removesuffix("_text") for name in SCALES_SCORES}
+    assert found >= SCALES_SCORES - {"hy_v4_vl_text"}
+
+
+def test_which_classes_take_rotary_emb_base() -> None:
+    files = [file for file in _sources().glob("*/configuration_*.py") if "rotary_emb_base" in file.read_text()]
+    assert {file.parent.name for file in files} == TAKES_ROTARY_EMB_BASE
+
+
+def test_which_classes_leave_layers_without_a_group_still() -> None:
+    asks = re.compile(r"if self\.config\.rope_parameters\[layer_type\] is (not )?None")
+    files = {file.parent.name for file in _sources().glob("*/modeling_*.py") if asks.search(file.read_text())}
+    assert files == {name.removesuffix("_text") for name in NULL_GROUP_STANDS_STILL}
+
+
+def test_a_yarn_of_llama_cpp_without_its_factor() -> None:
+    """llama_model::load_hparams: rope_freq_scale_train is 1 where neither key is there."""
+    metadata = {
+        "general.architecture": "llama",
+        "llama.context_length": 131072,
+        "llama.attention.key_length": 128,
+        "llama.rope.scaling.type": "yarn",
+        "llama.rope.scaling.original_context_length": 32768,
+    }
+    parsed = read_gguf(metadata)
+    assert (parsed.config.scaling, parsed.config.max_length) == (Unscaled(), 131072)
+    (finding,) = parsed.findings
+    assert finding.message.startswith("rope.scaling.factor is missing beside rope.scaling.type 'yarn'")
+    assert finding.remedy.startswith("State rope.scaling.factor 4,")
+
+
+def test_the_decoder_of_two_stacks_is_the_text_part() -> None:
+    stacks = {
+        f"{name}_config": {"model_type": f"dia_{name}", **_SIZES, "head_dim": 64, "rope_theta": base}
+        for name, base in (("encoder", 10000), ("decoder", 20000))
+    }
+    assert read_huggingface({"model_type": "dia", **stacks}).config.base == 20000
