@@ -15,7 +15,8 @@ import numpy as np
 
 from locant.errors import CheckpointError, DataError
 from locant.files import explaining_damage, read_json, write_json
-from locant.text.cache import TextPart, TokenCache, write_parts
+from locant.text.cache import TokenCache
+from locant.text.cache_writer import TextPart, write_parts
 from locant.text.cleaning import TOO_MANY_TOKENS, CleaningReport, CleaningSettings, CleanText, clean
 from locant.text.corpus import Corpus, CorpusPart
 from locant.text.epochs import RowSampler, TrainingEpochs

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from locant.errors import TrainingError
-from locant.text.cache import CacheWriter, TokenCache, chunk_bounds
+from locant.text.cache import TokenCache, chunk_bounds
+from locant.text.cache_writer import CacheWriter
 from locant.text.encoding import Encoded, Encoder
 from locant.text.noise import NoiseSettings, add_noise
 from locant.text.pairs import Pair, Rows

@@ -17,9 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,52 +26,27 @@ from typing import Any
 
 import torch
 
-from locant.files import replacing_file, workplace
+from locant.files import workplace
 from locant.models.architectures import ModelConfig, build_model
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.model_folder import save_model_folder
-from locant.models.transformer import count_parameters
 from locant.runtime import choose_device, keep_freed_memory, limit_onednn_cache
-from locant.text import (
-    BatchStream,
-    Corpus,
-    PreparedData,
-    TextStore,
-    TokenizerPair,
-    TokenLinks,
-    aligner_command,
-    prepare,
-    prepared_links,
-    sampling_shares,
-    summarize_plan,
-)
-from locant.text.vocabulary import Pairs
-from locant.text.workers import usable_processes
+from locant.text import BatchStream, Corpus, TextStore, aligner_command
 from locant.training import parallel, run_folder
 from locant.training.before_after import BeforeAfter
-from locant.training.callback import PartReport, PreparedReport, TrainingCallback
+from locant.training.callback import TrainingCallback
 from locant.training.checkpoint import find_newest_checkpoint
 from locant.training.defaults import Choice, TrainingPlan, choose_usual_length, complete_recipe, leaves_open
 from locant.training.evaluation import validation
 from locant.training.finetuning import FineTuning
 from locant.training.forecast import memory_warning
-from locant.training.recipe import (
-    Recipe,
-    apply_overrides,
-    load_recipe,
-    load_run_recipe,
-    merged,
-    run_text_store,
-    with_changes,
-)
+from locant.training.recipe import Recipe, apply_overrides, load_recipe, load_run_recipe, merged, with_changes
 from locant.training.resuming import continued_recipe
+from locant.training.run_data import align_data, open_corpus, prepare_data, report_data
 from locant.training.trainer import Trainer
 from locant.version import __version__
 
 _logger = logging.getLogger("locant")
-
-_ALIGNED_ALONE = 100_000
-"""Most pairs whose links one process makes symmetric."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +209,7 @@ def _train(
             parallel.on_some_processes(prepares or parallel.rank() == 0, aligner_command)  # before long work
         device = parallel.use_device(choose_device(recipe.training.device))
         callback = callback if callback and parallel.rank() == 0 else TrainingCallback()
-        corpus = _open(recipe, folder, callback, prepares=prepares)
+        corpus = open_corpus(recipe, folder, callback, prepares=prepares)
         finetuning = FineTuning(recipe, corpus, folder, resume=resume) if recipe.finetuning else None
         if finetuning:
             recipe, corpus = finetuning.recipe, finetuning.corpus
@@ -246,7 +220,7 @@ def _train(
             callback.on_plan(plan)
             _warn(plan.memory_warning)
             _warn(plan.passes_warning)
-        data = _prepare(
+        data = prepare_data(
             recipe, corpus, folder, resume=resume, finetuning=finetuning, callback=callback, prepares=prepares
         )
         lengths: tuple[Choice, ...] = ()
@@ -262,7 +236,7 @@ def _train(
             _warn(memory_warning(config, recipe.training, recipe.batches.tokens, device))
         links = None
         if recipe.training.guided_alignment:
-            links = _links(data, folder, callback, prepares=prepares)
+            links = align_data(data, folder, callback, prepares=prepares)
             config = config.model_copy(update={"alignment_head": True})
         model = new_model(config, recipe.training.parallel)
         kept = finetuning.prepare_model(model, begins=checkpoint is None) if finetuning else None
@@ -301,7 +275,7 @@ def _train(
         elif kept:
             trainer.begin_with(kept)
         if parallel.rank() == 0:
-            report = _report(recipe, corpus, data, model)
+            report = report_data(recipe, corpus, data, model)
             run_folder.record(recipe, folder, report, (*choices, *lengths), trainer.progress.step)
             callback.on_prepared(report)
         reason = trainer.train()
@@ -361,79 +335,6 @@ def _warn(message: str) -> None:
         _logger.warning(message)
 
 
-def _open(recipe: Recipe, folder: Path, callback: TrainingCallback, *, prepares: bool) -> Corpus:
-    """Read the corpus on the first process of each folder; the others then find what is large of it read."""
-    store = run_text_store(folder, callback.on_preparing)
-    mine: list[Corpus] = []
-    parallel.on_some_processes(prepares or parallel.rank() == 0, lambda: mine.append(recipe.open_corpus(store)))
-    return mine[0] if mine else recipe.open_corpus(store)
-
-
-def _prepare(
-    recipe: Recipe,
-    corpus: Corpus,
-    folder: Path,
-    *,
-    resume: bool,
-    finetuning: FineTuning | None,
-    callback: TrainingCallback,
-    prepares: bool,
-) -> PreparedData:
-    """Prepare the data on the first process, then once on each machine that does not share the folder.
-
-    The others read what these wrote.
-    """
-
-    def prepared(resume: bool, make_tokenizers: Callable[[Pairs], TokenizerPair] | None = None) -> PreparedData:
-        return prepare(
-            corpus,
-            recipe.cleaning,
-            recipe.tokenizer,
-            max_tokens=recipe.max_tokens,
-            folder=folder,
-            resume=resume,
-            made_before=run_folder.recorded_fingerprint(folder) if resume else None,
-            make_tokenizers=make_tokenizers or (finetuning.tokenizers if finetuning else None),
-            progress=callback.on_preparing,
-        )
-
-    def first() -> dict[str, bytes]:
-        for stale in (folder / "cache").glob("sampled-*"):  # left by a killed process
-            shutil.rmtree(stale)
-        # Those of the model, also where what was prepared is there no more.
-        mine.append(prepared(resume, (lambda _: TokenizerPair.load(folder)) if resume else None))
-        if finetuning and not resume:
-            finetuning.keep_start()
-        return {path.name: path.read_bytes() for path in folder.glob("tokenizer.*")}
-
-    def elsewhere() -> None:
-        for name, content in models.items():
-            with replacing_file(folder / name) as temporary:
-                temporary.write_bytes(content)
-        mine.append(prepared(resume, lambda _: TokenizerPair.load(folder)))
-
-    mine: list[PreparedData] = []
-    models = parallel.from_first_process(first)
-    parallel.on_some_processes(prepares, elsewhere)
-    data = mine[0] if mine else prepared(resume=True)
-    vocabulary = hashlib.sha256(data.tokenizers.source.model + data.tokenizers.target.model).hexdigest()
-    parallel.require_same({"the text": data.fingerprint, "the vocabulary": vocabulary, "the pairs": str(data.sizes)})
-    return data
-
-
-def _links(data: PreparedData, folder: Path, callback: TrainingCallback, *, prepares: bool) -> TokenLinks:
-    """Align the training text on the first process of each folder; the others read what it wrote."""
-    place, text = folder / "cache" / "links", data.train
-    processes = usable_processes() if len(text) > _ALIGNED_ALONE else 1
-
-    def align() -> None:
-        callback.on_preparing("aligning", 0.0)
-        prepared_links(text, place, made_from=data.fingerprint, processes=processes)
-
-    parallel.on_some_processes(prepares or parallel.rank() == 0, align)
-    return TokenLinks(place, len(text), data.fingerprint)
-
-
 def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
     """Return a new model; where it will be sharded, the first process alone has its weights, the others its shapes."""
     if parallel.rank():
@@ -442,52 +343,3 @@ def new_model(config: ModelConfig, mode: str) -> EncoderDecoder[Any]:
         if parallel.is_sharded(shapes, mode):
             return shapes
     return build_model(config)
-
-
-def _report(recipe: Recipe, corpus: Corpus, data: PreparedData, model: EncoderDecoder[Any]) -> PreparedReport:
-    """Return what will be trained on what."""
-    first = data.epochs(recipe.seed).drawn(0)
-    plan = summarize_plan(first.source.lengths, first.target.lengths, recipe.batches, seed=recipe.seed, epoch=0)
-    parts = _parts(corpus, data)
-    tokenizers = data.tokenizers
-    return PreparedReport(
-        corpus=corpus.name,
-        description=corpus.description,
-        licence=corpus.licence,
-        source_language=corpus.source_language,
-        target_language=corpus.target_language,
-        cleaning=data.report.to_dict(),
-        train_pairs=len(data.train),
-        valid_pairs=len(data.valid),
-        test_pairs=len(data.test_pairs or ()),
-        train_tokens={side: sum(part.train_tokens[side] for part in parts) for side in ("source", "target")},
-        vocabulary={"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size},
-        batches_per_epoch=plan.batches,
-        padding_waste={"source": plan.padding_waste[0], "target": plan.padding_waste[1]},
-        parameters=count_parameters(model),
-        trained_parameters=sum(one.numel() for one in model.parameters() if one.requires_grad),
-        parts=parts,
-        languages=corpus.languages,
-        zero_shot=tuple(part.name for part in corpus.parts if part.zero_shot),
-        fingerprint=data.fingerprint,
-    )
-
-
-def _parts(corpus: Corpus, data: PreparedData) -> list[PartReport]:
-    """Return what is trained on in each part of the corpus."""
-    reports, end = [], 0
-    shares = [sampling_shares(data.sizes, weights, data.temperature) for weights in data.weights]
-    for number, (part, rows) in enumerate(zip(corpus.parts, data.train.parts, strict=True)):
-        start, end = end, end + rows.pairs
-        lengths = {"source": data.train.source.lengths, "target": data.train.target.lengths}
-        reports.append(
-            PartReport(
-                name=part.name,
-                cleaning=data.reports[part.name].to_dict(),
-                valid_pairs=data.valid.parts[number].pairs,
-                test_pairs=len(data.tests.get(part.name, ())),
-                train_tokens={side: int(column[start:end].sum()) for side, column in lengths.items()},
-                shares=[stage[number] for stage in shares],
-            )
-        )
-    return reports

@@ -1,0 +1,264 @@
+"""Opening a corpus from its settings, read once so that mistakes surface before any long work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from locant.errors import ConfigError, DataError
+from locant.text.bible import load_bible, load_bible_languages
+from locant.text.corpus import Corpus, CorpusPart, CorpusStage
+from locant.text.corpus_settings import (
+    BibleCorpus,
+    CorpusSettings,
+    FileCorpus,
+    FilePair,
+    FilesCorpus,
+    HuggingFaceCorpus,
+    JsonlCorpus,
+    LanguagesCorpus,
+    MixtureCorpus,
+    SourceCorpusSettings,
+    TsvCorpus,
+)
+from locant.text.dataset_rows import DatasetSplit, open_dataset
+from locant.text.directions import Direction
+from locant.text.line_blocks import Columns, JsonFields, ParallelLines, TextFiles
+from locant.text.pairs import ParallelText, count_different, hold_out, in_memory, survey, turned
+from locant.text.store import StoredText, TextStore
+
+
+def load_corpus(settings: CorpusSettings, store: TextStore | None = None) -> Corpus:
+    """Open a corpus and read it once, so that mistakes in the data surface before any long work.
+
+    Args:
+        settings: Of the corpus.
+        store: Where large files are kept once they have been read, for what else is done with them.
+
+    Raises:
+        DataError: A file is missing, damaged, not UTF-8, without the expected columns or fields, or empty, or two
+            parallel files differ in length.
+        ConfigError: An unknown Bible version, or versions or sources that do not fit together.
+        MissingExtraError: An optional package is not installed.
+    """
+    if isinstance(settings, LanguagesCorpus):
+        return _load_languages(settings, store)
+    if isinstance(settings, MixtureCorpus):
+        return _load_mixture(settings, store)
+    corpus = _load_plain(settings, store, hold_out_some=True)
+    if not corpus.valids:
+        raise ConfigError("The corpus has no validation text: give 'valid', or a valid_size above 0.")
+    return corpus
+
+
+def _load_mixture(settings: MixtureCorpus, store: TextStore | None) -> Corpus:
+    """Open the sources of a mixture, whose parts become its parts."""
+    given = any(
+        isinstance(source.corpus, BibleCorpus) or source.corpus.valid is not None
+        for source in settings.sources.values()
+    )
+    corpora = {
+        name: _load_plain(source.corpus, store, hold_out_some=not (given or source.tag))
+        for name, source in settings.sources.items()
+    }
+    for name, corpus in corpora.items():
+        if corpus.layout is not None:
+            raise ConfigError(
+                f"The source '{name}' of the mixture has several languages, and a mixture has one pair of them. Use "
+                "kind 'languages', whose pairs may be mixtures."
+            )
+    languages = [_agreed(side, corpora) for side in ("source_language", "target_language")]
+    parts = [
+        replace(
+            part,
+            name=name if len(corpus.parts) == 1 else f"{name}/{part.name}",
+            source_language=languages[0],
+            target_language=languages[1],
+            weight=settings.sources[name].weight * part.weight,
+            tag=settings.sources[name].tag,
+            noise=noise if (noise := settings.sources[name].noise) and noise.any else None,
+        )
+        for name, corpus in corpora.items()
+        for part in corpus.parts
+    ]
+
+    def weights(of_sources: Mapping[str, float]) -> tuple[float, ...]:
+        return tuple(of_sources[name] * part.weight for name, corpus in corpora.items() for part in corpus.parts)
+
+    if not any(part.valid for part in parts):
+        raise ConfigError("No source of the mixture has validation text: give one of them 'valid' or 'valid_size'.")
+    licences = {name: corpus.licence for name, corpus in corpora.items() if corpus.licence}
+    return Corpus(
+        name=settings.name or f"mixture of {', '.join(corpora)}",
+        description=" ".join(f"{name}: {corpus.description}" for name, corpus in corpora.items()),
+        parts=tuple(parts),
+        licence="; ".join(f"{licence} ({name})" for name, licence in licences.items()) or None,
+        temperature=settings.temperature,
+        stages=tuple(CorpusStage(stage, weights(settings.stage_weights(stage))) for stage in settings.stages),
+    )
+
+
+def _agreed(side: str, corpora: Mapping[str, Corpus]) -> str | None:
+    """Return the language of one side that those sources agree on that know it.
+
+    Raises:
+        ConfigError: They do not agree.
+    """
+    known = {name: language for name, corpus in corpora.items() if (language := getattr(corpus, side))}
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"{language} in '{name}'" for name, language in known.items())
+        raise ConfigError(
+            f"The sources of a mixture must be of one pair of languages, but the {side.replace('_', ' ')} is {listed}."
+        )
+    return next(iter(known.values()), None)
+
+
+def _load_plain(settings: SourceCorpusSettings, store: TextStore | None, *, hold_out_some: bool) -> Corpus:
+    """Open a corpus of one kind.
+
+    Args:
+        settings: Of the corpus.
+        store: Where large files are kept.
+        hold_out_some: Whether to hold validation text out of the training text where the settings say nothing of it.
+    """
+    if isinstance(settings, BibleCorpus):
+        return load_bible_languages(settings) if settings.languages else load_bible(settings)
+    survey_split = partial(_survey_split, settings, store)
+    kept = survey_split("train", settings.train)
+    train = _plain(kept)
+    test = None if settings.test is None else _plain(survey_split("test", settings.test))
+    if settings.valid is not None:
+        valid: ParallelText | None = _plain(survey_split("valid", settings.valid))
+    else:
+        usual = max(1, min(1000, len(train) // 20)) if hold_out_some else 0
+        size = usual if settings.valid_size is None else settings.valid_size
+        valid = None
+        if size >= len(train):
+            raise DataError(
+                f"The training text has {len(train)} pair(s), too few to hold out {size} for validation. "
+                "Give 'valid', or a smaller 'valid_size'."
+            )
+        if size:
+            hold_some_out = partial(hold_out, kept) if isinstance(kept, ParallelText) else kept.hold_out
+            rest, valid = hold_some_out(size)
+            if settings.valid_size is None and 2 * len(rest) < len(train):  # so few are different
+                rest, valid = hold_some_out(max(1, count_different(train) // 20))
+            if not len(rest):
+                different = count_different(train)
+                raise DataError(
+                    f"The training text has {different} different pair(s), too few to hold out {size} for validation. "
+                    "Give 'valid', or a smaller 'valid_size'."
+                )
+            train = rest
+    languages = f"{settings.source_language or 'source'}-{settings.target_language or 'target'}"
+    name = settings.name or f"{settings.kind} {languages}"
+    part = CorpusPart(name, settings.source_language, settings.target_language, train, valid, test)
+    return Corpus(name, _description(settings), (part,), settings.licence)
+
+
+def _load_languages(settings: LanguagesCorpus, store: TextStore | None) -> Corpus:
+    corpora = [load_corpus(pair, store) for pair in settings.pairs]
+    texts: dict[Direction, list[CorpusPart]] = {}
+    for number, corpus in enumerate(corpora, start=1):
+        if corpus.layout is not None:
+            raise ConfigError(f"Pair {number} of the corpus has 'languages' itself; a pair has two languages.")
+        if corpus.stages or corpus.temperature != 1:
+            raise ConfigError(
+                f"Pair {number} of the corpus ({corpus.name}) has stages or a temperature of its own, but text of all "
+                "pairs is drawn together. Leave them out, and give the temperature to the corpus of all languages."
+            )
+        for part in corpus.parts:
+            if part.source_language is None or part.target_language is None:
+                raise ConfigError(
+                    f"Pair {number} of the corpus ({corpus.name}) lacks source_language, target_language or both."
+                )
+            if part.source_language == part.target_language:
+                raise ConfigError(
+                    f"Pair {number} of the corpus ({corpus.name}) is of one language, '{part.source_language}'."
+                )
+            texts.setdefault(Direction(part.source_language, part.target_language), []).append(part)
+            if part.tag is None:  # tagged text is synthetic on one side, which should not become a target
+                texts.setdefault(Direction(part.target_language, part.source_language), []).append(_turned(part))
+    parts = []
+    for direction, trained in settings.chosen(texts).items():
+        for number, part in enumerate(texts[direction], start=1):
+            name = f"{direction} {number}" if number > 1 else str(direction)
+            parts.append(replace(part, name=name, train=part.train if trained else in_memory([])))
+    languages = ", ".join(dict.fromkeys(code for direction in texts for code in direction))
+    description = " ".join(dict.fromkeys(corpus.description for corpus in corpora))
+    licences = list(dict.fromkeys(corpus.licence for corpus in corpora if corpus.licence))
+    licence = settings.licence or (", ".join(licences) or None)
+    name = settings.name or f"languages {languages}"
+    return Corpus(name, description, _measured(parts), licence, settings.temperature, settings.layout)
+
+
+def _turned(part: CorpusPart) -> CorpusPart:
+    """Return the other direction of a part."""
+    valid, test = (None if text is None else turned(text) for text in (part.valid, part.test))
+    return replace(
+        part,
+        source_language=part.target_language,
+        target_language=part.source_language,
+        train=turned(part.train),
+        valid=valid,
+        test=test,
+    )
+
+
+def _measured(parts: list[CorpusPart]) -> tuple[CorpusPart, ...]:
+    for part in parts:
+        if part.zero_shot and part.valid is None and part.test is None:
+            raise ConfigError(
+                f"The zero-shot direction {part.name} has no text of validation or test to measure it on."
+            )
+    return tuple(parts)
+
+
+def _survey_split(
+    settings: FileCorpus, store: TextStore | None, name: str, split: FilePair | Sequence[Path] | str
+) -> ParallelText | StoredText:
+    """Read a split once; a large one is kept in the store."""
+    open_pairs = _opener(settings, split)
+    text: ParallelText | StoredText | None = store.open(open_pairs) if store else None
+    text = text or survey(open_pairs)
+    if not text.count:
+        raise DataError(f"The '{name}' split of the corpus in {settings.folder.absolute()} is empty.")
+    return text
+
+
+def _plain(text: ParallelText | StoredText) -> ParallelText:
+    return text.whole() if isinstance(text, StoredText) else text
+
+
+def _opener(settings: FileCorpus, split: FilePair | Sequence[Path] | str) -> TextFiles | DatasetSplit:
+    """Return what reads the pairs of one split."""
+    if isinstance(settings, HuggingFaceCorpus) and isinstance(split, str):
+        return open_dataset(
+            settings.dataset,
+            folder=settings.folder.expanduser(),
+            config=settings.config,
+            revision=settings.revision,
+            split=split,
+            source_field=settings.source_field,
+            target_field=settings.target_field,
+        )
+    if isinstance(split, FilePair):
+        sides = _resolved(settings, split.source), _resolved(settings, split.target)
+        return TextFiles(tuple(zip(*sides, strict=True)), ParallelLines())
+    paths = tuple((path,) for path in _resolved(settings, [Path(path) for path in split]))
+    if isinstance(settings, TsvCorpus):
+        return TextFiles(paths, Columns(settings.source_column, settings.target_column, settings.header))
+    assert isinstance(settings, JsonlCorpus)
+    return TextFiles(paths, JsonFields(settings.source_field, settings.target_field))
+
+
+def _resolved(settings: FileCorpus, paths: Sequence[Path]) -> list[Path]:
+    return [settings.folder.expanduser() / path.expanduser() for path in paths]
+
+
+def _description(settings: FilesCorpus | TsvCorpus | JsonlCorpus | HuggingFaceCorpus) -> str:
+    if isinstance(settings, HuggingFaceCorpus):
+        return f"Dataset {settings.dataset}{f' ({settings.config})' if settings.config else ''}."
+    return f"Local files in {settings.folder}."
