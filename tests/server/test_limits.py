@@ -364,6 +364,7 @@ def test_what_is_draining_takes_no_more(client):
 
 def test_metrics_count(client):
     client.post("/translate", json=FIELDS)
+    client.post("/translate", json={**FIELDS, "q": "a" * 201})
     page = client.get("/metrics").text
     assert 'locant_requests_total{route="/translate",status="200"}' in page
     assert 'locant_refused_total{reason="characters"}' in page

@@ -9,7 +9,7 @@ import pytest
 
 from locant.errors import LocantError
 from locant.models import DecodingSettings
-from locant.server.scheduler import Patience, Scheduler
+from locant.server.scheduler import Scheduler
 from locant.server.tickets import QueueFullError, SchedulerClosedError, Sentence, TooManySentencesError
 from locant.translation import Hypothesis
 
@@ -165,66 +165,6 @@ def test_what_is_asked_for_again_comes_first_and_is_not_refused(make):
     found.step(4)
     found.wait_for(1, 2, 3, 4)
     assert found.order.index(4) < found.order.index(2)
-
-
-def learn_speed(found, seconds):
-    """Let sentences be translated until the speed is known, and have each take so long."""
-    for first in range(0, 64, 8):
-        found.submit("a", list(range(first, first + 8)))
-    found.wait_until(lambda: found.order)
-    found.step(64)
-    found.wait_for(*range(64))
-    found.wait_until(lambda: found.scheduler.is_idle)
-    found.scheduler._busy = seconds * found.scheduler._done
-
-
-def test_a_request_that_would_wait_too_long_is_refused_at_once(make):
-    found = make(room=1, waiting_requests=200, waiting_seconds=1.0)
-    learn_speed(found, 0.05)
-    found.submit("long", list(range(100, 200)))
-    found.wait_until(lambda: len(found.order) == 65)
-    found.submit("other", [200] * 8)
-    with pytest.raises(QueueFullError) as refused:
-        found.submit("third", [300])  # behind turns of 16 and 8
-    assert refused.value.retry_after == 6
-    found.step(200)
-    found.wait_for(199)
-
-
-def test_in_a_flood_requests_wait_for_a_second_at_most_and_longer_again_after_it():
-    patience, now = Patience(15.0, 0.0), 0.0
-    for _ in range(5):  # twice as many refused as taken is no flood
-        patience.note(now, taken=True)
-        patience.note(now, taken=False)
-        patience.note(now, taken=False)
-        now += 0.5
-    assert patience.seconds == 15.0
-    seen = []
-    for _ in range(6):
-        for refused in range(10):
-            patience.note(now, taken=refused == 0)
-        now += 0.5
-        patience.note(now, taken=False)
-        seen.append(patience.seconds)
-    assert seen == [7.5, 3.75, 1.875, 1.0, 1.0, 1.0]
-    patience.note(now + 1.0, taken=True)
-    assert patience.seconds == 2.0
-    patience.note(now + 60.0, taken=True)
-    assert patience.seconds == 15.0
-
-
-def test_in_a_flood_a_client_fills_a_second_of_the_queue_and_others_come_in(make):
-    found = make(room=1, waiting_requests=400, waiting_seconds=10.0)
-    learn_speed(found, 0.1)
-    scheduler = found.scheduler
-    scheduler._patience.seconds = 1.0
-    found.submit("a", [64])
-    found.wait_until(lambda: len(found.order) == 65)
-    for number in range(11):
-        found.submit("a", [100 + number])
-    with pytest.raises(QueueFullError):
-        found.submit("a", [999])
-    found.submit("b", [200])
 
 
 def test_a_request_that_has_waited_too_long_is_refused(make):

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from locant.errors import LocantError
-from locant.server import routes
+from locant.server import routes, streaming
 from locant.server.envelope import Envelope, answer_error
 from locant.server.files import FileStore
 from locant.server.gate import Gate
@@ -31,6 +31,7 @@ from locant.server.models import Models
 from locant.server.openapi import docs_page, specification
 from locant.server.rates import Rates
 from locant.server.settings import ServerSettings
+from locant.server.state import State
 from locant.server.translating import TranslationService
 
 _PAGE = Path(__file__).with_name("page")
@@ -87,7 +88,7 @@ def build_app(
     models = with_glossaries(models, settings.glossaries).by_way_of(settings.pivot)
     limits = settings.limits
     metrics = Metrics()
-    state = routes.State(
+    state = State(
         settings=settings,
         service=TranslationService(models, settings, [metrics.of_model(name) for name in models.names]),
         gate=Gate(settings, rates or Rates()),
@@ -127,7 +128,7 @@ def build_app(
 def _routes(settings: ServerSettings) -> list[BaseRoute]:
     found: list[BaseRoute] = [
         _route("POST", "/translate", routes.translate),
-        _route("POST", "/translate/stream", routes.stream),
+        _route("POST", "/translate/stream", streaming.stream),
         _route("POST", "/translate_file", routes.translate_file),
         _route("GET", "/download_file/{name}", routes.download_file),
         _route("POST", "/detect", routes.detect),

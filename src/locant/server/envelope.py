@@ -20,7 +20,7 @@ from locant.errors import LocantError
 from locant.server.gate import address_of
 from locant.server.logs import where_it_failed
 from locant.server.reading import RequestError
-from locant.server.routes import State
+from locant.server.state import State
 from locant.server.tickets import QueueFullError, SchedulerClosedError, TooManySentencesError
 
 _LOG = logging.getLogger("locant.server")

@@ -58,36 +58,44 @@ class SchedulerClosedError(LocantError):
         super().__init__("The server is being shut down. Try again in a moment.")
 
 
-class Ticket:
-    """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`.
+class Waiting:
+    """What waits in a queue for its turns.
 
     Attributes:
         client: Who asks.
-        sentences: All of them.
-        deliver: Called with what has become of some of them.
-        resumed: Whether the request has been taken before.
+        count: How many turns it needs.
+        resumed: Whether it is of a request that has been taken before.
         since: When it came, by the monotonic clock.
-        taken: How many sentences have joined a search.
-        turn: Those that did in its present turn.
+        taken: How many turns it has had.
+        turn: Those that it had without others of its client between them.
+    """
+
+    def __init__(self, client: str, count: int, *, resumed: bool) -> None:
+        self.client, self.count, self.resumed = client, count, resumed
+        self.since = time.monotonic()
+        self.taken = self.turn = 0
+
+    @property
+    def left(self) -> int:
+        """Number of turns for which it waits."""
+        return self.count - self.taken
+
+
+class Ticket(Waiting):
+    """The sentences of a request in a scheduler; made by :meth:`Scheduler.submit`.
+
+    Attributes:
+        sentences: All of them; ``taken`` is how many have joined a search.
+        deliver: Called with what has become of some of them.
         dropped: Whether nobody waits for it any more.
         active: The keys of those that are being translated, and the lane that each is in.
     """
 
     def __init__(self, client: str, sentences: Sequence[Sentence], deliver: Deliver, *, resumed: bool) -> None:
-        self.client = client
-        self.sentences = sentences
-        self.deliver = deliver
-        self.resumed = resumed
-        self.since = time.monotonic()
-        self.taken = 0
-        self.turn = 0  # sentences taken in its present turn
+        super().__init__(client, len(sentences), resumed=resumed)
+        self.sentences, self.deliver = sentences, deliver
         self.dropped = False
         self.active: dict[Hashable, Lane] = {}
-
-    @property
-    def left(self) -> int:
-        """Number of sentences that wait."""
-        return len(self.sentences) - self.taken
 
 
 class Lane:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
 
 from locant.documents import Document
 from locant.documents.formats import TextDocument, Write
@@ -20,14 +17,14 @@ from locant.documents.segmentation import Splitter
 from locant.documents.sentences import fitting_splitter, sentence_splitter
 from locant.documents.steps import sentence_steps, translation_steps
 from locant.documents.translate import fits_model
-from locant.errors import LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Models, Route, Way
+from locant.server.progress import Answers, Delivery, Progress
 from locant.server.scheduler import Observer, Scheduler
 from locant.server.settings import ServerSettings
-from locant.server.tickets import Ticket
-from locant.server.works import Batch, Work, Works
-from locant.translation.continuous import Outcome, continuous_search, rows_at_once, searches_at_once
+from locant.server.threads import TextThreads
+from locant.server.works import Work, Works
+from locant.translation.continuous import continuous_search, rows_at_once, searches_at_once
 
 _THREADS = 2  # that cut texts
 # Characters that are cut and put together at once, for another thread would cost more; unless terms are placed.
@@ -65,141 +62,6 @@ class _Stream:
         return [part for part in self.parts if isinstance(part, Work)]
 
 
-class _Delivery:
-    """Carries what the threads of models find to the event loop, which wakes once for all that waits by then.
-
-    Args:
-        loop: The event loop.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._told = False
-
-    def put(self, arrive: Callable[[], None]) -> None:
-        """Have something called in the loop; from any thread."""
-        self._waiting.append(arrive)
-        if not self._told:
-            self._told = True
-            with suppress(RuntimeError):  # the loop has ended
-                self.loop.call_soon_threadsafe(self._arrive)
-
-    def _arrive(self) -> None:
-        self._told = False  # before the first is taken: what comes after the last tells the loop again
-        while self._waiting:
-            self._waiting.popleft()()
-
-
-class _Answers:
-    """What comes of the sentences of a request, and where it is asked for.
-
-    Args:
-        schedulers: Of the models.
-        client: Who asks.
-        works: What the answers are for.
-        delivery: Brings them.
-    """
-
-    def __init__(self, schedulers: Sequence[Scheduler], client: str, works: Works, delivery: _Delivery) -> None:
-        self._schedulers, self._client, self._works, self._delivery = schedulers, client, works, delivery
-        self._tickets: list[tuple[Scheduler, Ticket]] = []
-        # What has come while nobody waited for it: another thread may be at the works then.
-        self._arrived: list[tuple[Batch, Sequence[tuple[int, Outcome]]]] = []
-        self._waiting: asyncio.Future[None] | None = None
-        self.left = 0
-
-    def ask(self, batch: Batch, *, resumed: bool) -> None:
-        """Submit sentences; ``resumed`` where the request has been taken already."""
-        scheduler = self._schedulers[batch.route.number]
-
-        def deliver(results: Sequence[tuple[int, Outcome]]) -> None:
-            self._delivery.put(partial(self._arrive, batch, results))
-
-        self._tickets.append((scheduler, scheduler.submit(self._client, batch.sentences, deliver, resumed=resumed)))
-        self.left += len(batch.sentences)
-
-    async def ready(self) -> None:
-        """Wait until the works can go on; raises what went wrong with a sentence."""
-        self._note()
-        if not self._works.can_go_on:
-            self._waiting = self._delivery.loop.create_future()
-            await self._waiting
-
-    def _arrive(self, batch: Batch, results: Sequence[tuple[int, Outcome]]) -> None:
-        self._arrived.append((batch, results))
-        if not self._waiting or self._waiting.done():
-            return
-        try:
-            self._note()
-        except Exception as error:  # whatever it is, it is this request's alone: others wait for the same call
-            self._waiting.set_exception(error)
-        else:
-            if self._works.can_go_on:
-                self._waiting.set_result(None)
-
-    def _note(self) -> None:
-        for batch, results in self._arrived:
-            self.left -= len(results)
-            for number, result in results:
-                if isinstance(result, LocantError):
-                    raise result
-                self._works.note(batch, number, result)
-        self._arrived.clear()
-
-    def close(self) -> None:
-        """Drop what has not come."""
-        if self.left:
-            for scheduler, ticket in self._tickets:
-                scheduler.cancel(ticket)
-        self._tickets.clear()  # which know this object: neither would go before it is looked for circles
-
-
-class _Progress:
-    """The way of works to their ends; what has not come is dropped at the end of a block of it.
-
-    Args:
-        works: The works.
-        answers: What comes for them.
-        aside: Runs what takes its time in another thread.
-        short: Whether to go on takes less time than that.
-        resumed: Whether they are of a request that has been taken already.
-    """
-
-    def __init__(
-        self,
-        works: Works,
-        answers: _Answers,
-        aside: Callable[..., Awaitable[Any]],
-        *,
-        short: bool,
-        resumed: bool,
-    ) -> None:
-        self._works, self._answers, self._aside = works, answers, aside
-        self._short, self._resumed = short, resumed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._answers.close()
-
-    async def go_on(self) -> list[Work]:
-        """Return the works that are finished next; none when all of them are."""
-        works, answers = self._works, self._answers
-        while works.can_go_on or answers.left:
-            await answers.ready()
-            finished, batches = works.go_on() if self._short else await self._aside(works.go_on)
-            for batch in batches:
-                answers.ask(batch, resumed=self._resumed)
-            self._resumed = True
-            if works.can_align:
-                await self._aside(works.align)
-            if finished:
-                return finished
-        return []
-
-
 class TranslationService:
     """Translates texts with the models of a server.
 
@@ -214,8 +76,10 @@ class TranslationService:
         limits = settings.limits
         self._searches: dict[tuple[Route, int], tuple[DecodingSettings, int]] = {}
         self._fits: dict[Route, Callable[[str], bool]] = {}
-        self._delivered: _Delivery | None = None
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="texts")
+        self._delivered: Delivery | None = None
+        self.threads = TextThreads(
+            _THREADS, waiting_requests=limits.waiting_requests, waiting_seconds=limits.waiting_seconds
+        )
         self._schedulers = []
         for translator, name, observer in zip(models.translators, models.names, observers, strict=True):
             lanes = min(searches_at_once(translator.engine), settings.rows)
@@ -241,11 +105,7 @@ class TranslationService:
         """End all threads; what is not finished fails."""
         for scheduler in self._schedulers:
             scheduler.end()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    async def aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run what takes its time in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        self.threads.end()
 
     async def translate(
         self, texts: Sequence[tuple[str, Way]], client: str, *, markup: bool = False, alternatives: int = 0
@@ -280,7 +140,8 @@ class TranslationService:
             self._check_room((route for _, route in texts), client)
         short = sum(len(text) for text, _ in texts) <= _SHORT and not any(route.glossary for _, route in texts)
         documents: list[tuple[TextDocument, Route]]
-        documents = _read(texts, markup) if short else await self.aside(_read, texts, markup)
+        read = partial(_read, texts, markup)
+        documents = read() if short else await self.threads.run(client, read, resumed=resumed)
         written = await self.translate_documents(
             documents, client, alternatives=alternatives, short=short, resumed=resumed
         )
@@ -312,9 +173,8 @@ class TranslationService:
             Of each document its passages in each version, the best first.
         """
         works: list[Work]
-        works = (
-            self._begin(documents, alternatives) if short else await self.aside(self._begin, documents, alternatives)
-        )
+        begin = partial(self._begin, documents, alternatives)
+        works = begin() if short else await self.threads.run(client, begin, resumed=True)
         with self._progress(works, client, alternatives=alternatives, short=short, resumed=resumed) as progress:
             while await progress.go_on():
                 pass
@@ -335,9 +195,10 @@ class TranslationService:
         content = b""
         for number, route in enumerate(way):
             if number:
-                document = await self.aside(read, content)
+                document = await self.threads.run(client, partial(read, content), resumed=True)
             ((written,),) = await self.translate_documents([(document, route)], client, resumed=number > 0)
-            content = await self.aside(document.written, written, route.direction.target)
+            write = partial(document.written, written, route.direction.target)
+            content = await self.threads.run(client, write, resumed=True)
         return content
 
     async def stream(self, text: str, way: Way, client: str) -> AsyncIterator[str | int]:
@@ -354,7 +215,8 @@ class TranslationService:
             self._check_room([route], client)
         short = len(text) <= _SHORT and not route.glossary
         stream: _Stream
-        stream = self._begin_stream(text, route) if short else await self.aside(self._begin_stream, text, route)
+        begin = partial(self._begin_stream, text, route)
+        stream = begin() if short else await self.threads.run(client, begin, resumed=bool(before))
         yield len(stream.works)
         parts = deque(stream.parts)
 
@@ -375,17 +237,18 @@ class TranslationService:
 
     def _progress(
         self, works: Sequence[Work], client: str, *, alternatives: int = 0, short: bool, resumed: bool
-    ) -> _Progress:
+    ) -> Progress:
         """Return what translates works to their ends."""
         asked = Works(works, partial(self._search_of, alternatives=alternatives), alternatives + 1)
-        answers = _Answers(self._schedulers, client, asked, self._delivery())
-        return _Progress(asked, answers, self.aside, short=short, resumed=resumed)
+        answers = Answers(self._schedulers, client, asked, self._delivery())
+        aside = partial(self.threads.run, client, resumed=True)
+        return Progress(asked, answers, aside, short=short, resumed=resumed)
 
-    def _delivery(self) -> _Delivery:
+    def _delivery(self) -> Delivery:
         """Return what brings answers to the running loop."""
         loop = asyncio.get_running_loop()
         if self._delivered is None or self._delivered.loop is not loop:
-            self._delivered = _Delivery(loop)
+            self._delivered = Delivery(loop)
         return self._delivered
 
     def _begin(self, documents: Sequence[tuple[Document, Route]], alternatives: int) -> list[Work]:

@@ -18,8 +18,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from locant.server.protocol import bounded_protocol
-from locant.server.routes import State
 from locant.server.settings import LimitSettings
+from locant.server.state import State
 
 _LOG = logging.getLogger("locant.server")
 
