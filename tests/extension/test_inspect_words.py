@@ -11,7 +11,8 @@ import pytest
 from locant.errors import LocantError
 from locant.extension.inspect.engine_configs import to_engine_config
 from locant.extension.inspect.inspection import Inspection, inspect_model
-from locant.extension.inspect.model_class.ask import UnaskedClass
+from locant.extension.inspect.model_class.ask import AskedClass, UnaskedClass, ask_class
+from locant.extension.inspect.model_class.small_model import reduced_entries
 
 _SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 
@@ -137,3 +138,45 @@ class TestWithTheClass:
         assert inspection.checked_against.startswith("DiaDecoder")
         assert inspection.parsed is not None
         assert inspection.parsed.config.base == 20000
+
+    def test_a_decoder_without_a_class_of_its_own(self, tmp_path: Path) -> None:
+        """T5Gemma: what its decoder attends to of the encoder is not turned, and its layers alternate."""
+        pytest.importorskip("transformers")
+        stack = {**_SIZES, "num_key_value_heads": 4, "head_dim": 64, "model_type": "t5_gemma_module", "rope_theta": 1e4}
+        t5gemma = {"model_type": "t5gemma", "encoder": stack | {"rope_theta": 2e4}, "decoder": stack}
+        inspection = _inspected(tmp_path, t5gemma, ask_class=True)
+        assert inspection.checked_against is not None
+        assert inspection.parsed is not None
+        assert inspection.parsed.config.base == 1e4
+        assert {kind.layers for kind in inspection.parsed.layers} == {(0, 2), (1, 3)}
+        assert not [each for each in inspection.findings if each.severity != "note"]
+
+    def test_a_model_that_counts_its_heads_of_keys(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        jetmoe = {"model_type": "jetmoe", "hidden_size": 2048, "num_key_value_heads": 16, "kv_channels": 128}
+        inspection = _inspected(tmp_path, jetmoe | {"num_hidden_layers": 12, "rope_theta": 1e4}, ask_class=True)
+        assert (inspection.not_compared, inspection.findings) == (None, ())
+        assert inspection.checked_against is not None
+
+    def test_models_that_read_no_text_are_said_to(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        inspection = _inspected(tmp_path, {"model_type": "timesfm2_5", **_SIZES, "head_dim": 64}, ask_class=True)
+        assert inspection.not_compared is not None
+        assert inspection.not_compared.endswith("TimesFm2_5Model takes no text.")
+        assert inspection.parsed is not None
+        assert (inspection.parsed.config.layout, inspection.parsed.config.base) == ("half", 1e4)
+
+
+@pytest.mark.parametrize(("name", "bare"), [("csm", "CsmBackboneModel"), ("llama4", "Llama4TextModel")])
+def test_models_of_text_are_watched_without_the_parts_beside_it(name: str, bare: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    asked = ask_class(transformers.CONFIG_MAPPING[name]().to_dict())
+    assert isinstance(asked, AskedClass)
+    assert asked.name == bare
+
+
+def test_recurrences_are_made_narrow() -> None:
+    """The layers of a recurrence decide nothing about the rotation of the others."""
+    wide = {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128}
+    small = reduced_entries({**wide, "hidden_size": 4096, "num_attention_heads": 16, "head_dim": 256})
+    assert {name: small[name] for name in (*wide, "head_dim")} == {**dict.fromkeys(wide, 8), "head_dim": 256}

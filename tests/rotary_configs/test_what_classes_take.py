@@ -299,3 +299,12 @@ def test_the_decoder_of_two_stacks_is_the_text_part() -> None:
         for name, base in (("encoder", 10000), ("decoder", 20000))
     }
     assert read_huggingface({"model_type": "dia", **stacks}).config.base == 20000
+
+
+def test_encoders_of_series_and_of_sound() -> None:
+    """modeling_timesfm2_5.py and modeling_lasr.py of transformers turn halves by the base 10000."""
+    series = read_huggingface({"model_type": "timesfm2_5", **_SIZES, "head_dim": 64})
+    sound = read_huggingface({"model_type": "lasr_ctc", "encoder_config": {"model_type": "lasr_encoder", **_SIZES}})
+    for parsed in (series, sound):
+        assert (parsed.config.layout, parsed.config.base, parsed.config.head_dim) == ("half", 1e4, 64)
+        assert {each.severity for each in parsed.findings} == {"note"}

@@ -108,6 +108,10 @@ OWN_CODE: dict[str, ModelType] = {
             "layout": "interleaved",
             **_half(rope_theta=10000.0, partial_rotary_factor=0.9, hidden_size=288, num_attention_heads=8),
         },
+        "timesfm2_5": _half(rope_theta=10000.0, head_dim=80, num_hidden_layers=20),  # of transformers, of series
+        "lasr_encoder": _half(
+            rope_theta=10000.0, hidden_size=512, num_attention_heads=8, num_hidden_layers=17
+        ),  # sound
         "openelm": _half(head_dim=128),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
         "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,23 +139,24 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     for heads in HEADS[:-1]:
         try:
             with quiet():
-                config = _text_config(whole, text_part_names(content))
+                config, parts = _text_config(whole, text_part_names(content))
                 found = getattr(model_class(type(config)), "__name__", type(config).__name__)
                 entries = entries_of(config)
                 # Some classes read it without an entry for it; others refuse to name one for all layers.
-                if "head_dim" in text_part(content) and "head_dim" not in entries:
+                if "head_dim" in text_part(content) and "head_dim" not in entries and not parts:
                     entries["head_dim"] = config.head_dim
                 small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
                 model = build(small)
-                layers = tuple(observe(model, positions))
+                layers = tuple(layer for layer in observe(model, positions) if _is_of(parts, layer.name))
+                text = functools.reduce(getattr, parts, config)
                 return AskedClass(
                     type(model).__name__,
                     release,
                     layers,
                     positions[-1] + 1,
-                    facts_of_class(small, layers),
-                    types_of_layers(config),
-                    tuple(_bases(getattr(config, "rope_parameters", None))),
+                    facts_of_class(functools.reduce(getattr, parts, small), layers),
+                    types_of_layers(text),
+                    tuple(_bases(getattr(text, "rope_parameters", None))),
                     frozenset(attending_layers(model)),
                 )
         except Exception as error:
@@ -171,13 +173,36 @@ def _in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}, {said.rstrip('.')}" if said else type(error).__name__
 
 
-def _text_config(config: Any, names: Sequence[str]) -> Any:
-    """Return the configuration of the text part, by the names of the groups that lead to it in the file."""
+def _text_config(config: Any, names: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+    """Return the configuration of the text part, or of what it is a part of where it has no class of its own.
+
+    Args:
+        config: The configuration of a file.
+        names: Names of the groups that lead to the text part in the file.
+
+    Returns:
+        The configuration, and the names of the parts of its class that are about text.
+    """
+    from locant.extension.inspect.model_class.small_model import model_class
+
+    way = [config]
     for name in names:
-        config = getattr(config, name) if name in getattr(config, "sub_configs", {}) else config
-    while part := next((part for part in _TEXT_PARTS if part in getattr(config, "sub_configs", {})), None):
-        config = getattr(config, part)
-    return config
+        if name in getattr(way[-1], "sub_configs", {}):
+            way.append(getattr(way[-1], name))
+    steps = list(names[: len(way) - 1])
+    while part := next((part for part in _TEXT_PARTS if part in getattr(way[-1], "sub_configs", {})), None):
+        way.append(getattr(way[-1], part))
+        steps.append(part)
+    without: tuple[str, ...] = ()
+    while len(way) > 1 and model_class(type(way[-1])) is None:
+        way.pop()
+        without = (steps.pop(), *without)
+    return way[-1], without
+
+
+def _is_of(parts: Sequence[str], name: str) -> bool:
+    """Whether a module stands in the parts of a class that are about text."""
+    return all(part in name.split(".") for part in parts)
 
 
 def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:

@@ -168,7 +168,14 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
     if not recorder.calls and "Rotary" in kinds and "Attention" in kinds:
         raise LookupError(f"the attention of {type(model).__name__} cannot be watched")
     skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
-    return [_observed(call, recorder, rows[skipped:], skipped) for call in recorder.calls.values()]
+    calls = _of_their_own_text(list(recorder.calls.values()))
+    return [_observed(call, recorder, rows[skipped:], skipped) for call in calls]
+
+
+def _of_their_own_text(calls: list[AttentionCall]) -> list[AttentionCall]:
+    """Return the calls without those of cross-attention in layers that attend to their own text as well."""
+    own = {_layer_of(call.name) for call in calls if "cross" not in call.name}
+    return [call for call in calls if "cross" not in call.name or _layer_of(call.name) not in own]
 
 
 def attending_layers(model: nn.Module) -> Iterator[int]:
@@ -209,8 +216,7 @@ def watch(
             refused = refused or error
             continue
         return _run(model, given, len(tried), set(first.calls)), tried
-    assert refused is not None
-    raise refused
+    raise refused or LookupError(f"{type(model).__name__} takes no text")
 
 
 def _run(model: nn.Module, inputs: dict[str, Any], length: int, level: set[str]) -> Recorder:

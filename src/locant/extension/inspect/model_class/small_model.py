@@ -30,6 +30,9 @@ _COUNTS = (
     (r"^n_group$|^(mamba_)?n_?groups$|^mamba_n_groups$|^topk_group$|^num_expert_groups?$|^num_limited_groups$", 1),
     (r"(intermediate|ffn|mlp).*(size|dim)$|^ffn_dim$|^d_ff$|^n_inner$|expert.*(size|dim)$", 32),
     (r"(lora|low)_rank$|_lora_rank|lora_r$", 16),
+    (r"^cross_num_(attention|key_value)_heads$", 2),
+    (r"^hidden_size_per_layer_input$", 32),
+    (r"^linear_(num_(key|value)_heads|(key|value)_head_dim)$", 8),  # of recurrences, which rotate nothing
 )
 _NEEDED = re.compile(
     r"^vocab_size$|^(num|n)_(local_|routed_|shared_)?experts$|experts_per_tok|top_k_experts|^(num_experts_)?top_?k$"
@@ -54,7 +57,8 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
         heads: How many heads to keep; all where it is ``None``.
     """
     small = dict(entries)
-    given = next((small[name] for name in _HEADS if _is_count(small.get(name))), None)
+    # JetMoE counts its heads of keys alone, and those of queries by its experts.
+    given = next((small[name] for name in (*_HEADS, *_KV_HEADS) if _is_count(small.get(name))), None)
     width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
     stated = small.get("head_dim") if _is_count(small.get("head_dim")) else None
     size = width // given if width and given else stated
@@ -158,14 +162,18 @@ def model_class(config_class: type[Any]) -> type[nn.Module] | None:
     from transformers import PreTrainedModel
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
+    named: type[nn.Module] | None = None
     with contextlib.suppress(KeyError, ValueError, ImportError, AttributeError):
         found = MODEL_MAPPING[config_class]
-        return found[0] if isinstance(found, tuple) else found
+        named = found[0] if isinstance(found, tuple) else found
+        assert named is not None
+        if "For" not in named.__name__.removeprefix(config_class.__name__.removesuffix("Config")):
+            return named  # otherwise one with heads, and with parts that are not about text
     name = config_class.__module__.replace(".configuration_", ".modeling_")
     try:
         module = importlib.import_module(name)
     except ImportError:
-        return None
+        return named
     fitting = [
         each
         for each in vars(module).values()
@@ -177,7 +185,8 @@ def model_class(config_class: type[Any]) -> type[nn.Module] | None:
     ]
     stem = config_class.__name__.removesuffix("Config")
     fitting.sort(key=lambda each: (each.__name__ != f"{stem}Model", "For" in each.__name__, len(each.__name__)))
-    return next(iter(fitting), None)
+    bare = next(iter(fitting), None)
+    return named if bare is None or (named is not None and "For" in bare.__name__) else bare
 
 
 def _is_for(model: type[Any], config_class: type[Any]) -> bool:
