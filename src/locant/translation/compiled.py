@@ -28,7 +28,7 @@ from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_ids, require_sentences, search
 from locant.translation.side_by_side import SideBySide
 
-# The instructions that a precision needs; translation.cpp numbers precisions as above.
+# The instructions that a precision needs; activations.h numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
 
 # Rows of a group, fewer of which take as long.

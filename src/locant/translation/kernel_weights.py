@@ -16,7 +16,7 @@ from locant.models.transformer import Transformer
 from locant.positions import PositionScheme, Rotary, RotaryConfig
 from locant.text.tokenizer import BOS, PAD
 
-# The number that translation.cpp gives an activation, and whether it gates.
+# The number that transformer_layers.h gives an activation, and whether it gates.
 _ACTIVATIONS = {
     "relu": (0, False),
     "gelu": (1, False),
@@ -96,7 +96,7 @@ class KernelWeights:
     """What the kernel is made from; all tensors are float32 and contiguous.
 
     Attributes:
-        shape: The numbers of ``Shape`` in ``translation.cpp``, but for the precision.
+        shape: The numbers of ``Shape`` in ``transformer_layers.h``, but for the precision.
         matrices: Of the linear layers ``[outputs, inputs]``, encoder first; after them the projection to the
             vocabulary.
         biases: Of the linear layers, ``None`` where there is none; the projection has none.
