@@ -21,12 +21,12 @@ from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.runtime import most_threads
 from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_ids, require_sentences, search
 from locant.translation.side_by_side import SideBySide
+from locant.translation.thread_limit import ThreadLimit
 
 # The instructions that a precision needs; activations.h numbers precisions as above.
 _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM's dot products"}
@@ -165,7 +165,7 @@ class CompiledTransformer:
             )
         self.precision = precision
         self.vocabulary, self.source_vocabulary = model.config.target_vocab_size, model.config.source_vocab_size
-        self._most_threads = most_threads()
+        self._limit = ThreadLimit(torch.get_num_threads())
         weights = kernel_weights(model, "Compiled translation", "Use the engine pytorch.")
         self._kinds = weights.positions
         decoder = weights.positions[1]
@@ -216,8 +216,8 @@ class CompiledTransformer:
 
     @property
     def threads(self) -> int:
-        """The most threads that a search has: PyTorch's, or fewer where the process has a quota."""
-        return min(torch.get_num_threads(), self._most_threads or torch.get_num_threads())
+        """The most threads that a search has: PyTorch's, or as many as the system feeds now."""
+        return self._limit.of(torch.get_num_threads())
 
     def positions(self, stack: int, count: int) -> Tensor | None:
         """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.
