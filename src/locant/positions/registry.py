@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -49,7 +50,10 @@ class SchemeRegistry(MutableMapping[str, type[PositionScheme]]):
     def __init__(self) -> None:
         self._classes: dict[str, type[PositionScheme]] = {}
         self._own_loaded = self._loading = self._complete = False
-        self._lock = threading.RLock()
+        self._lock = lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            # A fork waits for a thread that loads: in the child nobody could end the imports that it has begun.
+            os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
     def register(self, name: str, scheme: type[PositionScheme]) -> None:
         """Add a class under a name; as :func:`register_scheme`, which says what is refused."""
