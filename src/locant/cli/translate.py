@@ -14,7 +14,8 @@ from locant.errors import UsageError
 if TYPE_CHECKING:
     from locant.translation.glossary import Glossary
     from locant.translation.lines import Line, OnLong
-    from locant.translation.translator import Translation, Translator
+    from locant.translation.results import Translation
+    from locant.translation.translator import Translator
 
 _EPILOG = """examples:
   locant translate runs/en-de "A man is riding a horse." "Two dogs play."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -22,33 +22,10 @@ from locant.text.tokenizer import Prefixes, TokenizerPair
 from locant.translation.alignment import Alignment, AlignmentLimits, align
 from locant.translation.engines import Engine, LoadedEngine, PyTorchEngine, load_engine
 from locant.translation.glossary import Glossary
-from locant.translation.hypotheses import length_penalty
 from locant.translation.lines import OnLong
 from locant.translation.parts import LongSentences, parts_of
+from locant.translation.results import Translation, joined, of_hypotheses
 from locant.translation.terms import place_terms
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation with what the model makes of it.
-
-    Attributes:
-        text: The translation.
-        score: Log-probability (natural) divided by the length penalty; of what the model wrote, before terms of a
-            glossary were put in.
-        log_probability: Log-probability (natural) of its tokens.
-        tokens: Number of target tokens that have a part in it, EOS included; 0 where nothing was translated.
-    """
-
-    text: str
-    score: float
-    log_probability: float = 0.0
-    tokens: int = 0
-
-    @property
-    def log_probability_per_token(self) -> float:
-        """Mean log-probability (natural) of a token; 0 where nothing was translated."""
-        return self.log_probability / max(1, self.tokens)
 
 
 class Translator:
@@ -458,32 +435,14 @@ class Translator:
         results: list[list[Translation]] = [[] for _ in sources]
         for place, found in self.engine.translate(rows, max_lengths, prefixes.target, settings):
             texts = self.tokenizers.target.decode([hypothesis.tokens for hypothesis in found])
-            longest = max_lengths[place]
-            results[place] = [
-                Translation(text, each.score, each.log_probability, min(len(each.tokens) + 1, longest))
-                for text, each in zip(texts, found, strict=True)
-            ]
+            results[place] = of_hypotheses(found, texts, max_lengths[place])
         if glossary:
             of_each = [text for (text, _), found in zip(sources, results, strict=True) for _ in found]
             written = [translation.text for found in results for translation in found]
             texts_with_terms = iter(self.with_terms(glossary, of_each, written, **settings.to_dict()))
             results = [[replace(each, text=next(texts_with_terms)) for each in found] for found in results]
         remaining = iter(results)
-        return [_joined(list(islice(remaining, len(each))), settings) for each in parts], len(sources)
-
-
-def _joined(parts: list[list[Translation]], settings: DecodingSettings) -> list[Translation]:
-    """Return the translations of a sentence from those of its parts: the best of all, the second of all, ..."""
-    if not parts:
-        return [Translation("", 0.0)]
-    if len(parts) == 1:
-        return parts[0]
-    joined = []
-    for chosen in zip(*(part[: min(map(len, parts))] for part in parts), strict=True):
-        total, tokens = sum(each.log_probability for each in chosen), sum(each.tokens for each in chosen)
-        text = " ".join(each.text for each in chosen if each.text)
-        joined.append(Translation(text, total / length_penalty(tokens, settings.length_penalty), total, tokens))
-    return joined
+        return [joined(list(islice(remaining, len(each))), settings) for each in parts], len(sources)
 
 
 def load_translator(

@@ -22,7 +22,8 @@ from locant.figures.trained import readable
 from locant.models.transformer import Transformer
 from locant.text.cache import TokenCache
 from locant.text.tokenizer import BOS, EOS
-from locant.translation.translator import Translation, Translator
+from locant.translation.results import Translation
+from locant.translation.translator import Translator
 
 
 def attention(tokens: TokenPair, seen: Introspection, part: str, layer: int, head: int) -> Matrix:
