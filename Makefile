@@ -48,21 +48,23 @@ NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)
 FAULTS := -fsanitize=address,undefined -fno-sanitize-recover=all
-EMULATED := -DLOCANT_EMULATED_TILES -I $(NATIVE)
+EMULATED := -include $(NATIVE)/emulated_avx512.h -DLOCANT_EMULATED_TILES -I $(NATIVE) -Wno-psabi
 sanitize: $(BIN)/locant
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
 	$(SANITIZE) $(FAULTS) $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/address
 	$(SANITIZED)/address 1 500
+ifeq ($(shell uname -m),x86_64)
 	$(SANITIZE) $(FAULTS) $(EMULATED) $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/tiles
 	$(SANITIZED)/tiles 1 100
+endif
 	$(SANITIZE) -fsanitize=thread $(NATIVE)/fuzz.cpp $(KERNELS)/*.cpp -o $(SANITIZED)/thread
 	$(SANITIZED)/thread 1 100
 	CXX=$(abspath $(NATIVE))/sanitizing-c++ XDG_CACHE_HOME=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
 	$(BIN)/pytest $(KERNEL_TESTS) -k 'not random_calls and not ctranslate2'
 
-# The tests of the kernels with every variant of a wheel that this processor runs, by the compiler of this machine; some
-# minutes each.
+# The tests of the kernels with every variant of a wheel that this processor runs, by the compiler of this machine, and those of
+# the translation engine with AVX-512 and AMX that are emulated; some minutes each.
 VARIANTS := build/variants
 variants: $(BIN)/locant
 	rm -rf $(VARIANTS) && $(BIN)/pip install --quiet --no-deps --no-build-isolation --target $(VARIANTS) .
@@ -71,6 +73,11 @@ variants: $(BIN)/locant
 	  echo "$$variant"; \
 	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) || exit 1; \
 	done
+ifeq ($(shell uname -m),x86_64)
+	@echo "emulated AVX-512 and AMX"
+	CXX=$(abspath $(NATIVE))/emulating-c++ XDG_CACHE_HOME=$(abspath $(VARIANTS)) \
+	$(BIN)/pytest tests/translation/test_compiled_*.py tests/translation/test_continuous_search.py -k 'not ctranslate2'
+endif
 
 # Slow: some minutes. Wheels with compiled kernels for Linux on x86-64 and aarch64, in dist, by Zig, which brings what it
 # takes to build for both; then their tests. Those of aarch64 want qemu-user-static and libc6-arm64-cross, else they are skipped.

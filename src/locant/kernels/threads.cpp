@@ -122,20 +122,16 @@ class Pool {
   Watch watch_;
 };
 
-std::atomic<Pool*> the_pool{nullptr};
-
-Pool& pool() {
-  static const bool made = [] {
-    the_pool.store(new Pool);
+// Made with the library: in a function it would have a lock of its own, which a child of fork might find taken.
+std::atomic<Pool*> the_pool{[] {
 #ifndef _WIN32
-    // A child of fork has none of its parent's threads, and locks as they were.
-    pthread_atfork(nullptr, nullptr, [] { the_pool.store(new Pool); });
+  // A child of fork has none of its parent's threads, and locks as they were.
+  pthread_atfork(nullptr, nullptr, [] { the_pool.store(new Pool); });
 #endif
-    return true;
-  }();
-  (void)made;
-  return *the_pool.load();
-}
+  return new Pool;
+}()};
+
+Pool& pool() { return *the_pool.load(); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -32,18 +33,7 @@ constexpr int64_t kColumns = 16;            // sums of 32 bits in a row of one
 // would need rows that are not there. Not measured: no machine with AMX was at hand.
 constexpr int64_t kLeastRows = kRows;
 
-#if defined(LOCANT_TILES) && defined(LOCANT_EMULATED_TILES)
-
-#include "emulated_tiles.h"  // of the tests: the same instructions in plain C++
-
-#elif defined(LOCANT_TILES)
-
-// Asks for the tiles, once for the whole process; whether they are lent.
-inline bool lent() {
-  constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux 5.16
-  static const bool done = syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
-  return done;
-}
+#ifdef LOCANT_TILES
 
 // As the instruction reads it: palette 1, in which each tile has its rows and the bytes of a row.
 struct alignas(64) Layout {
@@ -51,11 +41,25 @@ struct alignas(64) Layout {
   uint16_t row_bytes[16] = {kBytes, kBytes, kBytes, kBytes, kBytes, kBytes, kBytes, kBytes};
   uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
 };
+static_assert(sizeof(Layout) == 64);
 
-inline void lay_out() {
-  const Layout layout;
-  asm volatile("ldtilecfg %0" ::"m"(layout));
+#ifdef LOCANT_EMULATED_TILES
+
+#include "emulated_tiles.h"  // of the tests: the same instructions in plain C++
+
+#else
+
+// Asks for the tiles, which the system lends to the whole process and to what it forks; whether it does. Without a lock, which
+// a child of fork might find taken: whoever asks twice is answered twice.
+inline bool lent() {
+  constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux 5.16
+  static std::atomic<int> answer{0};
+  int known = answer.load(std::memory_order_relaxed);
+  if (!known) answer.store(known = syscall(SYS_arch_prctl, kAsk, kTileData) == 0 ? 1 : -1, std::memory_order_relaxed);
+  return known > 0;
 }
+
+inline void lay_out(const Layout& layout) { asm volatile("ldtilecfg %0" ::"m"(layout)); }
 
 inline void give_back() { asm volatile("tilerelease"); }
 
@@ -88,13 +92,14 @@ inline void multiply_add(float) {
 }
 
 #endif
+#endif
 
 // While there is one, the thread's tiles are laid out for products.
 class Laid {
  public:
 #ifdef LOCANT_TILES
   explicit Laid(bool wanted) : done_(wanted && lent()) {
-    if (done_) lay_out();
+    if (done_) lay_out(Layout());
   }
   ~Laid() {
     if (done_) give_back();

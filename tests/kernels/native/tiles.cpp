@@ -2,7 +2,7 @@
 //
 //   tiles SEED ROUNDS
 //
-// Runs on a processor with AMX, or anywhere with AVX-512 VNNI and BF16 where LOCANT_EMULATED_TILES is defined. int8 must be
+// Runs on a processor with AMX, or where LOCANT_EMULATED_TILES is defined, without AVX-512 after emulated_avx512.h. int8 must be
 // the same to the last bit, bfloat16 to the rounding of float32. Ends with code 1 and a line at the first that is otherwise.
 
 #include "matrix_products.h"
