@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from with_kernels import needs_compiler
 from locant.errors import ConfigError, LocantError
 from locant.models import DecodingSettings, Transformer
 from locant.text import BOS, EOS
-from locant.translation import CompiledEngine, Hypothesis, continuous_search, supports
+from locant.translation import CompiledEngine, Hypothesis, compiled_search, continuous_search, supports
 from locant.translation.compiled_search import CompiledSearch, Searched
 from locant.translation.search import search
 
@@ -48,41 +49,100 @@ def in_python(engine: CompiledEngine, sentence: Searched) -> list[Hypothesis]:
     return dict(found)[0]
 
 
-def test_a_search_that_is_no_longer_wanted_ends() -> None:
+def test_a_search_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """And Ctrl-C, which has its turn as often, does not wait for all of it."""
+    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
     engine, asked = CompiledEngine(model_with_ties(0), "float32"), []
     running = CompiledSearch(engine.model, 1)
-    running.join({0: Searched([5, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))})
+    assert running.join({0: Searched([5, EOS], 10_000, (BOS, *[7] * 400), DecodingSettings(beam=2))})
     assert running.run(lambda: asked.append(len(asked)) or len(asked) < 4) == []
     assert len(running) == 1, "it has not read its prefix yet"
     assert len(asked) == 4
 
 
-def test_no_call_encodes_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C waits for a call; the hypotheses are those of sentences that are encoded together."""
-    engine, joined, draw = compiled(model_with_ties(1)), [], random.Random(1)
-    monkeypatch.setattr(CompiledEngine, "_groups", lambda self, batch, rows, threads: [batch])
-    lengths = [700, 20, 300, 300, 511, 1, 1, 512, 90]
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("lengths", [[1024], [700, 20, 300, 1, 1, 512], [3] * 90])
+def test_encoding_that_pauses_finds_the_same(lengths: list[int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It pauses after each sub-layer, whether threads share sentences or each has its own."""
+    # Large enough for several threads.
+    model = tiny_model(VOCABULARY, 1, encoder_layers=3, d_model=64, d_ff=256, heads=4)
+    engine, draw = CompiledEngine(model, "float32"), random.Random(1)
     sources = [[*(draw.randrange(4, VOCABULARY) for _ in range(length - 1)), EOS] for length in lengths]
-    settings = DecodingSettings(beam=2, batch_tokens=10_000)
-    together = CompiledSearch(engine.model, 1)
-    together.join({index: Searched(source, 3, (BOS,), settings) for index, source in enumerate(sources)})
-    join = CompiledSearch.join
+    sentences = {number: Searched(source, 3, (BOS,), DecodingSettings()) for number, source in enumerate(sources)}
+    at_once = CompiledSearch(engine.model, threads)
+    at_once.begin(sentences)
+    assert at_once.encode(math.inf)
+    asked: list[None] = []
+    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    bit_by_bit = CompiledSearch(engine.model, threads)
+    assert bit_by_bit.join(sentences, lambda: not asked.append(None))
+    assert len(asked) >= 2 * 3 + 2, "a pause after each sub-layer, and before the keys and values of each layer"
+    assert dict(bit_by_bit.run()) == dict(at_once.run())
 
-    def noted(self: CompiledSearch, sentences: dict[int, Searched]) -> None:
-        joined.append([len(sentence.source) for sentence in sentences.values()])
-        join(self, sentences)
 
-    monkeypatch.setattr(CompiledSearch, "join", noted)
-    monkeypatch.setattr(type(engine.model), "threads", 1)
-    assert dict(engine.translate(sources, [3] * 9, (BOS,), settings)) == dict(together.run())
-    assert sorted(length for part in joined for length in part) == sorted(lengths)
-    assert len(joined) > 4
-    assert all(len(part) == 1 or sum(part) <= 512 for part in joined)
-    joined.clear()
-    monkeypatch.setattr(type(engine.model), "threads", 4)
-    list(engine.translate(sources, [3] * 9, (BOS,), settings))
-    assert max(map(sum, joined)) in range(1024, 2049)
+def test_encoding_that_is_no_longer_wanted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is as it was, and others may join."""
+    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    engine, asked = compiled(model_with_ties(1)), []
+    running = CompiledSearch(engine.model, 1)
+    right = Searched([5, 6, EOS], 6, (BOS,), DecodingSettings(beam=2))
+    assert running.join({4: right})
+    long = Searched([*[5] * 1023, EOS], 6, (BOS,), right.settings)
+    assert not running.join({5: long, 6: right}, lambda: asked.append(None) or len(asked) < 2)
+    assert len(running) == 1
+    assert len(asked) == 2
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        running.join({5: long}, interrupted)
+    assert running.join({7: right})
+    found = dict(running.run())
+    assert found[4] == found[7] == in_python(engine, right)
+    assert len(found) == 2
+
+
+def test_sentences_that_are_not_encoded_yet_hold_up_no_others_and_can_be_removed() -> None:
+    engine = compiled(model_with_ties(1))
+    running = CompiledSearch(engine.model, 2)
+    short, long = (Searched([*[5] * length, EOS], 9, (BOS,), DecodingSettings()) for length in (3, 400))
+    running.begin({0: short})
+    with pytest.raises(ConfigError, match="The sentences that came before are not encoded yet"):
+        running.begin({1: short})
+    assert running.encode(math.inf)
+    running.begin({1: long, 2: long, 3: short})
+    assert not running.encode(0)
+    running.remove(2)
+    found = running.step(1000)
+    assert found == [(0, in_python(engine, short))]
+    while not running.encode(0):
+        pass
+    assert dict(running.run()) == {1: in_python(engine, long), 3: in_python(engine, short)}
+    running.begin({4: long})
+    assert not running.encode(0)
+    running.remove(4)
+    assert not len(running)
+    assert running.encode(0), "there is nothing to encode any more"
+    assert running.join({5: short})
+    assert dict(running.run()) == {5: in_python(engine, short)}
+
+
+def test_ctrl_c_does_not_wait_for_a_long_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_search, "INTERVAL", 0)
+    engine, calls, encode = CompiledEngine(model_with_ties(1), "float32"), [], CompiledSearch.encode
+
+    def pressed(self: CompiledSearch, seconds: float) -> bool:
+        calls.append(done := encode(self, seconds))
+        signal.raise_signal(signal.SIGINT)
+        return done
+
+    monkeypatch.setattr(CompiledSearch, "encode", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        list(engine.translate([[*[5] * 1023, EOS]], [3], (BOS,), DecodingSettings()))
+    assert calls == [False]
+    monkeypatch.undo()
+    assert dict(engine.translate([[5, EOS]], [3], (BOS,), DecodingSettings()))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -26,6 +26,7 @@ from locant.translation import (
     Hypothesis,
     PyTorchEngine,
     Translator,
+    continuous,
     continuous_search,
     supports,
 )
@@ -230,20 +231,20 @@ def test_there_are_never_more_rows_than_allowed(monkeypatch: pytest.MonkeyPatch)
     computes = engine_of("float32", tiny_model(VOCABULARY, 5))
     counts: list[int] = []
     rows: dict[int, int] = {}
-    join, step = CompiledSearch.join, CompiledSearch.step
+    begin, step = CompiledSearch.begin, CompiledSearch.step
 
-    def joining(self: CompiledSearch, sentences: Mapping[int, Searched]) -> None:
+    def beginning(self: CompiledSearch, sentences: Mapping[int, Searched]) -> None:
         rows.update((number, sentence.settings.beam) for number, sentence in sentences.items())
-        join(self, sentences)
+        begin(self, sentences)
 
-    def stepping(self: CompiledSearch, most: int = 1, enough: int = 1) -> Any:
+    def stepping(self: CompiledSearch, *limits: float) -> Any:
         counts.append(sum(rows.values()))
-        found = step(self, most, enough)
+        found = step(self, *limits)
         for number, _ in found:
             del rows[number]
         return found
 
-    monkeypatch.setattr(CompiledSearch, "join", joining)
+    monkeypatch.setattr(CompiledSearch, "begin", beginning)
     monkeypatch.setattr(CompiledSearch, "step", stepping)
     translate(computes, random_sentences(60, 3), 3, rows=11)
     assert 6 < max(counts) <= 11
@@ -377,7 +378,7 @@ def test_searches_in_several_threads_find_what_each_sentence_has_alone() -> None
 
 
 @needs_compiler
-@pytest.mark.parametrize("call", ["step", "join"])
+@pytest.mark.parametrize("call", ["step", "begin", "encode"])
 def test_memory_that_fails_costs_one_sentence(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     computes = engine_of("float32", tiny_model(VOCABULARY, 5, sharpness=2.0))
     sentences = random_sentences(30, 7)
@@ -393,7 +394,7 @@ def test_memory_that_fails_costs_one_sentence(call: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(CompiledSearch, call, plain)
     failed = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, LocantError)}
     # Sentences that could not join together are tried one by one, and memory suffices then.
-    assert len(failed) == 1 or (call == "join" and not failed)
+    assert len(failed) == 1 or (call != "step" and not failed)
     assert all("does not fit into memory" in str(failure) for failure in failed.values())
     for key in sentences.keys() - set(failed):
         assert_same(outcomes[key], alone(computes, sentences[key]))
@@ -451,3 +452,54 @@ def test_with_ctranslate2(trained, joint, pairs, tmp_path, monkeypatch) -> None:
     assert "outside the source vocabulary" in str(outcomes.pop("wrong"))
     for key, outcome in outcomes.items():
         assert_same(outcome, alone(computes, sentences[int(str(key))]))
+
+
+@pytest.fixture
+def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine that encodes in nineteen steps."""
+    monkeypatch.setattr(continuous, "_INTERVAL", 0)
+    return engine_of("int8", tiny_model(VOCABULARY, 5, encoder_layers=8, sharpness=2.0))
+
+
+@needs_compiler
+def test_while_a_long_sentence_is_encoded_others_go_on(bit_by_bit: Engine) -> None:
+    running, found, steps = continuous_search(bit_by_bit, rows=40), {}, 0
+    sentences = {
+        "short": Sentence([5, 6, EOS], 4, (BOS, *[7] * 8), DecodingSettings(beam=2)),  # at least nine steps
+        "long": Sentence([*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2)),
+        "last": Sentence([8, EOS], 4, (BOS,), DecodingSettings(beam=2)),
+    }
+    for key, sentence in sentences.items():
+        running.add(key, sentence.source, sentence.limit, sentence.prefix, sentence.settings)
+        found |= dict(running.step())
+        if key == "short":
+            for _ in range(18):
+                running.step()
+    while not found:
+        found, steps = dict(running.step()), steps + 1
+    assert list(found) == ["short"]
+    assert steps < 16, "the long one is not encoded yet"
+    while running.active:
+        found |= dict(running.step())
+    assert found == {key: alone(bit_by_bit, sentence) for key, sentence in sentences.items()}
+
+
+@needs_compiler
+def test_a_sentence_that_is_being_encoded_can_be_removed(bit_by_bit: Engine) -> None:
+    running, found = continuous_search(bit_by_bit, rows=40), {}
+    running.add("long", [*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    running.add("other", [8, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    running.step()
+    running.remove("long")
+    assert running.active == 1
+    while running.active:
+        found |= dict(running.step())
+    assert found == {"other": alone(bit_by_bit, Sentence([8, EOS], 4, (BOS,), DecodingSettings(beam=2)))}
+    running.add("long", [*[7] * 1023, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    running.step()
+    running.remove("long")
+    assert running.active == 0
+    running.add("long", [8, EOS], 4, (BOS,), DecodingSettings(beam=2))
+    while running.active:
+        found |= dict(running.step())
+    assert found["long"] == found["other"]

@@ -1,28 +1,29 @@
 // Greedy and beam search with the translation engine: the hypotheses of sentences that come and go at any step, and the rows
 // of a batch that decode them.
 //
-// It finds what translation/hypotheses.py finds, which searches for the engines that have no kernels, ties included. A step
-// is one call: the rows of hypotheses that were left are dropped, every row decodes a token, and each sentence keeps the best
-// continuations of its hypotheses. Rows are of the sentences in the order in which they came.
+// A step is one call: the rows of hypotheses that were left are dropped, every row decodes a token, and each sentence keeps the
+// best continuations of its hypotheses. Rows are of the sentences in the order in which they came.
 //
 // Notation: N sentences, K places of a sentence's beam, R rows.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "beam.h"
 #include "kernel_common.h"
+#include "threads.h"
 
 extern "C" {  // of translation.cpp
 
 int64_t locant_engine_vocabulary(const void* engine);
-Complaint locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
-                       int64_t count, const float* positions, int64_t position_rows, void** made);
+Complaint locant_batch(const void* engine, int threads, void** made);
 Complaint locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
                             const float* positions, int64_t position_rows);
+Complaint locant_batch_encode(void* batch, int64_t nanoseconds, int64_t* unfinished);
+void locant_batch_abandon(void* batch);
 Complaint locant_batch_threads(void* batch, int threads);
 int64_t locant_batch_length(const void* batch);
 Complaint locant_batch_select(void* batch, int64_t count, const int64_t* rows);
@@ -34,177 +35,26 @@ void locant_batch_free(void* batch);
 
 namespace {
 
-constexpr float kNone = -std::numeric_limits<float>::infinity();
-
 // Sizes up to these are counted without overflow.
 constexpr int64_t kWidestBeam = 1 << 20, kLongest = int64_t{1} << 31;
-
-// Tokens of the hypotheses for which a sentence has room at first.
-constexpr size_t kRoom = 16;
-
-// What is asked for a sentence, as Python fills it.
-struct Wish {
-  int64_t number;  // what the caller knows it by
-  int64_t beam;
-  int64_t limit;   // most tokens, the end included
-  int64_t n_best;  // hypotheses that are wanted
-  int64_t prefix;  // tokens that are read before any is written
-  double alpha;    // exponent of the length penalty
-};
-
-// A place in a beam: a partial hypothesis, or none where its log-probability is -inf.
-struct Place {
-  float total = kNone;
-  int64_t last = 0, row = 0;  // its last token, and the row that it goes on from: where there is none, any of the sentence
-
-  bool open() const { return total != kNone; }
-};
-
-// A token of a hypothesis, and the place that it had before that.
-struct Link {
-  int32_t parent, token;
-};
-
-// A hypothesis that has ended: its tokens, and the place that it would have had after the last.
-struct Ended {
-  float total, score;
-  int64_t length, place;
-};
-
-float length_penalty(int64_t length, double alpha) {
-  return static_cast<float>(std::pow(static_cast<double>(5 + length) / 6, alpha));
-}
-
-// Whether a number comes before another. What is not a number counts as larger than any.
-bool exceeds(float one, float other) { return one > other || (one != one && other == other); }
-
-// A sentence, with the hypotheses of its beam.
-class Sentence {
- public:
-  Sentence(const Wish& wish, const int64_t* prefix)
-      : wish_(wish), prefix_(prefix, prefix + wish.prefix), penalty_(length_penalty(wish.limit, wish.alpha)),
-        places_(wish.beam), next_(wish.beam) {
-    ended_.reserve(wish.beam);
-    places_[0].total = 0;  // of one alone: beams that begin alike would stay alike
-    places_[0].last = prefix_[0];
-  }
-
-  int64_t number() const { return wish_.number; }
-  int64_t beam() const { return wish_.beam; }
-  std::vector<Place>& places() { return places_; }
-  const std::vector<Place>& places() const { return places_; }
-  bool done() const { return done_; }
-
-  // Whether what comes after the next token counts: before that it reads its prefix.
-  bool writes() const { return read_ + 1 == prefix_.size(); }
-
-  // Makes room for another token.
-  void prepare() {
-    const size_t needed = links_.size() + places_.size();
-    if (needed > links_.capacity()) links_.reserve(std::max(2 * links_.capacity(), kRoom * places_.size()));
-  }
-
-  // Takes a step, by at least K best tokens of each row, `[R, k]`. Nothing here can fail.
-  void advance(const float* values, const int64_t* columns, int64_t k, int64_t end) {
-    if (!writes()) {
-      places_[0].last = prefix_[++read_];
-      return;
-    }
-    const int64_t beam = wish_.beam;
-    // The best continuations, of equal ones the first.
-    int64_t found = 0;
-    for (int64_t parent = 0; parent < beam; parent++) {
-      const float* gains = values + places_[parent].row * k;
-      for (int64_t i = 0; i < beam; i++) {
-        const float total = places_[parent].total + gains[i];
-        if (found == beam && !exceeds(total, next_[beam - 1].total)) continue;
-        int64_t place = found < beam ? found++ : beam - 1;
-        for (; place > 0 && exceeds(total, next_[place - 1].total); place--) next_[place] = next_[place - 1];
-        next_[place] = {total, i, parent};
-      }
-    }
-    length_++;
-    const bool at_limit = wish_.limit <= length_;
-    const int64_t room = beam - static_cast<int64_t>(ended_.size());  // a beam is one narrower for each that has ended
-    float highest = kNone;
-    for (int64_t place = 0; place < beam; place++) {
-      Place& own = next_[place];
-      const Place& parent = places_[own.row];
-      links_.push_back({static_cast<int32_t>(own.row), static_cast<int32_t>(columns[parent.row * k + own.last])});
-      own.last = links_.back().token;
-      own.row = parent.row;
-      if (place >= room) own.total = kNone;
-      if ((own.last == end || at_limit) && own.total > kNone) close(own, place);
-      if (exceeds(own.total, highest)) highest = own.total;
-    }
-    places_.swap(next_);
-    // Log-probabilities only fall. At its limit a sentence is done even where they are not numbers.
-    done_ = highest / penalty_ <= bar() || at_limit || highest == kNone;
-  }
-
-  // Counts what `write` writes.
-  void measure(int64_t* integers, int64_t* totals) const {
-    *integers += 2;
-    for (int64_t i = 0; i < wanted(); i++) *integers += 1 + ended_[i].length;
-    *totals += wanted();
-  }
-
-  // Writes its number, that of its hypotheses, and of each the number of its tokens and the tokens; and log-probabilities.
-  void write(int64_t*& integers, float*& totals) const {
-    *integers++ = wish_.number;
-    *integers++ = wanted();
-    for (int64_t i = 0; i < wanted(); i++) {
-      const Ended& one = ended_[i];
-      *integers++ = one.length;
-      for (int64_t step = one.length - 1, place = one.place; step >= 0; step--) {
-        const Link& link = links_[step * wish_.beam + place];
-        integers[step] = link.token;
-        place = link.parent;
-      }
-      integers += one.length;
-      *totals++ = one.total;
-    }
-  }
-
- private:
-  int64_t wanted() const { return std::min<int64_t>(wish_.n_best, ended_.size()); }
-
-  // Notes that the hypothesis in a place of the beam has ended.
-  void close(Place& own, int64_t place) {
-    const Ended made{own.total, own.total / length_penalty(length_, wish_.alpha), length_, place};
-    own.total = kNone;
-    ended_.push_back(made);
-    size_t rank = ended_.size() - 1;
-    for (; rank > 0 && exceeds(made.score, ended_[rank - 1].score); rank--) ended_[rank] = ended_[rank - 1];
-    ended_[rank] = made;
-  }
-
-  // The score that a partial hypothesis must beat: that of the last one wanted.
-  float bar() const {
-    return static_cast<int64_t>(ended_.size()) < wish_.n_best ? kNone : ended_[wish_.n_best - 1].score;
-  }
-
-  Wish wish_;
-  std::vector<int64_t> prefix_;
-  size_t read_ = 0;  // tokens of the prefix
-  float penalty_;    // of the greatest length
-  std::vector<Place> places_, next_;
-  std::vector<Link> links_;   // K for each token
-  std::vector<Ended> ended_;  // best first, of equal ones the first
-  int64_t length_ = 0;
-  bool done_ = false;
-};
 
 struct FreeBatch {
   void operator()(void* batch) const { locant_batch_free(batch); }
 };
 
-// Sentences that are searched for, and the batch that decodes them, which there is while there are any.
+// A sentence that is not encoded yet, and whether it has been left meanwhile.
+struct Joining {
+  Sentence sentence;
+  bool left = false;
+};
+
+// Sentences that are searched for or come, and the batch that decodes them, which there is while there are any.
 struct Search {
   const void* engine;
   int threads;
   int64_t end;
   std::vector<Sentence> sentences, finished;
+  std::vector<Joining> joining;
   std::unique_ptr<void, FreeBatch> batch;
   int64_t rows = 0;
   std::vector<int64_t> kept, tokens, columns;
@@ -221,6 +71,7 @@ Complaint arrange(Search& all) {
   bool same = count == all.rows;
   for (int64_t i = 0; same && i < count; i++) same = all.kept[i] == i;
   if (!count) {
+    if (!all.joining.empty()) return nullptr;  // the batch that encodes them stays
     all.batch.reset();
   } else if (!same) {
     if (const Complaint failed = locant_batch_select(all.batch.get(), count, all.kept.data())) return failed;
@@ -236,31 +87,44 @@ Complaint arrange(Search& all) {
   return nullptr;
 }
 
-// Encodes sentences, each of which has a row then, and adds them to those that are searched for.
+// Begins to encode sentences.
 Complaint join(Search& all, int64_t count, const int64_t* lengths, const int64_t* tokens, int64_t token_count,
                const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes) {
-  std::vector<Sentence> made;
+  std::vector<Joining> made;
   made.reserve(count);
-  for (int64_t i = 0; i < count; prefixes += wishes[i++].prefix) made.emplace_back(wishes[i], prefixes);
+  for (int64_t i = 0; i < count; prefixes += wishes[i++].prefix) made.push_back({{wishes[i], prefixes}});
   all.sentences.reserve(all.sentences.size() + made.size());
   if (const Complaint failed = arrange(all)) return failed;
-  void* batch = all.batch.get();
+  if (!all.batch) {
+    void* batch = nullptr;
+    if (const Complaint failed = locant_batch(all.engine, all.threads, &batch)) return failed;
+    all.batch.reset(batch);
+  }
   if (const Complaint failed =
-          batch ? locant_batch_join(batch, count, lengths, tokens, token_count, positions, position_rows)
-                : locant_batch(all.engine, all.threads, count, lengths, tokens, token_count, positions, position_rows, &batch))
+          locant_batch_join(all.batch.get(), count, lengths, tokens, token_count, positions, position_rows))
     return failed;
-  if (!all.batch) all.batch.reset(batch);
-  for (Sentence& sentence : made) {
+  all.joining.swap(made);
+  return nullptr;
+}
+
+// Goes on with that; sentences that are encoded have a row each, and are searched for.
+Complaint encode(Search& all, int64_t nanoseconds, int64_t* unfinished) {
+  *unfinished = 0;
+  if (all.joining.empty()) return nullptr;
+  if (const Complaint failed = locant_batch_encode(all.batch.get(), nanoseconds, unfinished)) return failed;
+  if (*unfinished) return nullptr;
+  for (auto& [sentence, left] : all.joining) {
     for (Place& place : sentence.places()) place.row = all.rows;
     all.rows++;
-    all.sentences.push_back(std::move(sentence));
+    if (!left) all.sentences.push_back(std::move(sentence));
   }
+  all.joining.clear();
   return nullptr;
 }
 
 Complaint step(Search& all, const float* positions, int64_t position_rows) {
   if (const Complaint failed = arrange(all)) return failed;
-  if (!all.rows) return nullptr;
+  if (all.sentences.empty()) return nullptr;
   int64_t k = 1;
   all.tokens.clear();
   for (Sentence& sentence : all.sentences) {
@@ -324,7 +188,7 @@ Complaint locant_search(const void* engine, int threads, int64_t end, void** mad
   if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
   if (end < 0 || end >= locant_engine_vocabulary(engine)) return complain("No hypothesis ends with the token %lld.", end);
   return within_memory([&] {
-    *made = new Search{engine, threads, end, {}, {}, nullptr, 0, {}, {}, {}, {}};
+    *made = new Search{engine, threads, end, {}, {}, {}, nullptr, 0, {}, {}, {}, {}};
     return Complaint{};
   });
 }
@@ -345,8 +209,9 @@ int64_t locant_search_length(const void* search) {
   return found.batch ? locant_batch_length(found.batch.get()) : 0;
 }
 
-// Adds sentences, which locant_batch describes, with what is asked for each and the tokens of their prefixes, packed one after
-// the other. Whatever goes wrong, the search stays as it was.
+// Begins to encode sentences, which locant_batch_join describes, with what is asked for each and the tokens of their prefixes,
+// packed one after the other; locant_search_encode does it, after which they are searched for. Whatever goes wrong, the search
+// stays as it was.
 Complaint locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
                              const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
                              int64_t prefix_tokens) {
@@ -356,23 +221,39 @@ Complaint locant_search_join(void* search, int64_t sentences, const int64_t* len
       [&] { return join(found, sentences, lengths, tokens, count, positions, position_rows, wishes, prefixes); });
 }
 
-// Drops the sentences with a number, of which there may be none.
-void locant_search_remove(void* search, int64_t number) {
-  auto& all = static_cast<Search*>(search)->sentences;
-  all.erase(std::remove_if(all.begin(), all.end(), [&](const Sentence& one) { return one.number() == number; }), all.end());
+// Encodes the sentences that have joined, as locant_batch_encode does. Meanwhile the others may take steps, and all can be
+// removed.
+Complaint locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfinished) {
+  if (!unfinished) return complain("There is no room for whether sentences are encoded.");
+  return within_memory([&] { return encode(*static_cast<Search*>(search), nanoseconds, unfinished); });
 }
 
-// Takes steps of every sentence, at least one and at most so many, until all are finished, or `enough` of them, or the next
-// step needs another position; `positions` as for locant_batch. `sizes` receives how many integers and
-// log-probabilities locant_search_take has to write. Whatever goes wrong, the sentences stay as they were before the step.
+// Drops the sentences with a number, of which there may be none.
+void locant_search_remove(void* search, int64_t number) {
+  auto& found = *static_cast<Search*>(search);
+  auto& all = found.sentences;
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const Sentence& one) { return one.number() == number; }), all.end());
+  for (Joining& one : found.joining) one.left = one.left || one.sentence.number() == number;
+  const auto left = [](const Joining& one) { return one.left; };
+  if (!found.joining.empty() && std::all_of(found.joining.begin(), found.joining.end(), left)) {
+    locant_batch_abandon(found.batch.get());
+    found.joining.clear();
+  }
+}
+
+// Takes steps of every sentence, at least one and at most so many, until all are finished, or `enough` of them, or some
+// nanoseconds have passed, or the next step needs another position; `positions` as for locant_batch_join. `sizes` receives how
+// many integers and log-probabilities locant_search_take has to write. Whatever goes wrong, the sentences stay as they were
+// before the step.
 Complaint locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t enough,
-                              int64_t* sizes) {
+                              int64_t nanoseconds, int64_t* sizes) {
   auto& found = *static_cast<Search*>(search);
   if (!sizes) return complain("There is no room for sizes.");
+  const locant::Deadline deadline(nanoseconds);
   if (const Complaint failed = within_memory([&] {
         Complaint failed = step(found, positions, position_rows);
         while (!failed && --most > 0 && !found.sentences.empty() && static_cast<int64_t>(found.finished.size()) < enough &&
-               (!positions || locant_batch_length(found.batch.get()) < position_rows))
+               !deadline.passed() && (!positions || locant_batch_length(found.batch.get()) < position_rows))
           failed = step(found, positions, position_rows);
         return failed;
       }))

@@ -13,6 +13,14 @@
 
 namespace locant {
 
+// When work that may pause should do so: never.
+class Deadline {
+ public:
+  Deadline() = default;
+  explicit Deadline(int64_t) {}
+  bool passed() const { return false; }
+};
+
 class Member {
  public:
   int number() const { return 0; }
@@ -48,6 +56,19 @@ void parallel_for(int64_t size, int64_t grain, int, const Work& work) {
 namespace locant {
 
 using Duration = std::chrono::nanoseconds;
+using Moment = std::chrono::steady_clock::time_point;
+
+// When work that may pause should do so: never, or after some nanoseconds.
+class Deadline {
+ public:
+  Deadline() = default;
+  explicit Deadline(int64_t nanoseconds)
+      : end_(std::chrono::steady_clock::now() + Duration(std::min(nanoseconds, int64_t{1} << 60))) {}
+  bool passed() const { return end_ != Moment::max() && std::chrono::steady_clock::now() >= end_; }
+
+ private:
+  Moment end_ = Moment::max();
+};
 
 // Where threads wait for something that others change: a short while awake, giving way to whoever wants the core, then
 // asleep. It must outlive all calls.

@@ -5,7 +5,7 @@
 //
 // Notation: E features of the model, F of the feed-forward, V vocabulary.
 
-#include "translation_batch.h"  // first: it says how numbers are rounded
+#include "decoding_step.h"  // first: it says how numbers are rounded
 
 #include <algorithm>
 #include <cstdint>
@@ -153,36 +153,44 @@ void locant_engine_rows(const void* engine, int64_t* least, int64_t* best) {
 
 int64_t locant_engine_vocabulary(const void* engine) { return static_cast<const Engine*>(engine)->shape.vocabulary; }
 
-// Encodes sentences, packed one after the other, of `count` tokens together. `positions` is null, or a table of
-// `position_rows` rows: `[E]` codes that are added to the embeddings, or, where the shape says that features are rotated,
-// `[rotated]`, the sines of the pairs and then their cosines. What is made is freed by locant_batch_free, before the engine.
-Complaint locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths,
-                       const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
-                       void** made) {
-  const auto& found = *static_cast<const Engine*>(engine);
+// Makes a batch without rows, which is freed by locant_batch_free, before the engine.
+Complaint locant_batch(const void* engine, int threads, void** made) {
   if (!some_threads(threads)) return complain("There is no team of %lld threads.", threads);
-  if (const Complaint wrong = complaint_about(found.shape, sentences, lengths, tokens, count, positions, position_rows))
-    return wrong;
   return within_memory([&] {
-    auto batch = std::make_unique<Batch>(found, threads);
-    encode(*batch, sentences, lengths, tokens, positions);
-    *made = batch.release();
+    *made = new Batch(*static_cast<const Engine*>(engine), threads);
     return Complaint{};
   });
 }
 
-// Encodes more sentences, as locant_batch does; each has a row after those there are, and its first token is at position
-// 0 whatever the others have decoded. Whatever goes wrong, the batch stays as it was.
+// Begins to encode sentences, packed one after the other, of `count` tokens together; locant_batch_encode does it, after which
+// each has a row behind those there are, whose first token is at position 0 whatever the others have decoded. `positions` is
+// null, or a table of `position_rows` rows, which must outlive that: `[E]` codes that are added to the embeddings, or, where the
+// shape says that features are rotated, `[rotated]`, the sines of the pairs and then their cosines. Whatever goes wrong, the
+// batch stays as it was.
 Complaint locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
                             const float* positions, int64_t position_rows) {
   auto& found = *static_cast<Batch*>(batch);
   const Shape& s = found.engine.shape;
+  if (found.encoding) return complain("The sentences that came before are not encoded yet.");
   if (const Complaint wrong = complaint_about(s, sentences, lengths, tokens, count, positions, position_rows)) return wrong;
   return within_memory([&] {
-    encode(found, sentences, lengths, tokens, positions);
+    join(found, sentences, lengths, tokens, positions);
     return Complaint{};
   });
 }
+
+// Encodes the sentences that have joined. After some nanoseconds it pauses where that does no harm; `unfinished` receives
+// whether it has, and is to be called again. Meanwhile the batch may take steps. Where memory fails it can be called again.
+Complaint locant_batch_encode(void* batch, int64_t nanoseconds, int64_t* unfinished) {
+  if (!unfinished) return complain("There is no room for whether sentences are encoded.");
+  return within_memory([&] {
+    *unfinished = !encode(*static_cast<Batch*>(batch), locant::Deadline(nanoseconds));
+    return Complaint{};
+  });
+}
+
+// Drops the sentences that have joined and are not encoded yet.
+void locant_batch_abandon(void* batch) { static_cast<Batch*>(batch)->encoding.reset(); }
 
 // From now on there are so many threads at most.
 Complaint locant_batch_threads(void* batch, int threads) {

@@ -17,11 +17,10 @@ KERNEL = Kernel(
         "locant_engine": ([*[_ADDRESS] * 3, _COUNT, _ADDRESS, _COUNT, *[_ADDRESS] * 3], _SAID),
         "locant_engine_free": ([_ADDRESS], None),
         "locant_engine_rows": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
-        "locant_batch": (
-            [_ADDRESS, _NUMBER, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS],
-            _SAID,
-        ),
+        "locant_batch": ([_ADDRESS, _NUMBER, _ADDRESS], _SAID),
         "locant_batch_join": ([_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT], _SAID),
+        "locant_batch_encode": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
+        "locant_batch_abandon": ([_ADDRESS], None),
         "locant_batch_length": ([_ADDRESS], _COUNT),
         "locant_batch_select": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_batch_step": (
@@ -37,8 +36,9 @@ KERNEL = Kernel(
             [_ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT, _ADDRESS, _COUNT, _ADDRESS, _ADDRESS, _COUNT],
             _SAID,
         ),
+        "locant_search_encode": ([_ADDRESS, _COUNT, _ADDRESS], _SAID),
         "locant_search_remove": ([_ADDRESS, _COUNT], None),
-        "locant_search_steps": ([_ADDRESS, _ADDRESS, _COUNT, _COUNT, _COUNT, _ADDRESS], _SAID),
+        "locant_search_steps": ([_ADDRESS, _ADDRESS, *[_COUNT] * 4, _ADDRESS], _SAID),
         "locant_search_take": ([_ADDRESS, _ADDRESS, _ADDRESS], None),
     },
     brief=("locant_engine_rows", "locant_search_length", "locant_search_remove", "locant_search_take"),
@@ -55,3 +55,8 @@ def supports(precision: str) -> bool:
             written.
     """
     return bool(KERNEL.require().locant_supports(PRECISIONS.index(precision)))
+
+
+def nanoseconds(seconds: float) -> int:
+    """Return a time, after which kernels pause, as they take it; of any length."""
+    return int(min(seconds, 1e9) * 1e9)

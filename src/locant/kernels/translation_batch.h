@@ -1,18 +1,15 @@
-// Sentences that are translated together: the encoder, and one token of the decoder for each hypothesis at a time.
+// Sentences that are translated together, and the encoder.
 //
-// A step is one piece of work for a team of threads. Many rows are cut into shares, which go through all layers apart; with few
-// the threads share the columns of every matrix product. Sentences are packed without padding. Beams share the keys and values of
-// their sentence, and a beam that changes its place changes an index, not a cache.
+// Sentences are packed without padding. Beams share the keys and values of their sentence, and a beam that changes its place
+// changes an index, not a cache.
 
 #pragma once
 
-#include "transformer_layers.h"  // first: it says how numbers are rounded
+#include "translation_engine.h"  // first: it says how numbers are rounded
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,38 +17,6 @@
 #include "threads.h"
 
 namespace {
-
-// What a thread must have to do: bytes of weights times rows, about a third of a millisecond. For less, two threads take
-// hardly less time than one and much more of the processors': one has to be woken, hands results over, and stays awake at
-// the end. A row takes about as long as four, because reading the weights takes longer than multiplying by them.
-#ifdef LOCANT_LEAST_WORK
-constexpr int64_t kLeastWork = LOCANT_LEAST_WORK;  // of tests, which have small models
-#else
-constexpr int64_t kLeastWork = 24 << 20;
-#endif
-constexpr int64_t kRowsOfReading = 4;
-
-// Rows a thread from which threads share nothing: each then reads all weights, which is dear where they do not fit the
-// caches.
-constexpr int64_t kRowsApart = 4, kRowsApartUncached = 32;
-constexpr int64_t kCachedBytes = 16 << 20;
-
-// Rows that go through all layers together where there are many: as many as have their widest product, the logits of a
-// decoder, in half of a core's own cache, and at least as many as make up for reading the weights again.
-constexpr int64_t kShareBytes = 512 << 10, kLeastShare = 16;
-
-// Linears of an encoder layer: qkv, output, inner, outer. Of a decoder layer: qkv, output, query, key-value, output,
-// inner, outer. Norms: one for each sub-layer; pre-norm has one more at the end of each stack.
-struct Engine {
-  Shape shape;
-  std::vector<Linear> encoder, decoder;
-  Linear projection;
-  std::vector<Norm> encoder_norms, decoder_norms;
-  const float* source_embedding = nullptr;
-  const float* target_embedding = nullptr;
-  int64_t encoder_bytes = 0, decoder_bytes = 0;  // of the matrices that a token goes through
-  int64_t rows_apart = 0;
-};
 
 // Tokens whose keys and values lie together in a block: [layers, kBlock, 2 E].
 constexpr int64_t kBlock = 8;
@@ -86,6 +51,78 @@ struct Row {
   std::vector<const float*> past;
 };
 
+// Sentences that are being encoded, which may pause between the sub-layers of the encoder, and before each layer of the decoder
+// has its keys and values of them. The table of positions must outlive it.
+class Encoding {
+ public:
+  Encoding(const Engine& engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
+           const float* positions)
+      : engine_(engine), positions_(positions), starts_{0}, made_(sentences) {
+    for (int64_t b = 0; b < sentences; b++) {
+      made_[b].sentence = std::make_shared<Sentence>(engine.shape, lengths[b]);
+      for (int64_t i = 0; i < lengths[b]; i++) places_.push_back(i), owner_.push_back(b);
+      starts_.push_back(starts_.back() + lengths[b]);
+    }
+    tokens_.assign(tokens, tokens + starts_.back());
+    const Task task{starts_, 0, *std::max_element(lengths, lengths + sentences), engine.encoder_bytes};
+    const int64_t stages = 1 + 2 * engine.shape.encoder_layers + engine.shape.decoder_layers;
+    passage_ = std::make_unique<Passage>(engine, threads, task, stages, spaces_);
+  }
+
+  // Goes on until all sentences are encoded, which it returns, or a deadline has passed. Nothing here can fail but getting
+  // threads, before anything is done.
+  bool advance(int threads, const locant::Deadline& deadline) {
+    return passage_->advance(threads, deadline, [this](Worker& worker, float* scores, int64_t first, int64_t stage) {
+      if (stage == 0) {
+        worker.embed(engine_.source_embedding, tokens_.data() + first, places(first), engine_.encoder_norms);
+      } else if (const int64_t layers = 2 * engine_.shape.encoder_layers; stage <= layers) {
+        take_sublayer(worker, scores, first, stage - 1);
+      } else {
+        keep_for_decoder(worker, first, stage - 1 - layers);
+      }
+    });
+  }
+
+  // A row for each sentence.
+  std::vector<Row>& made() { return made_; }
+
+ private:
+  Places places(int64_t first) const { return {positions_, places_.data() + first}; }
+
+  void take_sublayer(Worker& worker, float* scores, int64_t first, int64_t sublayer) const {
+    const Shape& s = engine_.shape;
+    const Linear* part = &engine_.encoder[sublayer / 2 * 4];
+    if (sublayer % 2) return worker.feed_forward(part[2], part[3], engine_.encoder_norms, sublayer);
+    const auto attend = [&](int64_t row, const float* query, float* context) {
+      const float* all = worker.product();
+      const int64_t sentence = owner_[first + row], begin = starts_[sentence] - first, stride = part[0].stride();
+      const auto key = [&](int64_t i) { return all + (begin + i) * stride + s.d_model; };
+      const auto value = [&](int64_t i) { return key(i) + s.d_model; };
+      attend_row(s, query, starts_[sentence + 1] - starts_[sentence], key, value, scores, context);
+    };
+    worker.self_attention(part[0], part[1], engine_.encoder_norms, sublayer, places(first), attend);
+  }
+
+  // Makes the keys and values that a layer of the decoder attends to.
+  void keep_for_decoder(Worker& worker, int64_t first, int64_t layer) const {
+    const Shape& s = engine_.shape;
+    const Linear& both = engine_.decoder[layer * 7 + 3];
+    worker.multiply(both, worker.input());
+    worker.each_row([&](int64_t row) {
+      const Sentence& sentence = *made_[owner_[first + row]].sentence;
+      const float* from = worker.product() + row * both.stride();
+      std::memcpy(sentence.source(s, layer, places_[first + row]), from, 2 * s.d_model * sizeof(float));
+    });
+  }
+
+  const Engine& engine_;
+  const float* positions_;
+  std::vector<int64_t> tokens_, starts_, places_, owner_;  // first token of each sentence, and the end; of each token
+  std::vector<Row> made_;
+  std::vector<Workspace> spaces_;
+  std::unique_ptr<Passage> passage_;
+};
+
 // Sentences being translated, each of which may have come at another time.
 struct Batch {
   Batch(const Engine& engine, int threads) : engine(engine), threads(threads) {}
@@ -94,208 +131,23 @@ struct Batch {
   int threads;
   std::vector<Row> rows;
   std::vector<Workspace> spaces;
+  std::unique_ptr<Encoding> encoding;  // of sentences that come, if any do
 };
 
-// Rows to work on.
-struct Task {
-  const std::vector<int64_t>& cuts;  // the rows at which work may be divided, and the end
-  int64_t width;                     // of the widest product, if it is none of a layer
-  int64_t keys;                      // most keys that a row attends to
-  int64_t bytes;                     // of the weights that a row goes through
-};
-
-// How many threads are worth their cost, of those that there may be.
-int worth(int threads, int64_t rows, int64_t bytes) {
-  const int64_t work = bytes * std::max(rows, kRowsOfReading);
-  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, work / kLeastWork)));
+// Begins to encode sentences, packed one after the other, which get a row each when they are encoded.
+void join(Batch& batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, const float* positions) {
+  batch.encoding = std::make_unique<Encoding>(batch.engine, batch.threads, sentences, lengths, tokens, positions);
 }
 
-// Rows that go through all layers together where there are many, by the columns of the widest product.
-int64_t rows_together(const Engine& engine, int64_t widest) {
-  return std::max({kLeastShare, engine.rows_apart, kShareBytes / (widest * int64_t{sizeof(float)})});
-}
-
-// Runs `work(worker, scores, first row)` on all rows. Many are cut into shares, which threads take one after the other and
-// nobody waits for; with few rows threads share every product. All memory is made before the threads begin.
-template <class Work>
-void in_parallel(const Engine& engine, int most, std::vector<Workspace>& spaces, const Task& task, const Work& work) {
-  const Shape& shape = engine.shape;
-  const int64_t rows = task.cuts.back(), parts = static_cast<int64_t>(task.cuts.size()) - 1;
-  const int threads = worth(most, rows, task.bytes);
-  const int64_t widest = Workspace::widest(shape, task.width);
-  const int64_t shares = std::min(parts, std::max<int64_t>(threads, rows / rows_together(engine, widest)));
-  const bool apart = shares >= threads && shares > 1 && rows >= engine.rows_apart * shares;
-  if (spaces.size() < static_cast<size_t>(threads)) spaces.resize(threads);
-  for (int thread = 0; thread < threads; thread++) spaces[thread].scores.resize(shape.heads * task.keys);
-  if (!apart) {
-    spaces[0].resize(shape, rows, widest);
-    locant::in_team(threads, [&](const locant::Member& member) {
-      work(Worker(shape, spaces[0], member, rows), spaces[member.number()].scores.get(), 0);
-    });
-    return;
-  }
-  const auto share = [&](int64_t number) {
-    const Range mine = Share{number, shares}.of(parts);
-    return Range{task.cuts[mine.begin], task.cuts[mine.end]};
-  };
-  int64_t largest = 0;
-  for (int64_t number = 0; number < shares; number++) largest = std::max(largest, share(number).end - share(number).begin);
-  for (int thread = 0; thread < threads; thread++) spaces[thread].resize(shape, largest, widest);
-  locant::parallel_for(shares, 1, threads, [&](int64_t number, int64_t, int thread) {
-    const Range mine = share(number);
-    const Workspace& space = spaces[thread];
-    work(Worker(shape, space, locant::Member(), mine.end - mine.begin), space.scores.get(), mine.begin);
-  });
-}
-
-// Encodes sentences, packed one after the other, and adds a row for each. Where memory fails there are none of them.
-void encode(Batch& batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, const float* positions) {
-  const Engine& engine = batch.engine;
-  const Shape& s = engine.shape;
-  const int64_t e = s.d_model;
-  std::vector<int64_t> starts{0}, places, owner;  // first token of each sentence, and the end; of each token
-  std::vector<Row> made(sentences);
-  int64_t longest = 0;
-  for (int64_t b = 0; b < sentences; b++) {
-    made[b].sentence = std::make_shared<Sentence>(s, lengths[b]);
-    longest = std::max(longest, lengths[b]);
-    for (int64_t i = 0; i < lengths[b]; i++) places.push_back(i), owner.push_back(b);
-    starts.push_back(starts.back() + lengths[b]);
-  }
+// Goes on with that until it is done, which it returns, or a deadline has passed. Where memory fails nothing has changed.
+bool encode(Batch& batch, const locant::Deadline& deadline) {
+  if (!batch.encoding) return true;
+  std::vector<Row>& made = batch.encoding->made();
   batch.rows.reserve(batch.rows.size() + made.size());
-  std::vector<Workspace> spaces;
-  const auto work = [&](Worker worker, float* scores, int64_t first) {
-    const Places own{positions, places.data() + first};
-    worker.embed(engine.source_embedding, tokens + first, own, engine.encoder_norms);
-    for (int64_t layer = 0; layer < s.encoder_layers; layer++) {
-      const Linear* part = &engine.encoder[layer * 4];
-      const auto attend = [&](int64_t row, const float* query, float* context) {
-        const float* all = worker.product();
-        const int64_t sentence = owner[first + row], begin = starts[sentence] - first, stride = part[0].stride();
-        const auto key = [&](int64_t i) { return all + (begin + i) * stride + e; };
-        const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, lengths[sentence], key, value, scores, context);
-      };
-      worker.self_attention(part[0], part[1], engine.encoder_norms, 2 * layer, own, attend);
-      worker.feed_forward(part[2], part[3], engine.encoder_norms, 2 * layer + 1);
-    }
-    for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
-      const Linear& both = engine.decoder[layer * 7 + 3];
-      worker.multiply(both, worker.input());
-      worker.each_row([&](int64_t row) {
-        const Sentence& sentence = *made[owner[first + row]].sentence;
-        const float* from = worker.product() + row * both.stride();
-        std::memcpy(sentence.source(s, layer, places[first + row]), from, 2 * e * sizeof(float));
-      });
-    }
-  };
-  in_parallel(engine, batch.threads, spaces, {starts, 0, longest, engine.encoder_bytes}, work);
+  if (!batch.encoding->advance(batch.threads, deadline)) return false;
   for (Row& row : made) batch.rows.push_back(std::move(row));
-}
-
-// Returns what a row's logits exceed its log-probabilities by, and rules out the tokens that are never written.
-float normaliser_of(const Shape& s, float* logits) {
-  const float highest = largest_of(logits, s.vocabulary);
-  constexpr int64_t block = 4 * Sum::kWidth;
-  float sum = 0, powers[block];
-  for (int64_t start = 0; start < s.vocabulary; start += block) {
-    const int64_t size = std::min(block, s.vocabulary - start);
-#pragma omp simd
-    for (int64_t i = 0; i < size; i++) powers[i] = exponential(logits[start + i] - highest);
-    sum += sum_of(powers, size, [](auto x) { return x; });
-  }
-  logits[s.padding] = logits[s.begin] = -std::numeric_limits<float>::infinity();
-  return highest + std::log(sum);
-}
-
-// Writes a row's log-probabilities, one for each token of the vocabulary.
-void all(const Shape& s, float* logits, float* values) {
-  const float normaliser = normaliser_of(s, logits);
-  for (int64_t i = 0; i < s.vocabulary; i++) values[i] = logits[i] - normaliser;
-}
-
-// Writes the k largest of a row's log-probabilities and their columns, largest first.
-void best(const Shape& s, float* logits, int64_t k, float* values, int64_t* columns) {
-  const float normaliser = normaliser_of(s, logits);
-  for (int64_t i = 0; i < k; i++) values[i] = -std::numeric_limits<float>::infinity(), columns[i] = 0;
-  for (int64_t start = 0; start < s.vocabulary; start += 64) {
-    const int64_t end = std::min(start + 64, s.vocabulary);
-    if (!(largest_of(logits + start, end - start) > values[k - 1])) continue;
-    for (int64_t i = start; i < end; i++) {
-      if (!(logits[i] > values[k - 1])) continue;
-      int64_t place = k - 1;
-      for (; place > 0 && logits[i] > values[place - 1]; place--)
-        values[place] = values[place - 1], columns[place] = columns[place - 1];
-      values[place] = logits[i], columns[place] = i;
-    }
-  }
-  for (int64_t i = 0; i < k; i++) values[i] -= normaliser;
-}
-
-// The most tokens that a row has decoded.
-int64_t length_of(const Batch& batch) {
-  size_t length = 0;
-  for (const Row& row : batch.rows) length = std::max(length, row.past.size());
-  return static_cast<int64_t>(length);
-}
-
-// Decodes a token of each row. Where memory fails, no row has decoded it.
-void step(Batch& batch, const int64_t* tokens, const float* positions, int64_t k, float* values, int64_t* columns) {
-  const Engine& engine = batch.engine;
-  const Shape& s = engine.shape;
-  const int64_t rows = static_cast<int64_t>(batch.rows.size()), e = s.d_model;
-  int64_t longest = length_of(batch) + 1;
-  std::vector<int64_t> times(rows), cuts(rows + 1);
-  std::vector<float*> here(rows);  // where the first layer keeps the keys and values of the token
-  for (const Row& row : batch.rows) row.sentence->decoding = 0;
-  for (int64_t i = 0; i < rows; i++) {
-    Row& row = batch.rows[i];
-    Sentence& sentence = *row.sentence;
-    times[i] = static_cast<int64_t>(row.past.size()), cuts[i + 1] = i + 1;
-    longest = std::max(longest, sentence.tokens);
-    here[i] = sentence.target(s, sentence.decoded + sentence.decoding++);
-    if (row.past.size() == row.past.capacity()) row.past.reserve(2 * row.past.size() + kBlock);
-  }
-  const int64_t width = engine.projection.stride();
-  const auto work = [&](Worker worker, float* scores, int64_t first) {
-    const Places own{positions, times.data() + first};
-    worker.embed(engine.target_embedding, tokens + first, own, engine.decoder_norms);
-    for (int64_t layer = 0; layer < s.decoder_layers; layer++) {
-      const Linear* part = &engine.decoder[layer * 7];
-      const int64_t further = layer * kBlock * 2 * e;
-      const auto attend = [&](int64_t row, const float* query, float* context) {
-        const float* const* past = batch.rows[first + row].past.data();
-        const int64_t now = times[first + row];
-        const auto key = [&](int64_t i) { return i == now ? query + e : past[i] + further; };
-        const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, now + 1, key, value, scores, context);
-        std::memcpy(here[first + row] + further, query + e, 2 * e * sizeof(float));  // nobody reads it in this step
-      };
-      worker.self_attention(part[0], part[1], engine.decoder_norms, 3 * layer, own, attend);
-      const auto attend_source = [&](int64_t row, const float* query, float* context) {
-        const Sentence& sentence = *batch.rows[first + row].sentence;
-        const float* source = sentence.source(s, layer, 0);
-        const auto key = [&](int64_t i) { return source + i * 2 * e; };
-        const auto value = [&](int64_t i) { return key(i) + e; };
-        attend_row(s, query, sentence.tokens, key, value, scores, context);
-      };
-      worker.attention(part[2], part[4], engine.decoder_norms, 3 * layer + 1, attend_source);
-      worker.feed_forward(part[5], part[6], engine.decoder_norms, 3 * layer + 2);
-    }
-    worker.multiply(engine.projection, worker.input());
-    worker.each_row([&](int64_t row) {
-      float* logits = worker.product() + row * width;
-      if (columns)
-        best(s, logits, k, values + (first + row) * k, columns + (first + row) * k);
-      else
-        all(s, logits, values + (first + row) * s.vocabulary);
-    });
-  };
-  in_parallel(engine, batch.threads, batch.spaces, {cuts, width, (longest + 63) / 64 * 64, engine.decoder_bytes}, work);
-  for (int64_t i = 0; i < rows; i++) {
-    batch.rows[i].past.push_back(here[i]);
-    batch.rows[i].sentence->decoded++;
-  }
+  batch.encoding.reset();
+  return true;
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 
 namespace locant {
 
-using Moment = std::chrono::steady_clock::time_point;
-
 // Watches the steps of teams of threads. One that takes much longer than it computes has waited: something else keeps a
 // core busy, and whoever had that core was waited for. Teams are then smaller for a while, after which full ones are tried
 // again; while that does not help the while doubles.

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError, nearest
 from locant.kernels.outcomes import require_done
-from locant.kernels.translation import KERNEL, PRECISIONS, supports
+from locant.kernels.translation import KERNEL, PRECISIONS, nanoseconds, supports
 from locant.locks import thread_lock
 from locant.models.architectures import require_transformer
 from locant.models.decoding_settings import DecodingSettings
 from locant.models.encoder_decoder import EncoderDecoder
 from locant.models.transformer import Transformer
-from locant.translation.compiled_search import CompiledSearch, Searched
+from locant.translation.compiled_search import INTERVAL, CompiledSearch, Searched
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.kernel_weights import kernel_weights
 from locant.translation.search import batches, require_ids, require_sentences, search
@@ -33,10 +33,6 @@ _INSTRUCTIONS = {"bfloat16": "AVX-512 BF16 or ARM's BF16", "int8": "AVX2 or ARM'
 
 # Rows of a group, fewer of which take as long.
 _LEAST_ROWS = 8
-
-# Source tokens for each thread that are encoded in one call, for which Ctrl-C waits: about a second with preset base in
-# float32, and many more than make up for reading the weights again.
-_UNINTERRUPTED = 512
 
 _TOO_LARGE = "The batch does not fit into memory. Lower decoding.batch_tokens."
 
@@ -81,20 +77,17 @@ class CompiledEngine:
             yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
             return
         require_sentences(sources, max_lengths, prefix)
-        threads = self.model.threads
 
         def searched(
             group: list[int], threads: int, wanted: Callable[[], bool]
         ) -> list[tuple[int, list[Hypothesis] | LocantError]]:
             running = CompiledSearch(self.model, threads)
-            for part in _parts(group, [len(sources[index]) for index in group], _UNINTERRUPTED * threads):
-                if wanted():
-                    of_part = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in part}
-                    running.join(of_part)
-            return running.run(wanted)
+            sentences = {index: Searched(sources[index], max_lengths[index], prefix, settings) for index in group}
+            return running.run(wanted) if running.join(sentences, wanted) else []
 
         # One batch after the other: together they may take more memory than there is.
         for batch in batches([len(source) for source in sources], settings):
+            threads = self.model.threads
             groups = self._groups(batch, settings.rows, threads)
             work = [partial(searched, group, threads if len(groups) == 1 else 1) for group in groups]
             for outcomes in self._threads.run(work, threads):
@@ -249,29 +242,17 @@ class CompiledSearchState:
 
     def __init__(self, model: CompiledTransformer, source: Tensor, source_lengths: Tensor) -> None:
         self._model, self._library = model, model.library
-        lengths, tokens = _packed(source, source_lengths)
-        positions = model.positions(0, source.shape[1])
         made = ctypes.c_void_p()
-        said = self._library.locant_batch(
-            model.handle,
-            model.threads,
-            len(lengths),
-            lengths.data_ptr(),
-            tokens.data_ptr(),
-            len(tokens),
-            _address(positions),
-            _rows(positions),
-            ctypes.byref(made),
-        )
-        require_done(said, _TOO_LARGE)
+        require_done(self._library.locant_batch(model.handle, model.threads, ctypes.byref(made)), _TOO_LARGE)
         self._batch = made.value
         weakref.finalize(self, self._library.locant_batch_free, self._batch).atexit = False
+        self.join(source, source_lengths)
 
     def join(self, source: Tensor, source_lengths: Tensor) -> None:
         """Encode more sentences, whose translations begin at the next step; their rows come after those there are.
 
         Arguments and errors are those of :meth:`CompiledTransformer.start_search`. Whatever goes wrong, the state stays
-        as it was.
+        as it was. Now and then other Python threads and signals have their turn, as in :class:`CompiledSearch`.
         """
         lengths, tokens = _packed(source, source_lengths)
         positions = self._model.positions(0, source.shape[1])
@@ -285,6 +266,13 @@ class CompiledSearchState:
             _rows(positions),
         )
         require_done(said, _TOO_LARGE)
+        unfinished = ctypes.c_int64(1)
+        try:
+            while unfinished.value:
+                said = self._library.locant_batch_encode(self._batch, nanoseconds(INTERVAL), ctypes.byref(unfinished))
+                require_done(said, _TOO_LARGE)
+        finally:
+            self._library.locant_batch_abandon(self._batch)  # does nothing where all went well
 
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row.
@@ -337,19 +325,6 @@ class CompiledSearchState:
         """
         rows = _ids(rows)
         require_done(self._library.locant_batch_select(self._batch, rows.numel(), rows.data_ptr()), _TOO_LARGE)
-
-
-def _parts(group: list[int], lengths: list[int], tokens: int) -> Iterator[list[int]]:
-    """Cut a group into parts of some tokens at most, but of a sentence at least."""
-    part: list[int] = []
-    room = tokens
-    for index, length in zip(group, lengths, strict=True):
-        if part and length > room:
-            yield part
-            part, room = [], tokens
-        part.append(index)
-        room -= length
-    yield part
 
 
 def _ids(x: Tensor) -> Tensor:

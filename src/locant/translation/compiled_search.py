@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import weakref
 from array import array
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from locant.errors import ConfigError, LocantError
 from locant.kernels.outcomes import require_done
+from locant.kernels.translation import nanoseconds
 from locant.models.decoding_settings import DecodingSettings
 from locant.text.tokenizer import EOS
 from locant.translation.hypotheses import NOT_A_NUMBER, Hypothesis, hypothesis_of
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 _ALL = 1 << 40  # more sentences than there are
 
-# Steps of one call, for which Ctrl-C waits: some milliseconds with small models, a second with large ones.
-_UNINTERRUPTED = 16
+INTERVAL = 0.1
+"""Seconds after which a call that takes longer pauses, at the end of a sub-layer of the encoder or of a step: other
+Python threads and signals, such as that of Ctrl-C, then have their turn."""
 
 _TOO_LARGE = "The sentences do not fit into memory. Translate fewer at once, or shorter ones."
 
@@ -71,8 +74,10 @@ class CompiledSearch:
         made = ctypes.c_void_p()
         require_done(self._library.locant_search(model.handle, threads, EOS, ctypes.byref(made)), _TOO_LARGE)
         self._search = made.value
-        self._sizes = (ctypes.c_int64 * 2)()
+        self._sizes, self._unfinished = (ctypes.c_int64 * 2)(), ctypes.c_int64()
         self._limits: dict[int, tuple[int, float]] = {}  # by number: greatest length, and length penalty's exponent
+        self._joining: set[int] = set()  # the numbers of those that are not encoded yet
+        self._read: Tensor | None = None  # the table of positions that they read
         weakref.finalize(self, self._library.locant_search_free, self._search).atexit = False
 
     def __len__(self) -> int:
@@ -83,19 +88,37 @@ class CompiledSearch:
         """Let the next calls have so many threads at most, at least 1."""
         require_done(self._library.locant_search_threads(self._search, threads), _TOO_LARGE)
 
-    def join(self, sentences: Mapping[int, Searched]) -> None:
+    def join(self, sentences: Mapping[int, Searched], wanted: Callable[[], bool] = lambda: True) -> bool:
         """Encode sentences, at least one, whose translations begin at the next step.
 
-        Whatever goes wrong, the search stays as it was.
+        After each :data:`INTERVAL` other Python threads and signals have their turn. Whatever goes wrong, the search
+        stays as it was.
 
         Args:
             sentences: By numbers that no others have.
+            wanted: Asked after each interval whether to go on; if not, the search stays as it was.
+
+        Returns:
+            Whether the sentences have joined.
 
         Raises:
             ConfigError: An id is outside the vocabulary, a number is taken, or a greatest length is too large.
             DataError: A sentence is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
+        self.begin(sentences)
+        try:
+            while not self.encode(INTERVAL):
+                if not wanted():
+                    self.abandon()
+                    return False
+        except BaseException:
+            self.abandon()
+            raise
+        return True
+
+    def begin(self, sentences: Mapping[int, Searched]) -> None:
+        """Begin to encode sentences, which :meth:`encode` does; arguments and errors are those of :meth:`join`."""
         wishes = array("b", b"".join([_wish(number, sentence) for number, sentence in sentences.items()]))
         lengths, tokens, prefixes = array("q"), array("q"), array("q")
         try:
@@ -120,15 +143,44 @@ class CompiledSearch:
             len(prefixes),
         )
         require_done(said, _TOO_LARGE)
+        self._joining, self._read = set(sentences), positions
         for number, of in sentences.items():
             self._limits[number] = of.max_length, of.settings.length_penalty
+
+    def encode(self, seconds: float) -> bool:
+        """Go on encoding the sentences that join; returns whether it is done, and their translations begin.
+
+        Until then the others may take steps, and all can be removed, but no more can join.
+
+        Args:
+            seconds: After which to pause.
+
+        Raises:
+            MemoryError: Memory does not suffice; the sentences are still to be encoded.
+        """
+        require_done(
+            self._library.locant_search_encode(self._search, nanoseconds(seconds), ctypes.byref(self._unfinished)),
+            _TOO_LARGE,
+        )
+        if not self._unfinished.value:
+            self._joining, self._read = set(), None
+        return not self._unfinished.value
+
+    def abandon(self) -> None:
+        """Drop the sentences that join and are not encoded yet."""
+        for number in tuple(self._joining):
+            self.remove(number)
+        self._read = None
 
     def remove(self, number: int) -> None:
         """Drop a sentence; a number that is not known is ignored."""
         self._library.locant_search_remove(self._search, number)
         self._limits.pop(number, None)
+        self._joining.discard(number)
 
-    def step(self, most: int = 1, enough: int = 1) -> list[tuple[int, list[Hypothesis] | LocantError]]:
+    def step(
+        self, most: int = 1, enough: int = 1, seconds: float = math.inf
+    ) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Take a decoding step of all sentences, or more of them until some sentences are finished.
 
         Whatever goes wrong, the search stays as it was before the step that failed.
@@ -136,6 +188,7 @@ class CompiledSearch:
         Args:
             most: The most steps.
             enough: How many sentences that are finished end them.
+            seconds: After which they end.
 
         Returns:
             The numbers of the sentences that are finished, and their hypotheses, best first, or an error where the
@@ -145,27 +198,25 @@ class CompiledSearch:
             DataError: The translation is longer than the positions that the model knows.
             MemoryError: Memory does not suffice.
         """
-        return self._advance(most, enough)
+        library = self._library
+        positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
+        table = _table(positions)
+        said = library.locant_search_steps(self._search, *table, most, enough, nanoseconds(seconds), self._sizes)
+        require_done(said, _TOO_LARGE)
+        return self._take(*self._sizes) if self._sizes[0] else []
 
     def run(self, wanted: Callable[[], bool] = lambda: True) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Take steps until all sentences are finished; see :meth:`step`. Python is hardly needed meanwhile.
 
-        Between some of the steps other Python threads and signals have their turn, such as that of Ctrl-C.
+        After each :data:`INTERVAL` other Python threads and signals have their turn.
 
         Args:
             wanted: Asked there whether to go on.
         """
         outcomes: list[tuple[int, list[Hypothesis] | LocantError]] = []
         while len(self) and wanted():
-            outcomes += self._advance(_UNINTERRUPTED, _ALL)
+            outcomes += self.step(_ALL, _ALL, INTERVAL)
         return outcomes
-
-    def _advance(self, most: int, enough: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
-        library = self._library
-        positions = self._model.positions(1, library.locant_search_length(self._search) + 1)
-        said = library.locant_search_steps(self._search, *_table(positions), most, enough, self._sizes)
-        require_done(said, _TOO_LARGE)
-        return self._take(*self._sizes) if self._sizes[0] else []
 
     def _take(self, integers: int, totals: int) -> list[tuple[int, list[Hypothesis] | LocantError]]:
         """Return the sentences that are finished, whose description has so many integers and log-probabilities."""

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 
 from locant.errors import ConfigError, DataError, LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.translation.compiled import CompiledEngine
-from locant.translation.compiled_search import CompiledSearch, Searched
+from locant.translation.compiled_search import CompiledSearch
 from locant.translation.engines import Engine
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.search import counted_tokens, require_ids, require_sentences
+from locant.translation.search import require_ids, require_sentences
+from locant.translation.waiting import Line, Request, Room
 
 # More searches beside each other would wait for Python more often than for the kernels.
 _MOST_SEARCHES = 4
 
-# Steps of a search that has no room, after which it is seen what was cancelled meanwhile: some milliseconds.
-_STEPS = 8
+# Steps of a search that has no room, and seconds for which it encodes or takes steps, after which it is seen what was
+# cancelled meanwhile. While long sentences are encoded, the others take a step after each such time.
+_STEPS, _INTERVAL = 8, 0.02
 
 # The part of the sentences that run for whose end those that wait wait together: encoding them together, and telling of
 # several ends at once, takes less time than one by one.
@@ -135,94 +136,7 @@ def rows_at_once(engine: Engine, searches: int) -> int | None:
     return 3 * engine.model.rows_of_a_thread[1] // 2 * -(-engine.model.threads // searches)
 
 
-@dataclass(frozen=True, eq=False)
-class _Request(Searched):
-    """A sentence to be translated; see :meth:`ContinuousSearch.add`."""
-
-    load: _Load
-
-
-class _Load(NamedTuple):
-    """What a sentence takes of the room there is: rows, and tokens of the budget ``batch_tokens``."""
-
-    rows: int
-    tokens: int
-
-    @classmethod
-    def of(cls, tokens: int, settings: DecodingSettings) -> _Load:
-        """Return what a source of so many tokens takes."""
-        return cls(settings.rows, counted_tokens(tokens, settings))
-
-
-class _Room:
-    """The room there is for sentences, and what those that are in it take of it.
-
-    Args:
-        rows: How many rows there are.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._sentences = self._taken_rows = self._taken_tokens = 0
-
-    def put(self, load: _Load, sentences: int = 1) -> None:
-        """Put in a sentence, or take it out again where ``sentences`` is -1."""
-        self._sentences += sentences
-        self._taken_rows += sentences * load.rows
-        self._taken_tokens += sentences * load.tokens
-
-    def fits(self, load: _Load, settings: DecodingSettings) -> bool:
-        """Return whether another sentence fits beside those that are in it; it does where there is none."""
-        if not self._sentences:
-            return True
-        rows, tokens = self._taken_rows + load.rows, self._taken_tokens + load.tokens
-        return rows <= self._rows and tokens <= settings.batch_tokens
-
-
-class _Line:
-    """Sentences that wait, in the order in which they came, and those that run."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._waiting: dict[Hashable, _Request] = {}
-        self._running: dict[Hashable, _Request] = {}
-        self._room = _Room(rows)  # with all that wait or run
-        self._latest = DecodingSettings()
-
-    def add(
-        self,
-        key: Hashable,
-        source: list[int],
-        max_length: int,
-        prefix: Sequence[int],
-        settings: DecodingSettings,
-    ) -> None:
-        """Add a sentence; see :meth:`ContinuousSearch.add`."""
-        if key in self._waiting or key in self._running:
-            raise ConfigError(f"There is a sentence with the key {key!r} already, which is not finished yet.")
-        self._latest = settings
-        load = _Load.of(len(source), settings)
-        self._waiting[key] = _Request(source, max_length, tuple(prefix), settings, load)
-        self._room.put(load)
-
-    def has_room(self, tokens: int) -> bool:
-        """Return whether another source of so many tokens fits; see :meth:`ContinuousSearch.has_room`."""
-        return self._room.fits(_Load.of(tokens, self._latest), self._latest)
-
-    def _leave(self, sentences: dict[Hashable, _Request], key: Hashable) -> bool:
-        """Take a sentence out of those that wait or run; returns whether it was there."""
-        request = sentences.pop(key, None)
-        if request is not None:
-            self._room.put(request.load, -1)
-        return request is not None
-
-    @property
-    def active(self) -> int:
-        """Number of sentences that wait or run."""
-        return len(self._waiting) + len(self._running)
-
-
-class _BatchByBatch(_Line):
+class _BatchByBatch(Line):
     """A continuous search with any engine: each step translates a batch of sentences to their ends."""
 
     def __init__(self, engine: Engine, rows: int) -> None:
@@ -235,8 +149,8 @@ class _BatchByBatch(_Line):
 
     def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
         """Translate the sentence that has waited longest, and those that can be translated with it."""
-        batch: dict[Hashable, _Request] = {}
-        room = _Room(self._rows)
+        batch: dict[Hashable, Request] = {}
+        room = Room(self._rows)
         for key, request in self._waiting.items():
             first = next(iter(batch.values()), request)
             if (request.prefix, request.settings) != (first.prefix, first.settings):
@@ -251,7 +165,7 @@ class _BatchByBatch(_Line):
         return _translations(self._engine, batch)
 
 
-class _StepByStep(_Line):
+class _StepByStep(Line):
     """A continuous search by the compiled kernels, which take new sentences between any two steps."""
 
     def __init__(self, engine: CompiledEngine, rows: int) -> None:
@@ -259,9 +173,10 @@ class _StepByStep(_Line):
         self._engine, self._model = engine, engine.model
         self._threads = engine.model.threads
         self._search = CompiledSearch(engine.model, self._threads)
-        self._beside = _Room(rows)  # with those that run
+        self._beside = Room(rows)  # with those that run
         self._numbers = itertools.count()
         self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
+        self._joining: list[int] = []  # the numbers of those of them that are not encoded yet
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
@@ -269,6 +184,8 @@ class _StepByStep(_Line):
         if self._end(key):
             (number,) = (number for number, own in self._keys.items() if own == key)
             del self._keys[number]
+            if number in self._joining:
+                self._joining.remove(number)
             self._search.remove(number)
 
     def step(self, sharing: int = 1, waiting: int = 0) -> list[tuple[Hashable, Outcome]]:
@@ -279,11 +196,14 @@ class _StepByStep(_Line):
             self._search.limit_threads(threads)
             self._threads = threads
         try:
-            self._begin(outcomes)
+            if self._joining:
+                self._encode(outcomes)
+            else:
+                self._begin(outcomes)
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
-            most = 1 if self.has_room(1) else _STEPS
+            most = 1 if self._joining or self.has_room(1) else _STEPS
             enough = max(1, min(waiting, len(self._running) // _TOGETHER))
-            for number, outcome in self._search.step(most, enough):
+            for number, outcome in self._search.step(most, enough, _INTERVAL):
                 key = self._keys.pop(number)
                 self._end(key)
                 outcomes.append((key, outcome))
@@ -307,7 +227,7 @@ class _StepByStep(_Line):
         """Encode the sentences that wait, as many as fit, and add to what is known of those that cannot be."""
         if not self._waiting:
             return
-        joining: dict[Hashable, _Request] = {}
+        joining: dict[Hashable, Request] = {}
         for key, request in list(self._waiting.items()):
             if not self._beside.fits(request.load, request.settings):
                 break
@@ -323,9 +243,9 @@ class _StepByStep(_Line):
             else:
                 joining[key] = request
                 self._beside.put(request.load)
-        outcomes += self._join(joining)
+        self._join(joining, outcomes)
 
-    def _require_possible(self, request: _Request) -> None:
+    def _require_possible(self, request: Request) -> None:
         require_sentences([request.source], [request.max_length], request.prefix)
         require_ids(request.prefix, self._model.vocabulary, "target")
         known, needed = self._model.target_positions, len(request.prefix) - 1 + request.max_length
@@ -334,27 +254,54 @@ class _StepByStep(_Line):
                 f"The translation needs {needed} positions, but the model knows {known}. Lower its greatest length."
             )
 
-    def _join(self, joining: Mapping[Hashable, _Request]) -> list[tuple[Hashable, Outcome]]:
-        """Encode sentences together, or where that fails each alone; returns those that failed."""
+    def _join(self, joining: Mapping[Hashable, Request], outcomes: list[tuple[Hashable, Outcome]]) -> None:
+        """Begin to encode sentences together, or where that fails encode each alone."""
         if not joining:
-            return []
+            return
         numbers = dict(zip(self._numbers, joining, strict=False))
         try:
-            self._search.join({number: joining[key] for number, key in numbers.items()})
-        except (LocantError, MemoryError) as error:
-            if len(joining) == 1:
-                ((key, request),) = joining.items()
-                self._leave(self._waiting, key)
+            self._search.begin({number: joining[key] for number, key in numbers.items()})
+        except (LocantError, MemoryError):
+            self._join_one_by_one(joining, outcomes)
+            return
+        self._joining = list(numbers)
+        for number, key in numbers.items():
+            self._run(number, key, joining[key])
+        self._encode(outcomes)
+
+    def _encode(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
+        """Go on encoding the sentences that join, for a while."""
+        try:
+            if self._search.encode(_INTERVAL):
+                self._joining = []
+        except MemoryError:
+            self._search.abandon()
+            keys = [self._keys.pop(number) for number in self._joining]
+            self._joining = []
+            self._join_one_by_one({key: self._running[key] for key in keys}, outcomes)
+
+    def _join_one_by_one(self, joining: Mapping[Hashable, Request], outcomes: list[tuple[Hashable, Outcome]]) -> None:
+        """Encode sentences each alone, to its end, and add to what is known of those that cannot be."""
+        for key, request in joining.items():
+            number = next(self._numbers)
+            try:
+                self._search.join({number: request})
+            except (LocantError, MemoryError) as error:
                 self._beside.put(request.load, -1)
-                return [(key, _failure(error))]
-            return [failure for key, request in joining.items() for failure in self._join({key: request})]
-        self._keys |= numbers
-        for key in joining:
-            self._running[key] = self._waiting.pop(key)
-        return []
+                if not self._leave(self._waiting, key):
+                    self._leave(self._running, key)
+                outcomes.append((key, _failure(error)))
+            else:
+                self._run(number, key, request)
+
+    def _run(self, number: int, key: Hashable, request: Request) -> None:
+        """Note that a sentence runs."""
+        self._keys[number] = key
+        self._running[key] = request
+        self._waiting.pop(key, None)
 
 
-def _translations(engine: Engine, batch: Mapping[Hashable, _Request]) -> list[tuple[Hashable, Outcome]]:
+def _translations(engine: Engine, batch: Mapping[Hashable, Request]) -> list[tuple[Hashable, Outcome]]:
     """Translate sentences with the same prefix and settings; where that fails, each alone."""
     if not batch:
         return []

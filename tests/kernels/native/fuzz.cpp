@@ -46,10 +46,11 @@ int locant_supports(int64_t precision);
 Said locant_engine(const void* shape, const float* const* weights, const float* const* biases, int64_t linears,
                    const float* const* norms, int64_t norm_count, const float* source, const float* target, void** made);
 void locant_engine_free(void* engine);
-Said locant_batch(const void* engine, int threads, int64_t sentences, const int64_t* lengths, const int64_t* tokens,
-                  int64_t count, const float* positions, int64_t position_rows, void** made);
+Said locant_batch(const void* engine, int threads, void** made);
 Said locant_batch_join(void* batch, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
                        const float* positions, int64_t position_rows);
+Said locant_batch_encode(void* batch, int64_t nanoseconds, int64_t* unfinished);
+void locant_batch_abandon(void* batch);
 int64_t locant_batch_length(const void* batch);
 Said locant_batch_select(void* batch, int64_t count, const int64_t* rows);
 Said locant_batch_step(void* batch, const int64_t* tokens, int64_t count, const float* positions, int64_t position_rows,
@@ -66,9 +67,10 @@ int64_t locant_search_length(const void* search);
 Said locant_search_join(void* search, int64_t sentences, const int64_t* lengths, const int64_t* tokens, int64_t count,
                         const float* positions, int64_t position_rows, const Wish* wishes, const int64_t* prefixes,
                         int64_t prefix_tokens);
+Said locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfinished);
 void locant_search_remove(void* search, int64_t number);
 Said locant_search_steps(void* search, const float* positions, int64_t position_rows, int64_t most, int64_t first,
-                         int64_t* sizes);
+                         int64_t nanoseconds, int64_t* sizes);
 void locant_search_take(void* search, int64_t* integers, float* totals);
 }
 
@@ -355,10 +357,6 @@ struct Sentences {
       for (int64_t j = 0; j < lengths.back(); j++) tokens.push_back(r.from(0, model.shape[5] - 1));
     }
   }
-  Said encode(const Model& model, void* engine, int threads, void** made) const {
-    return locant_batch(engine, threads, static_cast<int64_t>(lengths.size()), lengths.data(), tokens.data(),
-                        static_cast<int64_t>(tokens.size()), model.positions, Model::rows, made);
-  }
   Said join(const Model& model, void* batch) const {
     return locant_batch_join(batch, static_cast<int64_t>(lengths.size()), lengths.data(), tokens.data(),
                              static_cast<int64_t>(tokens.size()), model.positions, Model::rows);
@@ -366,9 +364,31 @@ struct Sentences {
   std::vector<int64_t> lengths, tokens;
 };
 
+using Call = std::function<void(const std::function<Said()>&)>;
+
+void plainly(const std::function<Said()>& call) { done("a right call", call()); }
+
+// After how many nanoseconds to pause.
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max(), kAtOnce = std::numeric_limits<int64_t>::min();
+
+// Encodes what has joined a batch or a search, with as many pauses as there can be, or without.
+void encode(Said (*encode)(void*, int64_t, int64_t*), void* of, int64_t pause, const Call& call) {
+  int64_t unfinished = 1, pauses = 0;
+  for (; unfinished; pauses++) call([&] { return encode(of, pause, &unfinished); });
+  if (pause == kNever && pauses != 1) fail("a pause that nobody wanted");
+}
+
+void begin_in_vain(const Sentences& sentences, const Model& model, void* batch) {
+  int64_t unfinished;
+  done("join", sentences.join(model, batch));
+  if (model.shape[0] || model.shape[1]) done("encode", locant_batch_encode(batch, kAtOnce, &unfinished));
+  refused("sentences before others are encoded", sentences.join(model, batch));
+  locant_batch_abandon(batch);
+}
+
 // Decodes some steps with rows that move, go and come, and returns all that was found. `call` makes every call of the
 // interface.
-std::vector<float> decode(uint64_t seed, const Model& model, void* batch, int64_t rows, int64_t k,
+std::vector<float> decode(uint64_t seed, const Model& model, void* batch, int64_t rows, int64_t k, int64_t pause,
                           const std::function<void(const std::function<Said()>&)>& call) {
   Random r{std::mt19937_64(seed)};
   std::vector<float> found;
@@ -376,7 +396,9 @@ std::vector<float> decode(uint64_t seed, const Model& model, void* batch, int64_
   for (int step = 0; step < 6; step++) {
     if (r.chance(3)) {
       const Sentences more(r, model, r.from(1, 4));
+      if (r.chance(2)) begin_in_vain(more, model, batch);
       call([&] { return more.join(model, batch); });
+      encode(locant_batch_encode, batch, pause, call);
       rows += static_cast<int64_t>(more.lengths.size());
       decoded.resize(rows);
     }
@@ -406,22 +428,26 @@ void translation(Random& r) {
   const Sentences sentences(r, model, rows);
   const int threads = r.from(1, 4);
   const uint64_t seed = r.engine();
+  const auto make = [&](void** made, int64_t pause, const Call& call) {
+    call([&] { return locant_batch(engine, threads, made); });
+    call([&] { return sentences.join(model, *made); });
+    encode(locant_batch_encode, *made, pause, call);
+  };
   void *batch = nullptr, *again = nullptr;
-  done("batch", sentences.encode(model, engine, threads, &batch));
-  const auto plain = decode(seed, model, batch, rows, k, [](const auto& call) { done("step", call()); });
-  in_any_memory("batch", [&] { return sentences.encode(model, engine, threads, &again); });
-  const auto disturbed = decode(seed, model, again, rows, k, [](const auto& call) { in_any_memory("step", call); });
+  make(&batch, kNever, plainly);
+  const auto plain = decode(seed, model, batch, rows, k, kNever, plainly);
+  const auto disturbing = [](const auto& call) { in_any_memory("step", call); };
+  make(&again, kAtOnce, disturbing);
+  const auto disturbed = decode(seed, model, again, rows, k, kAtOnce, disturbing);
   if (plain.size() != disturbed.size() || std::memcmp(plain.data(), disturbed.data(), 4 * plain.size()))
     fail("memory that failed changed a batch");
 
   // What is wrong with a batch, with sentences that join one, and with a step of one.
   void* fresh = nullptr;
-  done("batch", sentences.encode(model, engine, threads, &fresh));
+  make(&fresh, kNever, plainly);
   const auto wrong_batch = [&](const char* what, const std::function<void(Sentences&)>& change) {
     Sentences changed = sentences;
     change(changed);
-    void* none = nullptr;
-    refused(what, changed.encode(model, engine, threads, &none));
     refused(what, changed.join(model, fresh));
   };
   const int64_t beyond = int64_t{1} << r.from(8, 62), any = r.from(0, rows - 1);
@@ -469,7 +495,7 @@ void translation(Random& r) {
 }
 
 // Searches with sentences that come and go, and returns all that was found. `call` makes every call that may fail.
-std::vector<float> searched(uint64_t seed, const Model& model, const void* engine, int threads,
+std::vector<float> searched(uint64_t seed, const Model& model, const void* engine, int threads, int64_t pause,
                             const std::function<void(const std::function<Said()>&)>& call) {
   Random r{std::mt19937_64(seed)};
   std::vector<float> found;
@@ -491,12 +517,13 @@ std::vector<float> searched(uint64_t seed, const Model& model, const void* engin
                                   static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows, wishes.data(),
                                   prefixes.data(), static_cast<int64_t>(prefixes.size()));
       });
+      encode(locant_search_encode, search, pause, call);
     }
     if (r.chance(4)) locant_search_remove(search, r.from(0, number));
     if (locant_search_length(search) > Model::rows) fail("hypotheses beyond their greatest length");
     int64_t sizes[2];
     const int64_t most = r.chance(6) ? 1000 : 1, first = r.from(0, 1);
-    call([&] { return locant_search_steps(search, model.positions, Model::rows, most, first, sizes); });
+    call([&] { return locant_search_steps(search, model.positions, Model::rows, most, first, kNever, sizes); });
     std::vector<int64_t> integers(sizes[0]);
     std::vector<float> totals(sizes[1]);
     locant_search_take(search, integers.data(), totals.data());
@@ -513,8 +540,9 @@ void search(Random& r) {
   done("engine", model.make(&engine));
   const int threads = r.from(1, 4);
   const uint64_t seed = r.engine();
-  const auto plain = searched(seed, model, engine, threads, [](const auto& call) { done("search", call()); });
-  const auto disturbed = searched(seed, model, engine, threads, [](const auto& call) { in_any_memory("search", call); });
+  const auto plain = searched(seed, model, engine, threads, kNever, plainly);
+  const auto disturbed =
+      searched(seed, model, engine, threads, kAtOnce, [](const auto& call) { in_any_memory("search", call); });
   if (plain != disturbed) fail("memory that failed changed a search");
 
   refused("a search by no thread", locant_search(engine, 0, 3, &search));
@@ -544,11 +572,44 @@ void search(Random& r) {
   refused("no sentences", join({}, {1}, Model::rows));
   if (model.positions) refused("unknown positions", join(right, {1, 1, 1}, 0));
   done("join", join(right, {1, 1, 1}, Model::rows));
+  refused("sentences before others are encoded", join({{9, 2, 5, 1, 2, 0.5}, {10, 1, 5, 1, 1, 0.5}}, {1, 1, 1}, Model::rows));
+  refused("encoding that says nothing", locant_search_encode(search, kNever, nullptr));
+  encode(locant_search_encode, search, kAtOnce, plainly);
   refused("a number twice", join(right, {1, 1, 1}, Model::rows));
   int64_t sizes[2];
-  refused("a step without sizes", locant_search_steps(search, model.positions, Model::rows, 1, 1, nullptr));
-  if (model.positions) refused("a step of an unknown position", locant_search_steps(search, model.positions, 0, 1, 1, sizes));
-  done("step", locant_search_steps(search, model.positions, Model::rows, 1, 1, sizes));
+  refused("a step without sizes", locant_search_steps(search, model.positions, Model::rows, 1, 1, kNever, nullptr));
+  if (model.positions) refused("a step of an unknown position", locant_search_steps(search, model.positions, 0, 1, 1, kNever, sizes));
+  done("step", locant_search_steps(search, model.positions, Model::rows, 1, 1, kNever, sizes));
+  locant_search_free(search);
+  locant_engine_free(engine);
+}
+
+// Sentences that are encoded bit by bit, removed or abandoned meanwhile, while others take steps.
+void interrupted(Random& r) {
+  const Model model(r, true);
+  void *engine = nullptr, *search = nullptr;
+  done("engine", model.make(&engine));
+  done("search", locant_search(engine, r.from(1, 4), 3, &search));
+  int64_t number = 0, unfinished = 0, sizes[2];
+  for (int step = 0; step < 40; step++) {
+    if (!unfinished && r.chance(3)) {
+      const Sentences more(r, model, r.from(1, 9));
+      std::vector<Wish> wishes;
+      std::vector<int64_t> prefixes(more.lengths.size(), 1);
+      for (size_t i = 0; i < more.lengths.size(); i++) wishes.push_back({number++, r.from(1, 4), r.from(1, 9), 1, 1, 0.6});
+      done("join", locant_search_join(search, static_cast<int64_t>(wishes.size()), more.lengths.data(), more.tokens.data(),
+                                      static_cast<int64_t>(more.tokens.size()), model.positions, Model::rows,
+                                      wishes.data(), prefixes.data(), static_cast<int64_t>(prefixes.size())));
+    }
+    if (r.chance(2)) locant_search_remove(search, r.from(0, number));
+    if (r.chance(9)) for (int64_t one = 0; one < number; one++) locant_search_remove(search, one);
+    if (r.chance(4)) done("threads", locant_search_threads(search, r.from(1, 4)));
+    done("encode", locant_search_encode(search, kAtOnce, &unfinished));
+    done("step", locant_search_steps(search, model.positions, Model::rows, r.from(1, 3), 1, kAtOnce, sizes));
+    std::vector<int64_t> integers(sizes[0]);
+    std::vector<float> totals(sizes[1]);
+    locant_search_take(search, integers.data(), totals.data());
+  }
   locant_search_free(search);
   locant_engine_free(engine);
 }
@@ -562,9 +623,11 @@ void side_by_side(Random& r) {
     Random own{std::mt19937_64(seed)};
     const Sentences sentences(own, model, own.from(1, 9));
     void* batch = nullptr;
-    done("batch", sentences.encode(model, engine, own.from(1, 3), &batch));
+    done("batch", locant_batch(engine, own.from(1, 3), &batch));
+    done("join", sentences.join(model, batch));
+    encode(locant_batch_encode, batch, own.from(0, 1) ? kNever : kAtOnce, plainly);
     const auto rows = static_cast<int64_t>(sentences.lengths.size());
-    const auto values = decode(seed, model, batch, rows, 2, [](const auto& call) { done("step", call()); });
+    const auto values = decode(seed, model, batch, rows, 2, kNever, plainly);
     locant_batch_free(batch);
     return values;
   };
@@ -586,7 +649,8 @@ int main(int count, char** arguments) {
   const Array many(random, 1 << 18, true), sum(random, 1 << 18);
   done("sum", locant_accumulate(many, sum, 1 << 18, 4));
   for (int round = 0; round < rounds; round++) {
-    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search}) part(random);
+    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search, interrupted})
+      part(random);
     if (round % 10 == 0) side_by_side(random);
   }
   std::printf("%d rounds\n", rounds);

@@ -124,6 +124,12 @@ struct Wish {
   double alpha;
 };
 
+// Encodes the sentences of a batch or of a search.
+void encode(const char* name, void* of) {
+  int64_t unfinished = 0;
+  done("encoding", function<Said(void*, int64_t, int64_t*)>(name)(of, INT64_MAX, &unfinished));
+}
+
 // Prints what a search for five sentences finds; narrower products may find others.
 void search(void* engine, const int64_t* lengths, const std::vector<int64_t>& tokens, const float* positions) {
   const int64_t rows = 5;
@@ -136,9 +142,10 @@ void search(void* engine, const int64_t* lengths, const std::vector<int64_t>& to
                              const int64_t*, int64_t)>("locant_search_join")(
                    made, rows, lengths, tokens.data(), static_cast<int64_t>(tokens.size()), positions, 16, wishes.data(),
                    prefixes.data(), rows));
+  encode("locant_search_encode", made);
   int64_t sizes[2] = {};
-  done("steps", function<Said(void*, const float*, int64_t, int64_t, int64_t, int64_t*)>("locant_search_steps")(
-                    made, positions, 16, 100, rows, sizes));
+  done("steps", function<Said(void*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t*)>("locant_search_steps")(
+                    made, positions, 16, 100, rows, INT64_MAX, sizes));
   std::vector<int64_t> integers(sizes[0]);
   std::vector<float> totals(sizes[1]);
   function<void(void*, int64_t*, float*)>("locant_search_take")(made, integers.data(), totals.data());
@@ -168,9 +175,10 @@ void translation(Numbers& numbers, int64_t precision, int64_t rotated, int64_t i
   const int64_t lengths[] = {3, 7, 1, 4, 5}, rows = 5, count = 20;
   std::vector<int64_t> tokens(count);
   for (int64_t i = 0; i < count; i++) tokens[i] = i * 7 % vocabulary;
-  done("batch", function<Said(const void*, int, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t,
-                              void**)>("locant_batch")(engine, 2, rows, lengths, tokens.data(), count, tables[1], 16,
-                                                       &batch));
+  done("batch", function<Said(const void*, int, void**)>("locant_batch")(engine, 2, &batch));
+  done("join", function<Said(void*, int64_t, const int64_t*, const int64_t*, int64_t, const float*, int64_t)>(
+                   "locant_batch_join")(batch, rows, lengths, tokens.data(), count, tables[1], 16));
+  encode("locant_batch_encode", batch);
   for (int step = 0; step < 3; step++) {
     std::vector<float> values(rows * vocabulary);
     done("step", function<Said(void*, const int64_t*, int64_t, const float*, int64_t, int64_t, float*, int64_t*)>(

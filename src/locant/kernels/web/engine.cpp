@@ -110,8 +110,11 @@ LOCANT_EXPORTED(search_free) void free_search(Search* search) { delete search; }
 LOCANT_EXPORTED(join) Complaint join(Search* search, const int32_t* tokens, int32_t count) {
   const std::vector<int64_t> wide = widened(tokens, count);
   const int64_t length = count;
-  return locant_batch_join(&search->batch, 1, &length, wide.data(), count, search->model.positions[0],
-                           search->model.position_rows[0]);
+  if (const Complaint found = locant_batch_join(&search->batch, 1, &length, wide.data(), count, search->model.positions[0],
+                                                search->model.position_rows[0]))
+    return found;
+  int64_t unfinished;
+  return locant_batch_encode(&search->batch, 0, &unfinished);  // does not pause here
 }
 
 // Decodes a token of every row and writes the k best next ones: log-probabilities `[rows, k]`, largest first, and tokens.

@@ -1,0 +1,176 @@
+// The hypotheses of a sentence: which continuations a beam keeps, when one has ended, and when the sentence is finished.
+//
+// It finds what translation/hypotheses.py finds, which searches for the engines that have no kernels, ties included.
+//
+// Notation: K places of a sentence's beam, R rows.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// Tokens of the hypotheses for which a sentence has room at first.
+constexpr size_t kRoom = 16;
+
+// What is asked for a sentence, as Python fills it.
+struct Wish {
+  int64_t number;  // what the caller knows it by
+  int64_t beam;
+  int64_t limit;   // most tokens, the end included
+  int64_t n_best;  // hypotheses that are wanted
+  int64_t prefix;  // tokens that are read before any is written
+  double alpha;    // exponent of the length penalty
+};
+
+// A place in a beam: a partial hypothesis, or none where its log-probability is -inf.
+struct Place {
+  float total = kNone;
+  int64_t last = 0, row = 0;  // its last token, and the row that it goes on from: where there is none, any of the sentence
+
+  bool open() const { return total != kNone; }
+};
+
+// A token of a hypothesis, and the place that it had before that.
+struct Link {
+  int32_t parent, token;
+};
+
+// A hypothesis that has ended: its tokens, and the place that it would have had after the last.
+struct Ended {
+  float total, score;
+  int64_t length, place;
+};
+
+float length_penalty(int64_t length, double alpha) {
+  return static_cast<float>(std::pow(static_cast<double>(5 + length) / 6, alpha));
+}
+
+// Whether a number comes before another. What is not a number counts as larger than any.
+bool exceeds(float one, float other) { return one > other || (one != one && other == other); }
+
+// A sentence, with the hypotheses of its beam.
+class Sentence {
+ public:
+  Sentence(const Wish& wish, const int64_t* prefix)
+      : wish_(wish), prefix_(prefix, prefix + wish.prefix), penalty_(length_penalty(wish.limit, wish.alpha)),
+        places_(wish.beam), next_(wish.beam) {
+    ended_.reserve(wish.beam);
+    places_[0].total = 0;  // of one alone: beams that begin alike would stay alike
+    places_[0].last = prefix_[0];
+  }
+
+  int64_t number() const { return wish_.number; }
+  int64_t beam() const { return wish_.beam; }
+  std::vector<Place>& places() { return places_; }
+  const std::vector<Place>& places() const { return places_; }
+  bool done() const { return done_; }
+
+  // Whether what comes after the next token counts: before that it reads its prefix.
+  bool writes() const { return read_ + 1 == prefix_.size(); }
+
+  // Makes room for another token.
+  void prepare() {
+    const size_t needed = links_.size() + places_.size();
+    if (needed > links_.capacity()) links_.reserve(std::max(2 * links_.capacity(), kRoom * places_.size()));
+  }
+
+  // Takes a step, by at least K best tokens of each row, `[R, k]`. Nothing here can fail.
+  void advance(const float* values, const int64_t* columns, int64_t k, int64_t end) {
+    if (!writes()) {
+      places_[0].last = prefix_[++read_];
+      return;
+    }
+    const int64_t beam = wish_.beam;
+    // The best continuations, of equal ones the first.
+    int64_t found = 0;
+    for (int64_t parent = 0; parent < beam; parent++) {
+      const float* gains = values + places_[parent].row * k;
+      for (int64_t i = 0; i < beam; i++) {
+        const float total = places_[parent].total + gains[i];
+        if (found == beam && !exceeds(total, next_[beam - 1].total)) continue;
+        int64_t place = found < beam ? found++ : beam - 1;
+        for (; place > 0 && exceeds(total, next_[place - 1].total); place--) next_[place] = next_[place - 1];
+        next_[place] = {total, i, parent};
+      }
+    }
+    length_++;
+    const bool at_limit = wish_.limit <= length_;
+    const int64_t room = beam - static_cast<int64_t>(ended_.size());  // a beam is one narrower for each that has ended
+    float highest = kNone;
+    for (int64_t place = 0; place < beam; place++) {
+      Place& own = next_[place];
+      const Place& parent = places_[own.row];
+      links_.push_back({static_cast<int32_t>(own.row), static_cast<int32_t>(columns[parent.row * k + own.last])});
+      own.last = links_.back().token;
+      own.row = parent.row;
+      if (place >= room) own.total = kNone;
+      if ((own.last == end || at_limit) && own.total > kNone) close(own, place);
+      if (exceeds(own.total, highest)) highest = own.total;
+    }
+    places_.swap(next_);
+    // Log-probabilities only fall. At its limit a sentence is done even where they are not numbers.
+    done_ = highest / penalty_ <= bar() || at_limit || highest == kNone;
+  }
+
+  // Counts what `write` writes.
+  void measure(int64_t* integers, int64_t* totals) const {
+    *integers += 2;
+    for (int64_t i = 0; i < wanted(); i++) *integers += 1 + ended_[i].length;
+    *totals += wanted();
+  }
+
+  // Writes its number, that of its hypotheses, and of each the number of its tokens and the tokens; and log-probabilities.
+  void write(int64_t*& integers, float*& totals) const {
+    *integers++ = wish_.number;
+    *integers++ = wanted();
+    for (int64_t i = 0; i < wanted(); i++) {
+      const Ended& one = ended_[i];
+      *integers++ = one.length;
+      for (int64_t step = one.length - 1, place = one.place; step >= 0; step--) {
+        const Link& link = links_[step * wish_.beam + place];
+        integers[step] = link.token;
+        place = link.parent;
+      }
+      integers += one.length;
+      *totals++ = one.total;
+    }
+  }
+
+ private:
+  int64_t wanted() const { return std::min<int64_t>(wish_.n_best, ended_.size()); }
+
+  // Notes that the hypothesis in a place of the beam has ended.
+  void close(Place& own, int64_t place) {
+    const Ended made{own.total, own.total / length_penalty(length_, wish_.alpha), length_, place};
+    own.total = kNone;
+    ended_.push_back(made);
+    size_t rank = ended_.size() - 1;
+    for (; rank > 0 && exceeds(made.score, ended_[rank - 1].score); rank--) ended_[rank] = ended_[rank - 1];
+    ended_[rank] = made;
+  }
+
+  // The score that a partial hypothesis must beat: that of the last one wanted.
+  float bar() const {
+    return static_cast<int64_t>(ended_.size()) < wish_.n_best ? kNone : ended_[wish_.n_best - 1].score;
+  }
+
+  Wish wish_;
+  std::vector<int64_t> prefix_;
+  size_t read_ = 0;  // tokens of the prefix
+  float penalty_;    // of the greatest length
+  std::vector<Place> places_, next_;
+  std::vector<Link> links_;   // K for each token
+  std::vector<Ended> ended_;  // best first, of equal ones the first
+  int64_t length_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace
