@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
+import threading
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +16,9 @@ import pytest
 from served import serving, tiny_models
 
 from locant.errors import ConfigError
-from locant.server import LimitSettings, ServerSettings
+from locant.server import LimitSettings, ServerSettings, admission
 from locant.server.files import FileStore, NoRoomError
+from locant.server.logs import json_log
 from locant.server.rates import Rates
 from locant.server.settings import read_keys
 from locant.server.tickets import QueueFullError
@@ -381,6 +384,33 @@ def test_the_log_says_what_happened_and_no_texts(client, caplog):
     assert [(record["route"], record["status"]) for record in records] == [("/translate", 200), ("other", 404)]
     assert records[0]["characters"] == 16
     assert "secretword" not in json.dumps(records, default=str)
+
+
+def test_of_what_other_packages_log_no_text_is_written():
+    stream = io.StringIO()
+    failure = KeyError("secretword")
+    with json_log(stream):
+        logging.getLogger("asyncio").error("Task exception was never retrieved: %r", failure, exc_info=failure)
+        logging.getLogger("python_multipart.multipart").warning("Did not find secretword")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["event"] == "a message of asyncio"
+    assert json.loads(line)["error"] == "KeyError"
+    assert "secretword" not in line
+
+
+def test_a_large_body_is_taken_apart_beside_the_event_loop(monkeypatch):
+    """Half a million empty texts, or two megabytes of escapes, take half a second."""
+    seen, read = [], admission.read_fields
+
+    def noted(request, body):
+        seen.append(threading.current_thread().name)
+        return read(request, body)
+
+    monkeypatch.setattr(admission, "read_fields", noted)
+    with serving() as client:
+        for texts in (["alpha"], [""] * 500_000):
+            client.post("/translate", json={**FIELDS, "q": texts})
+    assert [name.startswith("texts") for name in seen] == [False, True]
 
 
 def test_files_are_kept_for_some_time_and_not_too_many(tmp_path):

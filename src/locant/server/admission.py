@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from locant.server.gate import address_of
 from locant.server.identification import Identified
 from locant.server.models import Way, language_name
-from locant.server.reading import RequestError, read_body, read_fields, shown_code
+from locant.server.reading import (
+    FileAsked,
+    Form,
+    Parsed,
+    RequestError,
+    parse,
+    read_body,
+    read_fields,
+    read_form,
+    shown_code,
+)
 from locant.server.state import State, state_of
 from locant.text.directions import Direction
 
 AUTO = "auto"
 """The code of a source language that is to be identified."""
+
+_SMALL = 20_000  # bytes of the largest body that is taken apart in the event loop
+
+Result = TypeVar("Result")
 
 
 def knock(request: Request) -> None:
@@ -39,12 +55,35 @@ def note(request: Request, characters: int, texts: int = 1) -> None:
     request.scope["state"]["noted"] = {"characters": characters, "texts": texts}
 
 
-async def read_asked(request: Request) -> Any:
-    """Return the fields of a request that may be read."""
+async def read_asked(kind: type[Parsed], request: Request) -> Parsed:
+    """Return the checked fields of a request that may be read."""
+
+    async def read(body: bytes) -> Parsed:
+        return parse(kind, await read_fields(request, body))
+
+    return await _read(request, read)
+
+
+async def read_file(request: Request) -> tuple[FileAsked, Form]:
+    """Return the checked fields of a form that may be read, and the form."""
+
+    async def read(body: bytes) -> tuple[FileAsked, Form]:
+        form = await read_form(request, body)
+        return parse(FileAsked, form.fields), form
+
+    return await _read(request, read)
+
+
+async def _read(request: Request, read: Callable[[bytes], Coroutine[Any, Any, Result]]) -> Result:
+    """Return what is made of the body of a request; of a large one in a thread, for it may take a second."""
     knock(request)
-    limits = state_of(request).settings.limits
+    state = state_of(request)
+    limits = state.settings.limits
     body = await read_body(request, limits.body_bytes, limits.body_seconds)
-    return await read_fields(request, body)
+    if len(body) <= _SMALL:
+        return await read(body)
+    found: Result = await state.service.threads.run(address_of(request.scope), lambda: asyncio.run(read(body)))
+    return found
 
 
 def check_size(state: State, texts: Sequence[str], most_characters: int, alternatives: int = 0) -> None:

@@ -12,18 +12,22 @@ from functools import lru_cache
 from typing import Any, TextIO
 
 _ENCODE = json.JSONEncoder(ensure_ascii=True, default=str).encode
+_WRITTEN = ("locant", "uvicorn")  # loggers whose messages hold nothing of what is sent
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON: time, level, event and whatever was given besides."""
+    """Formats a record as one line of JSON: time, level, event and whatever was given besides.
+
+    Of what other packages log, their name alone is written: their messages may hold a part of a text.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         entry: dict[str, Any] = {
             "time": f"{_clock(int(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": record.getMessage() if record.name.startswith(_WRITTEN) else f"a message of {record.name}",
             "process": record.process,
         }
         entry.update({name: value for name, value in vars(record).items() if name not in _OWN})
@@ -50,14 +54,20 @@ def where_it_failed(error: BaseException) -> dict[str, Any]:
 
 @contextmanager
 def json_log(stream: TextIO | None = None) -> Iterator[None]:
-    """Within the block, write what Locant and uvicorn log as JSON.
+    """Within the block, write what Locant and uvicorn log as JSON, and that others have logged something.
 
     Args:
         stream: By default standard error.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
-    loggers = {logging.getLogger("locant"): logging.INFO, logging.getLogger("uvicorn.error"): logging.WARNING}
+    levels = {
+        "locant": logging.INFO,
+        "uvicorn.error": logging.WARNING,
+        "python_multipart": logging.CRITICAL,  # of broken forms, which are refused
+        "": logging.WARNING,
+    }
+    loggers = {logging.getLogger(name): level for name, level in levels.items()}
     before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
     # Nobody reads of these, and each would be looked up for every entry.
     looked_up = {name: getattr(logging, name) for name in ("_srcfile", "logThreads", "logMultiprocessing")}

@@ -177,16 +177,16 @@ async def read_fields(request: Request, body: bytes) -> Mapping[str, Any]:
     return _with_query(request, dict(pairs))
 
 
-async def read_form(request: Request, most_bytes: int, seconds: float) -> Form:
+async def read_form(request: Request, body: bytes) -> Form:
     """Return a form with a file.
 
     Raises:
-        RequestError: The body is broken (400), of another type (415), too large (413) or too slow (408).
+        RequestError: The body is broken (400) or of another type (415).
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         raise RequestError(415, "The body must be multipart/form-data.", reason="media_type")
-    return await _read_multipart(request, await read_body(request, most_bytes, seconds))
+    return await _read_multipart(request, body)
 
 
 async def _read_multipart(request: Request, body: bytes) -> Form:

@@ -19,16 +19,16 @@ from locant.server.admission import (
     enter,
     find_sources,
     find_way,
-    knock,
     note,
     read_asked,
+    read_file,
     shown_language,
 )
 from locant.server.deadlines import in_time
 from locant.server.files import NoRoomError
 from locant.server.identification import Identified
 from locant.server.models import language_name
-from locant.server.reading import DetectionAsked, FileAsked, RequestError, TranslationAsked, parse, read_form
+from locant.server.reading import DetectionAsked, FileAsked, RequestError, TranslationAsked
 from locant.server.state import State, state_of
 from locant.server.translating import Translated
 
@@ -39,7 +39,7 @@ _METRICS = "the metrics"  # whoever asks for them counts as one client, called a
 async def translate(request: Request) -> Response:
     """Translate a text, or a list of texts."""
     state = state_of(request)
-    asked = parse(TranslationAsked, await read_asked(request))
+    asked = await read_asked(TranslationAsked, request)
     client = enter(request, asked.api_key)
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
     check_size(state, texts, state.settings.limits.characters, asked.alternatives)
@@ -74,7 +74,7 @@ async def _translate(
 async def detect(request: Request) -> Response:
     """Return the languages that a text may be in."""
     state = state_of(request)
-    asked = parse(DetectionAsked, await read_asked(request))
+    asked = await read_asked(DetectionAsked, request)
     client = enter(request, asked.api_key)
     check_size(state, [asked.q], state.settings.limits.characters)
     if state.identifier is None:
@@ -87,10 +87,8 @@ async def detect(request: Request) -> Response:
 async def translate_file(request: Request) -> Response:
     """Translate a document and return the address under which it can be fetched."""
     state = state_of(request)
-    knock(request)
     limits = state.settings.limits
-    form = await read_form(request, limits.body_bytes, limits.body_seconds)
-    asked = parse(FileAsked, form.fields)
+    asked, form = await read_file(request)
     client = enter(request, asked.api_key)
     if form.file is None:
         raise RequestError(400, "Invalid request: missing file parameter")

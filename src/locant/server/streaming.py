@@ -14,14 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from locant.errors import LocantError
 from locant.server.admission import AUTO, check_size, enter, find_sources, find_way, note, read_asked, shown_language
 from locant.server.deadlines import deadline_of, in_time, too_slow
-from locant.server.reading import StreamAsked, parse
+from locant.server.reading import StreamAsked
 from locant.server.state import State, state_of
 
 
 async def stream(request: Request) -> Response:
     """Translate a text and send its translation piece by piece, as server-sent events."""
     state = state_of(request)
-    asked = parse(StreamAsked, await read_asked(request))
+    asked = await read_asked(StreamAsked, request)
     client = enter(request, asked.api_key)
     check_size(state, [asked.q], state.settings.limits.characters)
     note(request, len(asked.q))
