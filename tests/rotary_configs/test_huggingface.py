@@ -65,7 +65,7 @@ def test_gpt_j_rotates_neighbours_in_part_of_the_head() -> None:
 def test_release_5_nests_parameters_by_layer_type() -> None:
     full = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
     rope = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}, "none": None}
-    configs = read_huggingface({**_llama(rope_theta=None), "rope_parameters": rope}).configs
+    configs = read_huggingface({**_llama(model_type="novel", rope_theta=None), "rope_parameters": rope}).configs
     assert list(configs) == ["full_attention", "sliding_attention"]
     assert configs["full_attention"].scaling == Proportional(rotary_fraction=0.25)
     assert configs["full_attention"].rotary_dim == 32
@@ -283,7 +283,11 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         (_llama(model_type="novel"), "the model type 'novel' is not known here: halves are assumed", "rotate_half"),
         (_llama(rope_theta=None), "rope_theta of the file is null; 10000 is shown", "publication"),
         (_scaled(**_YARN, llama_4_scaling_beta=0.1), "queries grow with their position", "Scale the queries"),
-        (_llama(no_rope_layers=[1, 0], num_hidden_layers=2), "Layer 1 has no positions", "every layer"),
+        (
+            _llama(model_type="smollm3", no_rope_layers=[1, 0], num_hidden_layers=2),
+            "Layer 1 has no positions",
+            "every layer",
+        ),
         (_llama(rope_interleaved=True), "rope_interleaved true, but the class of 'llama'", "permuted"),
     ],
 )

@@ -50,7 +50,7 @@ def test_olmo_3_scales_full_attention_alone(stated: dict[str, Any], kind: str) -
         {"model_type": "zamba2", **_WIDE, "use_mem_rope": False, "rope_theta": 10000},
         {"model_type": "esm", **_WIDE, "position_embedding_type": "absolute"},
         {"model_type": "baichuan", "hidden_size": 5120, "num_attention_heads": 40, "model_max_length": 4096},
-        {"model_type": "llama", **_WIDE, "num_hidden_layers": 2, "no_rope_layers": [0, 0]},
+        {"model_type": "smollm3", **_WIDE, "num_hidden_layers": 2, "no_rope_layers": [0, 0]},
         {"model_type": "gpt2", "n_embd": 768, "n_head": 12},
         {"model_type": "bert", **_WIDE},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,13 @@ from locant.rotary_configs import (
     write_huggingface,
 )
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.families import NULL_GROUP_STANDS_STILL, SCALES_SCORES, TAKES_ROTARY_EMB_BASE
+from locant.rotary_configs.families import (
+    NULL_GROUP_STANDS_STILL,
+    SCALES_SCORES,
+    TAKES_ROTARY_EMB_BASE,
+    model_type,
+)
+from locant.rotary_configs.layer_entries import READERS
 
 _SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GROUPS = {
@@ -308,3 +315,71 @@ def test_encoders_of_series_and_of_sound() -> None:
     for parsed in (series, sound):
         assert (parsed.config.layout, parsed.config.base, parsed.config.head_dim) == ("half", 1e4, 64)
         assert {each.severity for each in parsed.findings} == {"note"}
+
+
+_SAYS: dict[str, Any] = {
+    "no_rope_layers": [1, 0, 1, 0],
+    "no_rope_layer_interval": 2,
+    "layer_rope_theta": [1e4, 0, 1e4, 0],
+    "sliding_window_pattern": 2,
+    "rope_scaling_layers": [0],
+    "attn_layer_indices": [0],
+    "full_attention_interval": 2,
+    "global_attn_every_n_layers": 2,
+    "rope_local_base_freq": 2e4,
+    "local_rope_theta": 2e4,
+}
+
+
+@pytest.mark.parametrize("entry", _SAYS)
+def test_entries_about_layers_that_the_class_does_not_read(entry: str) -> None:
+    """LlamaConfig has none of them; code of people's own may."""
+    plain = {"model_type": "llama", **_SIZES, "rope_theta": 5e5, "sliding_window": 64}
+    parsed = read_huggingface(plain | {entry: _SAYS[entry]})
+    assert (parsed.configs, parsed.layers) == (read_huggingface(plain).configs, read_huggingface(plain).layers)
+    assert f"{entry} is " in _said(plain | {entry: _SAYS[entry]})
+    own = read_huggingface(plain | {entry: _SAYS[entry], "model_type": "novel"})
+    assert (own.configs, own.layers) != (parsed.configs, parsed.layers)
+
+
+def test_a_window_of_some_layers_is_for_classes_that_have_it() -> None:
+    """Gemma2Config has no max_window_layers, Qwen2Config has."""
+    file = {**_SIZES, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2}
+    types = {
+        name: [k.name for k in read_huggingface({"model_type": name, **file}).layers] for name in ("gemma2", "qwen2")
+    }
+    first = {name: read_huggingface({"model_type": name, **file}).layers[0].layers for name in types}
+    assert first == {"gemma2": (0, 2), "qwen2": (0, 1)}
+
+
+def test_which_classes_read_entries_about_layers() -> None:
+    transformers = pytest.importorskip("transformers")
+    found: dict[str, set[str]] = {entry: set() for entry in READERS}
+    for name, kind in transformers.CONFIG_MAPPING.items():
+        known = model_type(name)
+        if known is None or not known.rotates or known.text_part or known.reads_images:
+            continue
+        sources = [
+            inspect.getsource(each) for each in kind.__mro__ if each.__module__.startswith("transformers.models.")
+        ]
+        sources += [file.read_text() for file in Path(inspect.getsourcefile(kind) or "").parent.glob("modeling_*.py")]
+        for entry in READERS:
+            reads = rf"""["']{entry}["']|(self|config)\.{entry}(?!\w)|^ +{entry}:"""
+            if any(re.search(reads, source, flags=re.MULTILINE) for source in sources):
+                found[entry].add(name)
+    assert {entry: names - READERS[entry] for entry, names in found.items() if names - READERS[entry]} == {}
+
+
+def test_groups_of_types_for_a_class_whose_layers_have_none() -> None:
+    """nested_rope_parameter_keys: a config that declares no types is never treated as nested."""
+    file = {"model_type": "starcoder2", **_SIZES, "rope_parameters": {"full_attention": {"rope_theta": 5e5}}}
+    assert read_huggingface(file).config.base == 1e4
+    assert read_huggingface(file | {"rope_theta": 3e5}).config.base == 3e5
+    assert "has groups for 'full_attention', which the class of 'starcoder2'" in _said(file)
+
+
+def test_a_group_of_a_type_without_a_share() -> None:
+    """MiMoV2FlashRotaryEmbedding takes 1 where a group has no partial_rotary_factor, not the default of the class."""
+    file = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "rope_parameters": _GROUPS}
+    assert {config.rotary_dim for config in read_huggingface(file).configs.values()} == {192}
+    assert "it takes the whole head there" in _said(file | {"partial_rotary_factor": 0.5})

@@ -248,11 +248,14 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
         part.number("partial_rotary_factor"), part.number(percent), f"partial_rotary_factor and {percent} differ."
     )
     inside = rope.number("partial_rotary_factor")
-    if kind is not None and beside is not None and inside is None and _passes_over_share(kind):
-        group = (kind.rope or {}).get(layer)
+    is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
+    if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
+        group = None if is_of_file else (kind.rope or {}).get(layer)
         share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
-        if beside != (1 if share is None else share):
-            findings.append(_share_passed_over(kind, beside, layer))
+        if beside not in (None, 1 if share is None else share):
+            part.pass_over("partial_rotary_factor")
+            taken = "the whole head" if is_of_file else "its own"
+            findings.append(_share_passed_over(kind, beside, layer, taken))
         return share
     if kind is not None and kind.keeps_its_share and part.values.get("rotary_pct") is None and beside is not None:
         own = (kind.rope or {}).get("partial_rotary_factor")
@@ -293,11 +296,11 @@ def _passes_over_share(kind: ModelType) -> bool:
     return kind.rope_by_layer and is_in_transformers(kind.name) and kind.name not in SHARES_BESIDE_GROUPS
 
 
-def _share_passed_over(kind: ModelType, share: float, layer: str) -> Finding:
+def _share_passed_over(kind: ModelType, share: float, layer: str, taken: str) -> Finding:
     return Finding(
         "warning",
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
-        f"transformers passes over it for '{layer}': it takes its own there.",
+        f"transformers passes over it for '{layer}': it takes {taken} there.",
         "State it in the group of the layer type in rope_parameters, where it is meant.",
     )
 

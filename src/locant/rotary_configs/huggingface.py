@@ -25,6 +25,7 @@ from locant.rotary_configs.doubts import (
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layer_doubts import doubts_about_layer_types, windows_passed_over
+from locant.rotary_configs.layer_entries import without_unread
 from locant.rotary_configs.layers import (
     GLOBAL,
     LOCAL,
@@ -136,6 +137,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
     if not is_known:
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
+    if is_known and kind is not None and not (config.get("auto_map") or given.get("auto_map")):
+        without_unread(given, kind, findings)
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
             if alias in given and given.has_none(usual):

@@ -39,7 +39,12 @@ def rope_groups(
     given = new or old or {}
     base = _base_beside(part, kind, findings)
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
-    if given and len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values()):
+    are_groups = len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values())
+    if are_groups and kind is not None and _has_one_rotation(kind) and {*given} <= KNOWN_TYPES:
+        base = kind.defaults.get("default_theta", 10_000.0) if base is None else base
+        findings.append(_groups_are_passed_over(kind, given, where, base))
+        return {ALL_LAYERS: (Fields({}, where), base)}
+    if are_groups:
         return _by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     labels = {*names, *((kind.rope or {}) if kind is not None and kind.rope_by_layer else {})} - {ALL_LAYERS}
     if any(isinstance(given.get(label), Mapping) for label in labels):
@@ -96,6 +101,22 @@ def rope_groups(
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention.
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _has_one_rotation(kind: ModelType) -> bool:
+    """Whether a class of transformers has no types of layers, so that it takes no groups for them."""
+    return is_in_transformers(kind.name) and not kind.layer_types and not kind.rope_by_layer
+
+
+def _groups_are_passed_over(kind: ModelType, given: Mapping[str, Any], where: str, base: float) -> Finding:
+    """Return the finding about groups of layer types (``nested_rope_parameter_keys`` of transformers)."""
+    names = " and ".join(f"'{name}'" for name in list(given)[:3])
+    return Finding(
+        "warning",
+        f"{where} has groups for {names}, which the class of '{kind.name}' in transformers passes over: its layers have "
+        f"no types, and all of them have the base {base:g}, without scaling.",
+        "Write the entries of one group into rope_parameters itself.",
+    )
 
 
 def _base_beside(part: Fields, kind: ModelType | None, findings: list[Finding]) -> float | None:
@@ -208,7 +229,8 @@ def _by_layer_type(
         if not in_vllm and value is not None and value.get("truncate") is False:
             value = {key: each for key, each in value.items() if key != "truncate"}
             findings.append(_truncate_is_passed_over(name, where))
-        rope = Fields(value if value is not None else _scaling_of(default), f"'{name}' of {where}")
+        whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
+        rope = Fields(value if value is not None else _scaling_of(default), whose)
         groups[name] = (rope, _first(rope.number("rope_theta"), base, _base_in(default)))
     return groups
 
