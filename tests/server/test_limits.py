@@ -6,9 +6,11 @@ import asyncio
 import io
 import json
 import logging
+import os
 import threading
 import zipfile
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +20,7 @@ from served import serving, tiny_models
 from locant.errors import ConfigError
 from locant.server import LimitSettings, ServerSettings, admission
 from locant.server.files import FileStore, NoRoomError
-from locant.server.logs import json_log
+from locant.server.logs import RequestRecord, json_log
 from locant.server.rates import Rates
 from locant.server.settings import read_keys
 from locant.server.tickets import QueueFullError
@@ -384,6 +386,20 @@ def test_the_log_says_what_happened_and_no_texts(client, caplog):
     assert [(record["route"], record["status"]) for record in records] == [("/translate", 200), ("other", 404)]
     assert records[0]["characters"] == 16
     assert "secretword" not in json.dumps(records, default=str)
+
+
+def test_an_entry_of_the_log_is_json_whatever_a_key_is_called():
+    stream = io.StringIO()
+    entry = {"route": "/translate", "status": 200, "seconds": 1e-05, "client": 'phones "\\ä\u2028'}
+    with json_log(stream):
+        logging.getLogger("locant.server").handle(RequestRecord(entry))
+    (line,) = stream.getvalue().splitlines()
+    assert line.isascii()
+    found = json.loads(line)
+    assert {name: found[name] for name in entry} == entry
+    assert list(found)[:4] == ["time", "level", "event", "process"]
+    assert found["process"] == os.getpid()
+    assert datetime.now(UTC) - datetime.fromisoformat(found["time"]) < timedelta(seconds=60)
 
 
 def test_of_what_other_packages_log_no_text_is_written():

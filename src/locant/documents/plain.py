@@ -8,11 +8,14 @@ from itertools import pairwise
 from typing import IO
 
 from locant.documents.formats import Document, DocumentOptions, Layout, TextDocument, decode, write_with
+from locant.documents.kept import find_kept
 from locant.documents.passages import Item, Mark, Text
+from locant.documents.segmentation import Splitter
 from locant.errors import DataError
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _LISTED = re.compile(r"(?:[-*+•–—]|\d{1,3}[.)]|\(?[A-Za-z0-9]{1,2}\))[ \t]+")  # noqa: RUF001
+_BREAK = re.compile(r"[\r\n]")
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t]*\r?\n)+")
 _BLOCK = 1_000_000  # bytes
 _LONGEST = 4_000_000  # bytes of a line or paragraph
@@ -36,6 +39,23 @@ def plain_text(text: str, start: bytes = b"", *, wrapped: bool = False) -> TextD
     layout = Layout(write_with(str))
     layout.add(list(_lines(text, wrapped=wrapped)))
     return layout.document(start)
+
+
+def is_plain_sentence(text: str, split: Splitter) -> bool:
+    """Whether a plain text is one sentence from end to end, without anything that its translation has as well.
+
+    Args:
+        text: Any text.
+        split: Cuts a line into sentences.
+    """
+    return not (
+        text.strip() != text
+        or _BREAK.search(text)
+        or _LISTED.match(text)
+        or not any(map(str.isalpha, text))
+        or find_kept(text)
+        or list(split(text)) != [text]
+    )
 
 
 def _lines(text: str, *, wrapped: bool) -> Iterator[Item]:

@@ -104,11 +104,11 @@ def _ask(texts: list[str]) -> Generator[Sentences | Pairs, Any, list[str]]:
     """Ask for the translations of sentences, each once, and of none of those without any."""
     different = list(dict.fromkeys(texts))
     answers = (yield Sentences(different)) if different else []
-    known = {text: _one_line(text, str(answer)) for text, answer in zip(different, answers, strict=True)}
+    known = {text: one_line(text, str(answer)) for text, answer in zip(different, answers, strict=True)}
     return [known[text] for text in texts]
 
 
-def _one_line(sentence: str, translation: str) -> str:
+def one_line(sentence: str, translation: str) -> str:
     """Return a translation as it can stand in any document, without line breaks; one without words is the sentence."""
     return (
         translation if translation == sentence else _CONTROL.sub(" ", translation) if translation.strip() else sentence

@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -45,10 +45,36 @@ class Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the routes with what was asked for around them."""
-        app: ASGIApp = self.router
+        app: ASGIApp = ByAddress(self.router)
         for layer, arguments, options in reversed(self.user_middleware):
             app = layer(app, *arguments, **options)
         return app
+
+
+class ByAddress:
+    """Finds the routes of addresses without parameters at once, where the router would try one after the other.
+
+    Args:
+        router: Answers all other requests.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._known = {
+            (method, route.path): route
+            for route in router.routes
+            if isinstance(route, Route) and not route.param_convertors
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        route = self._known.get((scope.get("method", ""), scope.get("path", "")))
+        if route is None or scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        scope.update(route=route, router=self._router, endpoint=route.endpoint, path_params={})
+        await route.app(scope, receive, send)
 
 
 class Endpoint:

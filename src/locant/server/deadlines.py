@@ -12,7 +12,7 @@ from locant.server.reading import RequestError
 from locant.server.state import state_of
 from locant.server.timers import Limit, timers
 
-_MOMENT = 0.1  # seconds, after which a client may have gone that has not been answered
+_MOMENT = 0.5  # seconds, after which a client may have gone that has not been answered
 
 Result = TypeVar("Result")
 

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from locant.errors import LocantError
 from locant.server.gate import address_of
-from locant.server.logs import where_it_failed
+from locant.server.logs import RequestRecord, where_it_failed
 from locant.server.reading import RequestError
 from locant.server.state import State
 from locant.server.tickets import QueueFullError, SchedulerClosedError, TooManySentencesError
@@ -35,7 +35,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
+_HOST = re.compile(rb"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 _NAMES = {404: "There is nothing at this address.", 405: "This address does not know this method."}
 
 
@@ -74,7 +74,7 @@ class Envelope:
 
         self._state.requests += 1
         try:
-            if not _HOST.fullmatch(_host(scope)):
+            if not _is_host(_host(scope)):
                 raise RequestError(400, "The header Host is not the name of a host.", reason="host")
             if self._state.requests > self._state.settings.limits.connections:
                 raise RequestError(
@@ -99,7 +99,7 @@ class Envelope:
             metrics.refused.labels(reason).inc()
         if not _LOG.isEnabledFor(logging.INFO):
             return
-        entry: dict[str, Any] = {
+        entry: dict[str, int | float | str] = {
             "route": route,
             "method": scope["method"] if scope["method"].isalpha() else "other",
             "status": status,
@@ -109,14 +109,19 @@ class Envelope:
         }
         if reason:
             entry["reason"] = reason
-        _LOG.info("request", extra=entry)
+        _LOG.handle(RequestRecord(entry))
 
 
-def _host(scope: Scope) -> str:
+def _host(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"host":
-            return str(value, "latin-1")
-    return "localhost"
+            return bytes(value)
+    return b"localhost"
+
+
+@lru_cache(maxsize=256)
+def _is_host(name: bytes) -> bool:
+    return _HOST.fullmatch(name) is not None
 
 
 def answer_error(request: Request, error: Exception) -> Response:

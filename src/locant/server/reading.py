@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -237,7 +238,7 @@ def parse(kind: type[Parsed], fields: Mapping[str, Any]) -> Parsed:
     """
     # What is empty counts as missing, as in forms.
     given = {name: value for name, value in fields.items() if value is not None and value != ""}
-    for name in kind.model_fields:
+    for name in _names(kind):
         for value in _strings(given.get(name)):
             if not _is_text(value):
                 raise RequestError(
@@ -253,6 +254,11 @@ def parse(kind: type[Parsed], fields: Mapping[str, Any]) -> Parsed:
         if first["type"] == "missing":
             raise RequestError(400, f"Invalid request: missing {name} parameter") from None
         raise RequestError(400, f"Invalid request: {_wrong(name, kind)}") from None
+
+
+@lru_cache
+def _names(kind: type[BaseModel]) -> Sequence[str]:
+    return list(kind.model_fields)
 
 
 def _wrong(name: str, kind: type[BaseModel]) -> str:
@@ -272,6 +278,8 @@ def _strings(value: Any) -> list[str]:
 
 
 def _is_text(value: str) -> bool:
+    if value.isascii():
+        return True
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

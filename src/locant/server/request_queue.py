@@ -123,6 +123,8 @@ class RequestQueue(Generic[Request]):
 
     def require_room(self, client: str, sentences: int, now: float) -> None:
         """Raise QueueFullError where a new request of a client has no room, or would begin too late."""
+        if not self.requests and sentences <= self._most_sentences:
+            return
         own = self._clients.get(client, ())
         for there, of_client, more, most in (
             (self.requests, len(own), 1, self._most_requests),

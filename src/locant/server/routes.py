@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
@@ -55,7 +56,7 @@ async def translate(request: Request) -> Response:
     if asked.alternatives:
         answer["alternatives"] = shaped([each.alternatives for each in found])
     note(request, sum(map(len, texts)), len(texts))
-    return JSONResponse(answer)
+    return Response(to_json(answer), media_type="application/json")
 
 
 async def _translate(

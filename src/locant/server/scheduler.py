@@ -109,8 +109,9 @@ class Scheduler:
 
     def check_room(self, client: str) -> None:
         """Raise what :meth:`submit` would for a request of one sentence, before anything is done for it."""
-        with self._lock:
-            self._require_room(client, 1)
+        if self._queue.requests or self._closed:
+            with self._lock:
+                self._require_room(client, 1)
 
     def _require_room(self, client: str, sentences: int) -> None:
         if self._closed:

@@ -12,13 +12,14 @@ from locant.documents import Document
 from locant.documents.formats import TextDocument, Write
 from locant.documents.markup import cut_html
 from locant.documents.passages import Sentence, Written, cut_passage
-from locant.documents.plain import plain_text
+from locant.documents.plain import is_plain_sentence, plain_text
 from locant.documents.segmentation import Splitter
 from locant.documents.sentences import fitting_splitter, sentence_splitter
-from locant.documents.steps import sentence_steps, translation_steps
+from locant.documents.steps import one_line, sentence_steps, translation_steps
 from locant.documents.translate import fits_model
 from locant.models.decoding_settings import DecodingSettings
 from locant.server.models import Models, Route, Way
+from locant.server.plain_sentences import search, search_input
 from locant.server.progress import Answers, Delivery, Progress
 from locant.server.scheduler import Observer, Scheduler
 from locant.server.settings import ServerSettings
@@ -138,18 +139,36 @@ class TranslationService:
         """Translate each text with one model."""
         if not resumed:
             self._check_room((route for _, route in texts), client)
-        short = sum(len(text) for text, _ in texts) <= _SHORT and not any(route.glossary for _, route in texts)
+        short = sum([len(text) for text, _ in texts]) <= _SHORT and not any(route.glossary for _, route in texts)
+        if short and len(texts) == 1 and not markup:
+            ((text, route),) = texts
+            translated = await self._translate_sentence(text, route, client, alternatives, resumed=resumed)
+            if translated is not None:
+                return [translated]
         documents: list[tuple[TextDocument, Route]]
         read = partial(_read, texts, markup)
         documents = read() if short else await self.threads.run(client, read, resumed=resumed)
         written = await self.translate_documents(
             documents, client, alternatives=alternatives, short=short, resumed=resumed
         )
-        translated = []
-        for (document, _), versions in zip(documents, written, strict=True):
-            best, *others = [document.text(version) for version in versions]
-            translated.append(Translated(best, [other for other in dict.fromkeys(others) if other != best]))
-        return translated
+        return [
+            _best_of([document.text(version) for version in versions])
+            for (document, _), versions in zip(documents, written, strict=True)
+        ]
+
+    async def _translate_sentence(
+        self, text: str, route: Route, client: str, alternatives: int, *, resumed: bool
+    ) -> Translated | None:
+        """Translate a text that is one plain sentence; ``None`` for others."""
+        if not is_plain_sentence(text, self._splitter(route)):
+            return None
+        sentence = search_input(text, route, *self._search_of(route, alternatives))
+        if sentence is None:
+            return None
+        scheduler = self._schedulers[route.number]
+        hypotheses = await search(scheduler, client, sentence, self._delivery(), resumed=resumed)
+        tokens = [hypotheses[min(rank, len(hypotheses) - 1)].tokens for rank in range(alternatives + 1)]
+        return _best_of([one_line(text, version) for version in route.translator.tokenizers.target.decode(tokens)])
 
     async def translate_documents(
         self,
@@ -313,6 +332,11 @@ class TranslationService:
             longest = route.translator.longest_source(prefixes=route.prefixes)
             known = self._searches[route, alternatives] = settings, min(longest, self._settings.limits.sentence_tokens)
         return known
+
+
+def _best_of(versions: Sequence[str]) -> Translated:
+    best, *others = versions
+    return Translated(best, [other for other in dict.fromkeys(others) if other != best])
 
 
 def _read(texts: Sequence[tuple[str, Route]], markup: bool) -> list[tuple[TextDocument, Route]]:
