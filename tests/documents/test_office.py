@@ -334,6 +334,16 @@ def test_hostile_packages_are_refused_in_a_sentence(format, content, sentence):
     assert "\n" not in str(error.value)
 
 
+def test_the_names_of_a_format_may_be_in_any_namespace():
+    """One that is no absolute address, which XML allows and its canonical form does not."""
+    files = members(word([[("One ", 0), ("two.", 1)]]))
+    xml = files["word/document.xml"]
+    files["word/document.xml"] = xml.replace(b"<w:rPr>", b'<w:rPr xmlns:mine="mine"><mine:x/>')
+    document = find_format("docx").read(zipped(files))
+    written = document.written([list(passage) for passage in document.passages], "de")
+    assert b"mine" in members(written)["word/document.xml"]
+
+
 def test_a_file_within_that_is_damaged_is_told():
     source = bytearray(word([[("One two.", 0)]]))
     start = source.find(b"word/document.xml") + 200

@@ -287,9 +287,12 @@ def _properties(run: Element) -> Element | None:
 
 def _format_key(properties: Element | None) -> bytes:
     """Return what tells formats apart; what is not seen does not count."""
-    from lxml import etree
-
     if properties is None:
         return b""
-    seen = [etree.tostring(child, method="c14n") for child in properties if _name(child) not in _INVISIBLE]
-    return b"".join(sorted(seen))
+    return "".join(sorted(_content(child) for child in properties if _name(child) not in _INVISIBLE)).encode()
+
+
+def _content(element: Element) -> str:
+    """Return all that an element says, however it is written."""
+    inner = [_content(child) for child in element]
+    return repr((str(element.tag), sorted(element.attrib.items()), element.text or "", inner))
