@@ -23,11 +23,12 @@ from locant.rotary_configs import (
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import (
     NULL_GROUP_STANDS_STILL,
+    PASSES_OVER_BASE,
     SCALES_SCORES,
     TAKES_ROTARY_EMB_BASE,
     model_type,
 )
-from locant.rotary_configs.layer_entries import READERS
+from locant.rotary_configs.layer_entries import PASSES_OVER_GROUPS, READERS
 
 _SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GROUPS = {
@@ -383,3 +384,74 @@ def test_a_group_of_a_type_without_a_share() -> None:
     file = {"model_type": "mimo_v2_flash", **_SIZES, "head_dim": 192, "rope_parameters": _GROUPS}
     assert {config.rotary_dim for config in read_huggingface(file).configs.values()} == {192}
     assert "it takes the whole head there" in _said(file | {"partial_rotary_factor": 0.5})
+
+
+_PARTS = {"gemma3_text": "full_attention", "olmo3": "full_attention", "modernbert": "all"}
+
+
+@pytest.mark.parametrize("name", _PARTS)
+def test_one_scaling_is_merged_by_its_new_type_alone(name: str) -> None:
+    """convert_rope_params_to_dict updates groups that have the rope_type default with rope_scaling."""
+    scaling = {"factor": 8.0, "original_max_position_embeddings": 4096}
+    file = {"model_type": name, **_SIZES, "max_position_embeddings": 32768}
+    scaled = read_huggingface(file | {"rope_scaling": {"rope_type": "yarn", **scaling}}).configs
+    found = {layer for layer, config in scaled.items() if config.scaling.name == "yarn"}
+    assert found == ({*scaled} if _PARTS[name] == "all" else {_PARTS[name]})
+    old = file | {"rope_scaling": {"type": "yarn", **scaling}}
+    assert {config.scaling.name for config in read_huggingface(old).configs.values()} == {"none"}
+    assert "has type 'yarn' and no rope_type" in _said(old)
+    flat = file | {"rope_parameters": {"rope_type": "default", "rope_theta": 77777.0}}
+    assert 77777.0 not in {config.base for config in read_huggingface(flat).configs.values()}
+    assert "has no groups for layer types" in _said(flat)
+
+
+def test_a_base_beside_groups_without_theirs() -> None:
+    """Gemma3TextConfig: rope_theta is that of full attention, rope_local_base_freq that of the windows."""
+    bare = {name: {"rope_type": "default"} for name in _GROUPS}
+    parsed = read_huggingface({"model_type": "gemma3_text", **_SIZES, "rope_parameters": bare, "rope_theta": 5e5})
+    assert {name: config.base for name, config in parsed.configs.items()} == {
+        "full_attention": 5e5,
+        "sliding_attention": 1e4,
+    }
+
+
+@pytest.mark.parametrize("name", ["gpt_neox", "modernbert"])
+def test_a_base_beside_a_scaling_that_the_class_never_reads(name: str) -> None:
+    scaling = {"rope_type": "linear", "factor": 2.0}
+    file = {"model_type": name, **_SIZES, "rope_scaling": scaling, "rope_theta": 77777.0}
+    assert 77777.0 not in {config.base for config in read_huggingface(file).configs.values()}
+    assert "rope_theta is 77777 in config.json, which the class of" in _said(file)
+
+
+@pytest.mark.parametrize("name", sorted(PASSES_OVER_GROUPS - {"clvp_encoder"}))
+def test_classes_with_one_plain_rotation(name: str) -> None:
+    file: dict[str, Any] = {"model_type": name, **_SIZES, "n_embd": 512, "n_head": 8, "n_layer": 4}
+    plain = read_huggingface(file)
+    scaled = read_huggingface(file | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}})
+    assert (scaled.configs, scaled.layers) == (plain.configs, plain.layers)
+    assert "passes over: it has one rotation without scaling" in _said(
+        file | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    )
+    assert not _findings(file | {"rope_parameters": {"rope_type": "default"}})
+
+
+def test_every_fourth_layer_of_mistral_large_4() -> None:
+    parsed = read_huggingface({"model_type": "mistral_large4_text", **_SIZES, "max_position_embeddings": 1048576})
+    assert [parsed.of_layer(index) is None for index in range(4)] == [False, False, False, True]
+
+
+def test_which_classes_never_read_a_base_beside_groups() -> None:
+    """Those that convert entries themselves, and neither look for rope_theta nor leave it to the usual conversion."""
+    transformers = pytest.importorskip("transformers")
+    usual = transformers.modeling_rope_utils.RotaryEmbeddingConfigMixin.convert_rope_params_to_dict
+    found = set()
+    for name, kind in transformers.CONFIG_MAPPING.items():
+        convert = getattr(kind, "convert_rope_params_to_dict", usual)
+        known = model_type(name)
+        if convert is usual or known is None or not known.rotates or known.text_part:
+            continue
+        own = "".join(inspect.getsource(each) for each in kind.__mro__ if ".models." in each.__module__)
+        is_left_to_it = "super().convert_rope_params_to_dict" in inspect.getsource(convert)
+        if not is_left_to_it and not re.search(r'kwargs\.(pop|get)\(\s*"rope_theta"', own):
+            found.add(name)
+    assert found - {"cohere_compass_text"} == PASSES_OVER_BASE

@@ -97,6 +97,19 @@ SCALES_SCORES = frozenset(_SCALED_SCORES.split())
 TAKES_ROTARY_EMB_BASE = frozenset(["gpt_neox", "gpt_neox_japanese"])
 """Model types whose classes take ``rotary_emb_base`` for the base, and pass over ``rope_theta`` beside it."""
 
+_OWN_BASES = """
+beam diffusion_gemma_text embedding_gemma2_text gemma4_text gemma4_unified_text gpt_neox gpt_neox_japanese laguna mellum
+mimo_v2_flash modernbert modernbert-decoder zaya
+"""
+PASSES_OVER_BASE = frozenset(_OWN_BASES.split())
+"""Model types whose classes never read a ``rope_theta`` beside groups (``convert_rope_params_to_dict``)."""
+
+MERGES_INTO_FULL_LAYERS = frozenset(["gemma3_text", "gemma3n_text", "olmo3", "t5gemma2_decoder", "t5gemma2_text"])
+"""Model types whose classes merge one ``rope_scaling``, by its ``rope_type``, into the group of full attention."""
+
+MERGES_INTO_ALL_LAYERS = frozenset(["modernbert", "modernbert-decoder"])
+"""Model types whose classes merge one ``rope_scaling``, by its ``rope_type``, into the groups of all layer types."""
+
 NULL_GROUP_STANDS_STILL = frozenset(["beam", "cohere_compass_text"])
 """Model types whose classes do not rotate layers of a type with null in the place of its group."""
 

@@ -34,6 +34,9 @@ _READERS = {
 READERS = {entry: frozenset(names.split()) for entry, names in _READERS.items()}
 """The model types of text whose classes read an entry."""
 
+PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj", "roformer"])
+"""Model types whose classes read neither a group of rotary parameters nor a share beside it."""
+
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
 
 
@@ -45,9 +48,10 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         kind: The facts of its class.
         findings: Where findings go.
     """
-    for entry, readers in READERS.items():
-        if entry not in given or kind.name in readers:
-            continue
+    unread = {entry: readers for entry, readers in READERS.items() if entry in given and kind.name not in readers}
+    if kind.name in PASSES_OVER_GROUPS:
+        _without_groups(given, kind, findings)
+    for entry in unread:
         value = given.pop(entry)
         says_nothing = not value or (isinstance(value, list) and all(each == 1 for each in value))
         if entry in _SILENT and given.get("use_sliding_window") is not True:
@@ -60,5 +64,22 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
                     "passes over.",
                     "Say it by layer_types or rope_parameters, as far as that class reads these, or name the code that "
                     "reads the entry.",
+                )
+            )
+
+
+def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
+    """Remove the groups of rotary parameters and the share, of a class that has one plain rotation in any case."""
+    plain = ("default", given.get("rope_theta"), kind.defaults.get("rope_theta"), None)
+    for entry in ("rope_parameters", "rope_scaling", "partial_rotary_factor"):
+        value = given.pop(entry, None)
+        says = list(value.values()) if isinstance(value, dict) else [value]
+        if any(each not in plain for each in says):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
+                    "passes over: it has one rotation without scaling.",
+                    "Name a model type whose class reads it, if the weights were trained so.",
                 )
             )

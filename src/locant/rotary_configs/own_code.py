@@ -53,6 +53,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "smallthinker": own_layers.smallthinker,
     "step3p5": own_layers.step3p5,
     "ultrabert": own_layers.ultrabert,
+    "mistral_large4_text": own_layers.mistral_large4,
     "mimo_v2_flash": own_layers.mimo_v2,
     "deepseek_v4": own_layers.deepseek_v4,
     "clvp_encoder": own_entries.clvp_encoder,

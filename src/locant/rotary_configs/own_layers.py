@@ -200,3 +200,10 @@ def ultrabert(given: dict[str, Any], findings: Findings) -> None:
             )
         groups[name] = group
     given["rope_parameters"] = groups
+
+
+def mistral_large4(given: dict[str, Any], findings: Findings) -> None:
+    """Mistral Large 4 (configuration_mistral_large4.py of transformers): every fourth layer has no positions."""
+    del findings
+    if given.get("no_rope_layers") is None and given.get("no_rope_layer_interval") is None:
+        given["no_rope_layer_interval"] = 4

@@ -9,7 +9,14 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.positions.scaling.forms import OF_THE_CLASS
 from locant.rotary_configs.base import ALL_LAYERS
-from locant.rotary_configs.families import TAKES_ROTARY_EMB_BASE, ModelType, is_in_transformers
+from locant.rotary_configs.families import (
+    MERGES_INTO_ALL_LAYERS,
+    MERGES_INTO_FULL_LAYERS,
+    PASSES_OVER_BASE,
+    TAKES_ROTARY_EMB_BASE,
+    ModelType,
+    is_in_transformers,
+)
 from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count
 from locant.rotary_configs.rope_parameters import read_type
 
@@ -41,7 +48,8 @@ def rope_groups(
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     are_groups = len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values())
     if are_groups and kind is not None and _has_one_rotation(kind) and {*given} <= KNOWN_TYPES:
-        base = kind.defaults.get("default_theta", 10_000.0) if base is None else base
+        is_read = base is not None and (kind.name not in PASSES_OVER_BASE or part.number("rotary_emb_base") is not None)
+        base = base if is_read and base is not None else kind.defaults.get("default_theta", 10_000.0)
         findings.append(_groups_are_passed_over(kind, given, where, base))
         return {ALL_LAYERS: (Fields({}, where), base)}
     if are_groups:
@@ -60,6 +68,11 @@ def rope_groups(
             )
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
+    if kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS:
+        agreed(inside, base, _two_bases(inside, base, where))
+        given = _merged_by_type(kind, given, where, is_new=bool(new), findings=findings)
+        rope = Fields(given, where)
+        inside = rope.number("rope_theta")
     listed = dict.fromkeys(base for base in bases_by_layer(part, kind) or () if base)
     if listed:
         if len(listed) == 1:
@@ -67,7 +80,12 @@ def rope_groups(
         return {name_of_base(base): (Fields(given, where), base) for base in listed}
     if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
         base = None  # transformers writes the class's own beside the one that counts
-    base = agreed(inside, base, f"rope_theta is {inside} in {where} but {base} next to it; keep one of them.")
+    base = agreed(inside, base, _two_bases(inside, base, where))
+    passes_over = kind is not None and kind.name in PASSES_OVER_BASE and inside is None
+    if given and passes_over and kind is not None and not kind.rope_by_layer and part.number("rotary_emb_base") is None:
+        own = kind.defaults.get("default_theta", 10_000.0)
+        findings += [] if base in (None, own) else [_base_is_passed_over(part, kind, base or own, own)]
+        base = own
     if not given and kind is not None and not kind.rope_by_layer:
         own = _base_in(kind.rope)
         by_its_name = part.number("rotary_emb_base") is None  # GPT-NeoX takes that
@@ -80,7 +98,7 @@ def rope_groups(
         return {name: group for name, group in both.items() if name in names}
     if (
         base is not None
-        and not given
+        and (not given or passes_over)
         and kind is not None
         and kind.keeps_its_base
         and (kind.rope_by_layer or not kind.rope)
@@ -99,8 +117,33 @@ def rope_groups(
             rope = Fields(_scaling_of(kind.rope.get(GLOBAL)), where)
     if local is None:
         return {ALL_LAYERS: (rope, base)}
-    # The one rope_scaling of such a model is that of its full attention.
+    # The one rope_scaling of such a model is that of its full attention, but for a few classes.
+    if kind is not None and kind.name in MERGES_INTO_ALL_LAYERS:
+        return {GLOBAL: (rope, base), LOCAL: (Fields(given, where), local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _two_bases(inside: float | None, beside: float | None, where: str) -> str:
+    return f"rope_theta is {inside} in {where} but {beside} next to it; keep one of them."
+
+
+def _merged_by_type(
+    kind: ModelType, given: Mapping[str, Any], where: str, *, is_new: bool, findings: list[Finding]
+) -> Mapping[str, Any]:
+    """Return what a class with groups by layer type merges into them of one group for all: rope_scaling alone."""
+    old = given.get("type") if given.get("rope_type") is None else None
+    if not given or not (is_new or old not in (None, "default")):
+        return given
+    said = "has no groups for layer types" if is_new else f"has type '{old}' and no rope_type"
+    taken = "and takes its own groups" if is_new else "and scales nothing"
+    findings.append(
+        Finding(
+            "warning",
+            f"{where} {said}: the class of '{kind.name}' in transformers passes over it, {taken}.",
+            "Write rope_parameters with a group for each layer type, and rope_type in each.",
+        )
+    )
+    return {} if is_new else {key: value for key, value in given.items() if key == "rope_theta"}
 
 
 def _has_one_rotation(kind: ModelType) -> bool:
@@ -113,8 +156,8 @@ def _groups_are_passed_over(kind: ModelType, given: Mapping[str, Any], where: st
     names = " and ".join(f"'{name}'" for name in list(given)[:3])
     return Finding(
         "warning",
-        f"{where} has groups for {names}, which the class of '{kind.name}' in transformers passes over: its layers have "
-        f"no types, and all of them have the base {base:g}, without scaling.",
+        f"{where} has groups for {names}, which the class of '{kind.name}' in transformers passes over: its "
+        f"layers have no types, and all have the base {base:g}, without scaling.",
         "Write the entries of one group into rope_parameters itself.",
     )
 
@@ -171,9 +214,11 @@ def _base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: floa
             "Name a model type whose class reads the base, if the weights were trained with that one.",
         )
     groups = "its own groups" if own is None else f"its own group, with {own:g}"
+    always = kind.name in PASSES_OVER_BASE
+    where = "" if always else " where the file has no rope_parameters or rope_scaling"
     return Finding(
         "warning",
-        f"{said} where the file has no rope_parameters or rope_scaling: it takes {groups}.",
+        f"{said}{where}: it takes {groups}.",
         "State rope_theta in a group rope_parameters, with its rope_type.",
     )
 
@@ -222,6 +267,10 @@ def _by_layer_type(
     groups = {}
     if base is not None and _is_passed_over(base, given):
         findings.append(_base_beside_groups(part, base, where))
+    elif base is not None and kind is not None and kind.name in PASSES_OVER_BASE:
+        own = {_base_in(group) for group in given.values()}
+        findings += [] if base in own else [_base_is_passed_over(part, kind, base, None)]
+        base = None
     for name, value in given.items():
         default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
         if name not in known or (value is None and default is None):
@@ -231,7 +280,9 @@ def _by_layer_type(
             findings.append(_truncate_is_passed_over(name, where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else _scaling_of(default), whose)
-        groups[name] = (rope, _first(rope.number("rope_theta"), base, _base_in(default)))
+        is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
+        beside = part.number("rope_local_base_freq") if is_local else base
+        groups[name] = (rope, _first(rope.number("rope_theta"), beside, _base_in(default)))
     return groups
 
 

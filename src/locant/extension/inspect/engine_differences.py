@@ -37,7 +37,8 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         vllm = read_vllm({}, content)
     except UNREADABLE as error:
         message = error_finding(error, "config.json").message
-        yield Finding("warning", f"vLLM: {message}", "Correct the entry, or do not serve the model with vLLM.")
+        said = message if message.startswith("vLLM") else f"vLLM: {message}"
+        yield Finding("warning", said, "Correct the entry, or do not serve the model with vLLM.")
         return
     of_layers = ("layers without positions", "base of the class")  # which the class of transformers decides
     for finding in vllm.findings:
