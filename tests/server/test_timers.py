@@ -32,9 +32,9 @@ def test_what_takes_longer_is_given_up(limit: float) -> None:
 
 def test_what_is_done_in_time_is_left_alone() -> None:
     async def ask() -> None:
-        for limit in (0.02, 0.06):
+        for limit in (0.045, 0.3):
             await waited(0.001, limit)
-        await asyncio.sleep(0.15)  # in which the limits would run out
+        await asyncio.sleep(0.5)  # in which the limits would run out
 
     asyncio.run(ask())
 
