@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from transformers import CONFIG_MAPPING
+
 from locant.extension import Inspection, inspect_model
 from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
@@ -129,9 +131,13 @@ def test_more_layers_than_any_model_has_are_refused_before_a_class_is_asked(
     assert "num_hidden_layers in config.json is 1000000000000; 10000 is the most here" in _said(inspection, "error")[0]
 
 
-def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _unknown(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     known = families.model_type
-    monkeypatch.setattr(families, "model_type", lambda name: None if name == "cohere2" else known(name))
+    monkeypatch.setattr(families, "model_type", lambda name: None if name in names else known(name))
+
+
+def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _unknown(monkeypatch, "cohere2")
     inspection = _inspected(tmp_path, model_type="cohere2", rope_theta=50000.0)
     assert inspection.parsed is not None
     assert inspection.parsed.config.layout == "interleaved"
@@ -139,6 +145,46 @@ def test_an_unknown_model_type_is_read_from_its_class(tmp_path: Path, monkeypatc
     assert any(
         "'cohere2' is not known here; what its class does was read from" in each for each in _said(inspection, "note")
     )
+    assert not _said(inspection, "warning")
+
+
+def test_axes_of_an_unknown_model_type_are_those_of_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """modeling_qwen3_vl.py turns pairs by the three axes in turn; mrope_interleaved is not stated."""
+    _unknown(monkeypatch, "qwen3_vl_text")
+    rope = {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [24, 20, 20]}
+    inspection = _inspected(tmp_path, model_type="qwen3_vl_text", head_dim=128, rope_parameters=rope)
+    assert inspection.parsed is not None
+    axis_of_pair = inspection.parsed.multimodal["all"]["axis_of_pair"]
+    assert axis_of_pair[:6] == (0, 1, 2, 0, 1, 2)
+    assert axis_of_pair[-4:] == (0, 0, 0, 0)
+
+
+@pytest.mark.skipif("dory" not in CONFIG_MAPPING, reason="not in this release")
+@pytest.mark.parametrize("blocks", [16, 72])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_blocks_of_attention_and_mlp_are_one_layer_as_in_the_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, is_known: bool
+) -> None:
+    """configuration_dory.py: a file lists them apart, each pair is one layer; the first 48 blocks alone are refused."""
+    _unknown(monkeypatch, *(() if is_known else ("dory",)))
+    layers = blocks // 2
+    content = {
+        "num_hidden_layers": blocks,
+        **dict.fromkeys(("n_input_layers", "n_output_layers"), 4),
+        "n_recurrent_layers": blocks - 8,
+        "layer_types": [*["sliding_attention", "mlp"] * 3, "full_attention", "mlp"] * (layers // 4),
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            "full_attention": {"rope_type": "default", "rope_theta": 1e7},
+        },
+    }
+    inspection = _inspected(tmp_path, model_type="dory", sliding_window=1024, **content)
+    assert str(inspection.checked_against).startswith("DoryModel of transformers ")
+    assert inspection.parsed is not None
+    assert {kind.name: kind.layers for kind in inspection.parsed.layers} == {
+        "sliding_attention": tuple(index for index in range(layers) if index % 4 != 3),
+        "full_attention": tuple(range(3, layers, 4)),
+    }
     assert not _said(inspection, "warning")
 
 

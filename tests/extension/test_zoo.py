@@ -50,6 +50,7 @@ _KINDS = [
     "voxtral_realtime_text",  # layers that want more than hidden states
     "idefics",  # computes nothing without images
     "dia_decoder",  # several ids a token
+    "dory",  # types of blocks, of which two are a layer
     "llava",  # a text part
     "qwen2_5_omni",
 ]
@@ -106,7 +107,7 @@ def test_windows_of_any_size_are_those_of_the_masks(model_type: str) -> None:
 
 _ALTERNATING = [
     *("afmoe", "bailing_hybrid", "cohere2", "cohere2_moe", "exaone4", "flint", "gemma3_text", "gemma4_text"),
-    *("llama4_text", "modernbert", "muse_glimmer_text", "muse_spark_text", "qwen3_next"),
+    *("lara_mini", "llama4_text", "modernbert", "muse_glimmer_text", "muse_spark_text", "qwen3_next"),
 ]
 """Model types whose layers alternate: by their number alone, by an entry, from the front or from the back."""
 
@@ -125,7 +126,7 @@ def test_layers_alternate_as_in_the_class_for_any_number_of_them(model_type: str
         assert list(layer_names(Fields(content, "config.json"), kind)) == types, content
 
 
-@pytest.mark.parametrize("model_type", ["falcon", "glm4_moe_lite", "bamba", "voxtral", "muse_spark_text"])
+@pytest.mark.parametrize("model_type", ["falcon", "glm4_moe_lite", "bamba", "voxtral", "muse_spark_text", "dory"])
 def test_what_a_class_makes_of_entries_is_on_record(model_type: str) -> None:
     """Names that only the class reads, numbers that no entry changes, and what a whole gives its text part."""
     if model_type not in CONFIG_MAPPING:

@@ -561,3 +561,84 @@ def test_values_are_said_in_the_words_of_json(entries: dict[str, Any], said: str
     except ConfigError as error:
         found = str(error)
     assert said in found
+
+
+_TYPES = {"layer_types": ["sliding_attention", "linear_attention", "full_attention", "mlp"], "num_hidden_layers": 4}
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_doubtful"),
+    [
+        (_TYPES, True),
+        ({**_TYPES, "no_rope_layers": [1, 1, 0, 1]}, False),
+        ({"layer_types": ["linear_attention", "full_attention"] * 2, "num_hidden_layers": 4}, False),
+        ({**_TYPES, "model_type": "olmo3"}, False),
+    ],
+)
+def test_which_types_of_an_unknown_model_rotate_is_doubtful(entries: dict[str, Any], is_doubtful: bool) -> None:
+    """In LaraMini's class layers of full attention do not, which no entry says."""
+    read = read_huggingface({"model_type": "novel", **_WIDE, "rope_theta": 1e4, **entries})
+    said = [each.message for each in read.findings if each.severity == "warning"]
+    assert any("full_attention and sliding_attention" in each and "is assumed" in each for each in said) is is_doubtful
+
+
+def test_names_that_only_look_rotary_across_two_words_are_no_findings() -> None:
+    """recurre(nt k)v of Dory, and the whole head of Sarvam's own code, which is near to head_dim."""
+    file = {"model_type": "llama", **_WIDE}
+    expected = read_huggingface(file)
+    assert read_huggingface(file | {"recurrent_kv_cache_mode": "per_loop", "q_head_dim": 192}) == expected
+    for name in ("ntk_alpha", "use_dynamic_ntk", "freq_base_scale", "my_log_n"):
+        said = read_huggingface(file | {name: 2}).findings
+        assert any(f"'{name}' in config.json looks as if it were about rotary" in each.message for each in said), name
+
+
+def test_a_base_that_an_unknown_class_may_have_otherwise_is_not_said_to_be_its_own() -> None:
+    for name, said in (("novel", "as most code has."), ("llama", "as its class has.")):
+        notes = [
+            each.message for each in read_huggingface({"model_type": name, **_WIDE, "rope_scaling": None}).findings
+        ]
+        assert any(f"no rope_theta; 10000 is taken, {said}" in each for each in notes), notes
+
+
+_SARVAM = {
+    "model_type": "sarvam_mla",
+    **_WIDE,
+    **{"num_hidden_layers": 32, "head_dim": 576, "q_head_dim": 192, "kv_lora_rank": 512, "qk_nope_head_dim": 128},
+    **{"qk_rope_head_dim": 64, "rope_theta": 10000},
+    "rope_scaling": {
+        **{"type": "deepseek_yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32},
+        **{"beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0},
+    },
+}
+
+
+def test_a_file_of_latent_attention_for_code_of_its_own() -> None:
+    """Sarvam-105B as published: head_dim is the width of the cache, and the type of YaRN that of inference engines."""
+    read = read_huggingface(_SARVAM)
+    assert (read.config.head_dim, read.config.rotary_dim, read.config.layout) == (64, 64, "interleaved")
+    plain = read_huggingface({**_SARVAM, "rope_scaling": {**_SARVAM["rope_scaling"], "type": "yarn"}})
+    assert isinstance(read.config.scaling, YaRN)
+    assert read.config == plain.config
+    assert [each.message for each in read.findings if "head_dim 576" in each.message]
+
+
+def test_exaone_has_the_base_of_its_class() -> None:
+    """configuration_exaone.py of transformers 5.24: default_theta."""
+    file = {"model_type": "exaone", **_WIDE, "num_layers": 32}
+    assert read_huggingface(file).config.base == 500000
+    assert read_huggingface(file | {"rope_theta": 1e6}).config.base == 1e6
+
+
+def test_layers_of_lara_mini_rotate_where_they_have_a_window() -> None:
+    read = read_huggingface({"model_type": "lara_mini", **_WIDE, "num_hidden_layers": 10, "head_dim": 128})
+    rotating = {index: kind.window for kind in read.layers for index in kind.layers if kind.config}
+    assert rotating == dict.fromkeys((1, 4, 6, 9), 512)
+    assert _still({"model_type": "lara_mini", **_WIDE, "num_hidden_layers": 10, "head_dim": 128}) == [3, 8]
+
+
+def test_a_head_that_the_class_has_angles_for_is_told() -> None:
+    """DeepseekV3Model of transformers fails with a head_dim beside another qk_rope_head_dim; vLLM rotates the part."""
+    sizes = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "head_dim": 128}
+    read = read_huggingface({"model_type": "deepseek_v3", **_WIDE, **sizes})
+    assert (read.config.head_dim, read.config.rotary_dim) == (64, 64)
+    assert any("has angles for the first, and fails" in each.message for each in read.findings)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locant.errors import ConfigError
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
-from locant.rotary_configs import read_huggingface, read_vllm
-from locant.rotary_configs.families import TEXT_IN_THE_FILE_ITSELF
+from locant.rotary_configs import families, read_huggingface, read_vllm
+from locant.rotary_configs.families import TEXT_IN_THE_FILE_ITSELF, is_in_transformers
+from locant.rotary_configs.own_code import OWN_CODE
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GPT_OSS = {"num_hidden_layers": 4, "hidden_size": 2880, "head_dim": 64, "num_attention_heads": 64}
@@ -288,3 +291,11 @@ def test_a_group_with_sizes_and_positions_that_its_class_does_not_have() -> None
 def test_no_name_is_proposed_for_itself() -> None:
     said = _said({"model_type": "novel", **_SIZES, "rope_theta": 1e4, "global_rope_theta": 5e5})
     assert "Did you mean 'global_rope_theta'" not in said
+
+
+def test_what_transformers_has_a_class_for_is_not_known_by_code_of_its_own_too() -> None:
+    """exaone, minicpm3 and internlm3 came with code of their own before transformers had them."""
+    by_class = [name for name in ("exaone", "minicpm3", "internlm3", "dbrx") if not is_in_transformers(name)]
+    assert not by_class
+    stored = json.loads((Path(families.__file__).parent / "model_types.json").read_text(encoding="utf-8"))
+    assert not OWN_CODE.keys() & stored.keys()

@@ -1,6 +1,6 @@
 """Facts of Hugging Face's model classes that config.json does not state, by ``model_type``.
 
-``model_types.json`` holds what the classes of transformers 5.23 do with a small model's queries and keys; it is
+``model_types.json`` holds what the classes of transformers 5.24 do with a small model's queries and keys; it is
 generated (``tests/support/zoo/facts.py``), and the tests compare it with the version that is installed. Classes that
 come with their checkpoints stand in :mod:`locant.rotary_configs.own_code`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -40,13 +40,6 @@ OTHER_POSITIONS = {
 }
 """What classes without rotary positions have in their place, where Locant has it as well."""
 
-_OWN_PART = """
-axk1 axk2 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm5_next_text glm_moe_dsa hy_v4 kimi_linear minicpm3
-mistral_large4_text youtu
-"""
-HEAD_IS_ROTATED_PART = frozenset(_OWN_PART.split())
-"""Model types whose classes set ``head_dim`` to ``qk_rope_head_dim``, whatever the file says."""
-
 LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "modernbert", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 
@@ -74,7 +67,7 @@ TEXT_IN_THE_FILE_ITSELF = frozenset(["fuyu", "hunyuan_vl", "paddleocr_vl", "qwen
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
-    "hy_v4": ("half", "last"),
+    **dict.fromkeys(("hy_v4", "hy_v4_vl_text"), ("half", "last")),
 }
 """How the indexers of sparse attention pair features, and which of their ``index_head_dim`` features they rotate."""
 
@@ -89,7 +82,7 @@ HEEDS_MSCALE = frozenset(["phimoe"])
 
 _SCALED_SCORES = """
 axk1 axk2 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa hy_v4 hy_v4_vl_text
-longcat_flash minicpm3 mistral4 mistral_large4_text youtu
+longcat_flash minicpm3 mistral4 mistral_large4_text sarvam_mla youtu
 """
 SCALES_SCORES = frozenset(_SCALED_SCORES.split())
 """Model types whose classes multiply scores by the square of 0.1 * mscale_all_dim * ln(factor) + 1."""
@@ -128,11 +121,13 @@ class ModelType:
         layout: How features are paired.
         can_turn_to_halves: Whether ``rope_interleave: false`` makes :attr:`layout` half.
         defaults: Values of entries that the file leaves out.
+        entries: Names of all entries of its configuration, where the class itself was asked.
         rope: ``rope_parameters`` where the file has none: one group, or one for every layer type.
         keeps_its_base: Whether it takes its own base where the file has one beside no group.
         keeps_its_share: Whether it takes the share of a head of :attr:`rope`, whatever stands beside the group.
         stands_without_base: Whether it has no rotary positions where the group has null for its base.
         takes_rotary_dim: Whether it has an entry with the number of rotated features.
+        head_is_rotated_part: Whether it sets ``head_dim`` to ``qk_rope_head_dim``, whatever the file says.
         ignored: Entries of a group of rotary parameters that the class expects without reading them for its angles.
         aliases: Other names that it takes for sizes, and those sizes.
         rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
@@ -144,6 +139,7 @@ class ModelType:
         forces_last: Whether the last layer has that type also where the file states another.
         period: An entry with the length of a round of layers, the type of most of them, that of the one other, and
             whether that is the ``first`` or the ``last`` of the round.
+        pairs_blocks: Whether an attention block and an MLP block of the file's types are one layer of it.
         behaviour: What the layers of each type do.
         without_window: What layers without a window do where the file switches the sliding window off.
         is_windowless: Whether its masks have no window, whatever the file says.
@@ -163,11 +159,13 @@ class ModelType:
     layout: RotaryLayout = "half"
     can_turn_to_halves: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    entries: Collection[str] = ()
     rope: Mapping[str, Any] | None = None
     keeps_its_base: bool = False
     keeps_its_share: bool = False
     stands_without_base: bool = False
     takes_rotary_dim: bool = False
+    head_is_rotated_part: bool = False
     ignored: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     rotates_partly: bool = False
@@ -177,6 +175,7 @@ class ModelType:
     last_type: str | None = None
     forces_last: bool = False
     period: tuple[str, str, str, str] | None = None
+    pairs_blocks: bool = False
     behaviour: Mapping[str, Behaviour] = field(default_factory=dict)
     without_window: Behaviour | None = None
     is_windowless: bool = False
@@ -275,6 +274,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         keeps_its_share=facts.get("keeps_share", False),
         stands_without_base=facts.get("null_base", False),
         takes_rotary_dim=facts.get("rotary_dim", False),
+        head_is_rotated_part=facts.get("head_is_part", False),
         ignored=facts.get("ignored", ()),
         aliases=facts.get("aliases", {}),
         rotates_partly=facts.get("partly", False),
@@ -284,6 +284,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         last_type=facts.get("last_type"),
         forces_last=facts.get("forces_last", False),
         period=None if (period := facts.get("period")) is None else tuple(period),
+        pairs_blocks=facts.get("pairs_blocks", False),
         behaviour=facts.get("behaviour", {}),
         without_window=facts.get("without_window"),
         is_windowless=facts.get("windowless", False),

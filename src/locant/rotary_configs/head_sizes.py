@@ -10,7 +10,6 @@ from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.families import (
-    HEAD_IS_ROTATED_PART,
     SHARES_BESIDE_GROUPS,
     ModelType,
     is_in_transformers,
@@ -152,12 +151,15 @@ def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType
         is_of_others = True  # that entry is about the whole head
     if stated is None or stated in (rotated, whole) or share == rotated or is_of_others:
         pass
-    elif kind is not None and kind.name in HEAD_IS_ROTATED_PART:
+    elif kind is not None and (kind.head_is_rotated_part or _has_angles_for_the_head(kind, fraction)):
+        does = "takes the second, and passes over the first."
+        if not kind.head_is_rotated_part:
+            does = "has angles for the first, and fails. The second is shown, which other engines rotate."
         findings = (
             Finding(
                 "warning",
                 f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}. The class of '{kind.name}' in "
-                "transformers takes the second, and passes over the first.",
+                f"transformers {does}",
                 f"Set head_dim to {rotated}, or leave it out.",
             ),
         )
@@ -168,6 +170,12 @@ def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType
         )
     # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
     return HeadSizes(rotated, rotated, None if fraction is None else 1.0, findings)
+
+
+def _has_angles_for_the_head(kind: ModelType, fraction: float | None) -> bool:
+    """Whether a class of latent attention rotates ``qk_rope_head_dim`` features by angles for ``head_dim`` of them."""
+    is_own = "qk_rope_head_dim" in kind.defaults and is_in_transformers(kind.name)
+    return is_own and fraction is None and "head_dim" not in kind.aliases
 
 
 def _head_dim(own: _Sizes, kind: ModelType | None, layer: str, findings: list[Finding]) -> int:

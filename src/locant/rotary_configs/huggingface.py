@@ -24,7 +24,12 @@ from locant.rotary_configs.doubts import (
 )
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
-from locant.rotary_configs.layer_doubts import doubts_about_layer_types, windows_passed_over
+from locant.rotary_configs.layer_doubts import (
+    doubts_about_layer_types,
+    other_kinds_of_layers,
+    types_that_may_stand_still,
+    windows_passed_over,
+)
 from locant.rotary_configs.layer_entries import without_unread
 from locant.rotary_configs.layers import (
     GLOBAL,
@@ -51,7 +56,6 @@ from locant.rotary_configs.spellings import (
     LENGTHS,
     Spelled,
     in_names_of_all,
-    layers_of_other_kinds,
     stated_layout,
     without_null_scaling,
 )
@@ -215,7 +219,7 @@ def _read_entries(
             context.note(
                 f"rope_theta of the file is null; {base:g} is shown, what the model's class has where it is left out."
                 if is_null
-                else f"The file has no rope_theta; {base:g} is taken, as the model's class does.",
+                else f"The file has no rope_theta; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
                 "Compare with the model's publication.",
                 None if is_null else "base of the class",
             )
@@ -253,8 +257,9 @@ def _read_entries(
         raise NoRotaryPositionsError(
             "By config.json, none of the layers of this model rotates: it has no rotary positions."
         )
+    findings += [] if kind is not None or len(configs) > 1 else types_that_may_stand_still(part, name, names)
     if not is_known:
-        findings += _doubts_about_other_layers(part)
+        findings += other_kinds_of_layers(part, () if kind is None else kind.entries)
     findings += layers_without_positions(layers)
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
     findings += windows_passed_over(part, kind)
@@ -263,8 +268,9 @@ def _read_entries(
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
     # Scaling scores by the logarithm of the position is no rotation: code of people's own may do it besides.
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
+    of_class = () if kind is None else (*kind.defaults, *kind.entries)
     read = {key: value for key, value in part.values.items() if key not in part.passed_over}
-    findings += doubts_about(read, {*(kind.defaults if kind else ()), *by_logarithm}, kind)
+    findings += doubts_about(read, {*of_class, *by_logarithm}, kind)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
@@ -324,20 +330,6 @@ def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout 
         )
     )
     return "half" if layout == "half" else "interleaved"
-
-
-def _doubts_about_other_layers(part: Fields) -> list[Finding]:
-    """Return findings about entries of code of people's own by which some layers have no attention."""
-    untaken = part.untaken()
-    return [
-        Finding(
-            "warning",
-            f"'{name}' in config.json says which layers are of another kind, and nothing known here reads it: they may "
-            "have no attention. What is shown is the rotation of those that have.",
-            "Compare with the code that runs the model.",
-        )
-        for name in layers_of_other_kinds({name: part.values[name] for name in untaken})
-    ]
 
 
 def _doubts_about_layout(

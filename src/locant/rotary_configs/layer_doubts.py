@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from locant.errors import nearest
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
 from locant.rotary_configs.layers import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
+from locant.rotary_configs.spellings import layers_of_other_kinds
 
 _LISTS = ("layer_types", "layers_block_type")
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
 _BLOCKS = ("recurrent", "attention")
+_WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
 
 
 def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -> Iterator[Finding]:
@@ -55,6 +57,46 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
                 "class passes over it.",
                 f"Correct {entry}, or the number of layers.",
             )
+
+
+def types_that_may_stand_still(part: Fields, name: str | None, names: Sequence[str]) -> list[Finding]:
+    """Return the warning about a file with types of layers, of which nothing tells which of them rotate.
+
+    Args:
+        part: The text part of config.json, whose class is not known and whose rotation is one for all layers.
+        name: Its model type.
+        names: Types of the layers.
+    """
+    attending = sorted({*names} - WITHOUT_ATTENTION)
+    if len(attending) < 2 or any(part.values.get(entry) is not None for entry in _WHICH_ROTATE):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"Layers are of the types {' and '.join(attending)} by {part.where}, and the model type '{name}' is not "
+            "known here: that all of them rotate is assumed.",
+            "Compare with the attention of the model's class: in some only layers with a window rotate.",
+        )
+    ]
+
+
+def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]:
+    """Return findings about entries of code of people's own by which some layers have no attention.
+
+    Args:
+        part: The text part of config.json.
+        known: Entries of the class, where it was asked: what they do was seen.
+    """
+    untaken = {*part.untaken()} - {*known}
+    return [
+        Finding(
+            "warning",
+            f"'{name}' in config.json says which layers are of another kind, and nothing known here reads it: they may "
+            "have no attention. What is shown is the rotation of those that have.",
+            "Compare with the code that runs the model.",
+        )
+        for name in layers_of_other_kinds({name: value for name, value in part.values.items() if name in untaken})
+    ]
 
 
 def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:

@@ -83,6 +83,8 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
     """
     count = layer_count(part, kind)
     stated = _stated(part)
+    if stated is not None and _pairs_blocks(part, kind):
+        stated = stated[::2]
     if stated is not None:
         if count is not None and len(stated) != count:
             if len(stated) < count:
@@ -103,9 +105,15 @@ def layer_count(part: Fields, kind: ModelType | None) -> int | None:
         if found is not None:
             if found > MOST_LAYERS:
                 raise ConfigError(f"{name} in {part.where} is {found}; {MOST_LAYERS} is the most here.")
-            return found
+            return found // 2 if _pairs_blocks(part, kind) else found
     defaults = {} if kind is None else kind.defaults
     return next((defaults[name] for name in ("num_hidden_layers", "n_layer", "n_layers") if name in defaults), None)
+
+
+def _pairs_blocks(part: Fields, kind: ModelType | None) -> bool:
+    """Whether the file counts attention and MLP blocks, of which the class takes each pair for one layer."""
+    types = part.values.get("layer_types")
+    return kind is not None and kind.pairs_blocks and isinstance(types, list) and "mlp" in types
 
 
 def _stated(part: Fields) -> tuple[str, ...] | None:

@@ -21,7 +21,7 @@ _LINEAR_ATTENTION = tuple(_LINEAR.split())
 """Model types of flash-linear-attention whose layers rotate nothing, but for those of the group ``attn``."""
 
 _AS_LLAMA = """
-aquila aquila3 arctic bailing_moe_v2 codeshell cogvlm cogvlm2 deci Dream grinmoe grok-1 iquestcoder llada2_moe
+aquila aquila3 arctic bailing_moe_v2 codeshell cogvlm cogvlm2 deci Dream grinmoe grok-1 llada2_moe
 llava_llama llava_mistral llava_qwen llava_qwen2 minicpmo mplug_owl2 nemotron-nas PanguProMoE phi3_v phi4mm SDAR sdar
 sdar_moe skywork solar sparsellama step3_text xmodel zhinao
 """
@@ -120,7 +120,6 @@ OWN_CODE: dict[str, ModelType] = {
         "internlm2": _half(rope_theta=10000.0),
         "baichuan": _half(rope_theta=10000.0),
         "qwen": _half(rope_theta=10000.0),
-        "dbrx": _half(rope_theta=10000.0, d_model=2048, n_heads=16, n_layers=24),
         "kimi_k2": {
             "layout": "interleaved",
             "can_turn_to_halves": True,
@@ -131,9 +130,6 @@ OWN_CODE: dict[str, ModelType] = {
         "orion": _half(rope_theta=10000.0),
         "deepseek": _half(rope_theta=10000.0),
         "minicpm": _half(rope_theta=10000.0),
-        "minicpm3": _half(rope_theta=10000.0),
-        "exaone": _half(rope_theta=10000.0),
-        "internlm3": _half(rope_theta=10000.0, head_dim=128),
         "hf_olmo": _half(rope_theta=10000.0, n_layers=32, n_heads=32),
         "llada": _half(rope_theta=10000.0),
         "smallthinker": _half(rope_theta=10000.0),

@@ -23,10 +23,11 @@ attention_head_dim cross_head_dim index_head_dim indexer_head_dim linear_head_di
 num_head_dim qk_head_dim qk_nope_head_dim swa_head_dim v_head_dim left_max_position_embeddings
 right_max_position_embeddings max_decoder_position_embeddings max_encoder_position_embeddings
 max_2d_position_embeddings num_position_embeddings max_relative_positions position_embeddings_type
-t2u_max_position_embeddings relation_bias_theta layer_type layers_type
+t2u_max_position_embeddings relation_bias_theta layer_type layers_type q_head_dim
 """
 _NEAR = 0.88
-_LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|freqbase|basefreq|mscale|mrope")
+_LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|mscale|mrope")
+_OF_TWO_WORDS = re.compile(r"freqbase|basefreq|logn|mscale")
 _OF_A_SCALING = re.compile(r"type|scal|factor|ratio|ntk|yarn|alpha|interpol")
 _MEANT = (("theta", "rope_theta"), ("base", "rope_theta"), ("rota", "partial_rotary_factor"), ("", "rope_scaling"))
 
@@ -67,13 +68,19 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
                 f"'{name}' in config.json is not known, and passed over. Did you mean '{_KNOWN[near[0]]}'?",
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
-        elif value is not False and _LOOK.search(letters) and not re.search("rope|rotary", name):
+        elif value is not False and _looks_rotary(name) and not re.search("rope|rotary", name):
             meant = next(entry for token, entry in _MEANT if token in letters)
             yield Finding(
                 "warning",
                 f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
                 f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
             )
+
+
+def _looks_rotary(name: str) -> bool:
+    """Whether a word of a name is one about rotary positions: not across two, as ``ntk`` in ``recurrent_kv``."""
+    words = (_letters(word) for word in name.split("_"))
+    return any(_LOOK.search(word) for word in words) or _OF_TWO_WORDS.search(_letters(name)) is not None
 
 
 def says_a_scaling(name: str, value: Any) -> bool:

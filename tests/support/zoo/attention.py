@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from locant.extension.inspect.model_class.observe import ATTENTION, ObservedLayer
+from locant.extension.inspect.model_class.turning_axes import FAR, turning_axes
 from locant.rotary_configs.base import ParsedConfig
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 _NAME = "zoo_recorded"
 _LENGTH = 20  # tokens, more than any window that is drawn
-_FAR = 1009  # a position at which slow pairs have moved too
-_MOVED = 1e-5  # of a pair's length
 _SLOW = 1e-4  # radians that do not show
 
 
@@ -119,48 +118,5 @@ def axis_differences(parsed: ParsedConfig, model: nn.Module, layers: list[Observ
     return [
         f"pair {pair} turns by the axis {axis}, but the class: {sorted(moves)}"
         for pair, (axis, moves, frequency) in enumerate(zip(expected, seen, config.frequencies(1), strict=True))
-        if abs(float(frequency)) * _FAR > _SLOW and moves != {axis}
+        if abs(float(frequency)) * FAR > _SLOW and moves != {axis}
     ]
-
-
-def turning_axes(model: nn.Module, layer: ObservedLayer, pairs: int, axes: int) -> list[set[int]] | None:
-    """Return by which axes each pair of a layer turns, ``None`` where the class takes no positions of so many axes.
-
-    Args:
-        model: The model.
-        layer: Its first layer that rotates, as seen with text.
-        pairs: Pairs that it rotates.
-        axes: Number of axes.
-    """
-    rotation = layer.rotation
-    assert rotation is not None
-    try:
-        turned = [_query(model, axis, layer.name, axes) for axis in (None, *range(axes))]
-    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
-        return None
-    blocks = [
-        each[0, :, 1, rotation.first : rotation.first + 2 * pairs].double() for each in turned if each is not None
-    ]
-    if len(blocks) <= axes:
-        return None
-    halves = [
-        block.chunk(2, -1) if rotation.layout == "half" else (block[..., 0::2], block[..., 1::2]) for block in blocks
-    ]
-    vectors = [torch.stack(each) for each in halves]  # [2, H, pairs]
-    return [
-        {
-            axis
-            for axis, each in enumerate(vectors[1:])
-            if (each[..., pair] - vectors[0][..., pair]).norm() > _MOVED * vectors[0][..., pair].norm()
-        }
-        for pair in range(pairs)
-    ]
-
-
-def _query(model: nn.Module, axis: int | None, name: str, axes: int) -> Tensor | None:
-    """Return the queries of a layer for two tokens, the second far away on one axis."""
-    positions = torch.zeros((axes, 1, 2), dtype=torch.long)
-    if axis is not None:
-        positions[axis, :, 1] = _FAR
-    seen = _run(model, {"input_ids": torch.full((1, 2), 7), "position_ids": positions})
-    return next((each.query for each in seen if each.name == name), None)

@@ -6,13 +6,13 @@ import copy
 import json
 import random
 import re
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from locant.extension.inspect.model_class.small_model import entries_of, quiet, reduced_entries
+from locant.extension.inspect.model_class.turning_axes import takes_axes
 
 LENGTH = 512  # tokens that the models are declared for
 BASES = (5000.0, 10000.0, 250000.0, 1e6)
@@ -37,6 +37,11 @@ STATED: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"rope_theta": 5e5, "kv_n_heads": 8, "clip_qkv": 8}},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] * 32},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "dory": {
+        "num_hidden_layers": 6,
+        **dict.fromkeys(("n_input_layers", "n_recurrent_layers", "n_output_layers"), 2),
+        "layer_types": ["sliding_attention", "mlp", "sliding_attention", "mlp", "full_attention", "mlp"],
+    },
     "glm4v_moe_text": {"num_attention_heads": 32},
     "clvp_encoder": {"projection_dim": 64},
     "glm4v_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
@@ -125,7 +130,7 @@ def _drawn(
         entries = usual_entries(config_class)
     _draw_sizes(entries, rng)
     rope = entries.get("rope_parameters")
-    if rope and "rope_type" in rope and has_axes(config_class, stated=True):
+    if rope and "rope_type" in rope and takes_axes(config_class, stated=True):
         scaled = scaled and config_class.model_type not in _UNSCALED
         rope["mrope_section"] = [] if scaled else sections(entries, rope, 3)[::-1]
     rope_type = _draw_rope(entries, rng) if scaled else "default"
@@ -153,13 +158,6 @@ def usual_entries(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class as published files have them."""
     given = copy.deepcopy(STATED.get(config_class.model_type, {}))
     return {**entries_of(config_class(**copy.deepcopy(given))), **given}
-
-
-def has_axes(config_class: Any, *, stated: bool = False) -> bool:
-    """Whether the code of a class takes positions of several axes; whether it asks the file for their sections."""
-    folder = Path(sys.modules[config_class.__module__].__file__ or "").parent
-    words = r'"mrope_section"' if stated else r'"mrope_section"|position_ids.expand\(\d'
-    return any(re.search(words, each.read_text(encoding="utf-8")) for each in folder.glob("modeling_*.py"))
 
 
 def _saved(config_class: Any, entries: dict[str, Any]) -> dict[str, Any]:
@@ -305,8 +303,9 @@ def _lists(group: dict[str, Any], entries: dict[str, Any], rng: random.Random) -
 def _draw_layers(entries: dict[str, Any], rng: random.Random) -> None:
     types = entries.get("layer_types")
     if isinstance(types, list) and types and "per_layer_config" not in entries:
-        known = sorted(set(types))
-        entries["layer_types"] = [*(rng.choice(known) for _ in types[1:]), types[-1]]
+        known = sorted({*types} - {"mlp"})
+        drawn = [*(rng.choice(known) for _ in types[1:]), types[-1]]
+        entries["layer_types"] = ["mlp" if kind == "mlp" else each for kind, each in zip(types, drawn, strict=True)]
     if entries.get("rope_scaling_layers"):
         entries["rope_scaling_layers"] = sorted(rng.sample(range(6), rng.randint(0, 6)))
     if isinstance(entries.get("no_rope_layers"), list):
@@ -351,13 +350,20 @@ def _without_defaults(content: dict[str, Any], rng: random.Random) -> dict[str, 
 
 
 _WIDTH = object()
-_OF_THE_WIDTH: dict[str, dict[str, dict[str, Any]]] = {
+_CODES = 16
+_BESIDE_THE_TEXT: dict[str, dict[str, Any]] = {
+    "apertus1p5": {
+        **{part: {"codebook_size": _CODES} for part in ("vision_config", "audio_config")},
+        "image_token_offset": 32 - _CODES,
+        "audio_token_offset": 32,
+    },
     "dots3_note": {"vision_config": {"adapter_out_dim": _WIDTH}, "audio_config": {"adapter_out_dim": _WIDTH}},
     "granite_docling": {"vision_config": {"out_hidden_size": _WIDTH}},
     "inkling2": {"vision_config": {"text_hidden_size": _WIDTH}},
+    "inkling2_loop": {"vision_config": {"text_hidden_size": _WIDTH}},
     "muse_spark": {"audio_config": {"out_hidden_size": _WIDTH}},
 }
-"""Entries of other parts that a class wants to be the width of the text part."""
+"""Entries beside the text part that a class wants to go with its width, or with its vocabulary."""
 
 
 def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
@@ -366,8 +372,10 @@ def nested_case(case: Case, model_type: str, part: tuple[str, ...]) -> Case:
     for name in reversed(part):
         content = {name: content}
     width = case.content.get("hidden_size")
-    for name, entries in _OF_THE_WIDTH.get(model_type, {}).items():
-        content[name] = {key: width if value is _WIDTH else value for key, value in entries.items()}
+    for name, stated in _BESIDE_THE_TEXT.get(model_type, {}).items():
+        content[name] = stated
+        if isinstance(stated, dict):
+            content[name] = {key: width if value is _WIDTH else value for key, value in stated.items()}
     if model_type == "fun_asr_nano" and width:
         content["adaptor_config"] = {"hidden_size": width, "intermediate_size": width // 4}
     return Case(model_type, case.seed, case.form, {"model_type": model_type, **content}, case.rope_type)

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -25,16 +25,17 @@ from locant.extension.inspect.model_class.small_model import (
     quiet,
     reduced_entries,
 )
-from locant.rotary_configs.axes import AxisOrder, several_axes
+from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
-from zoo.attention import turning_axes
-from zoo.cases import SWITCHED_ON, has_axes, sections, usual_entries
+from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.left_out import (
     aliases,
     kept_facts,
     layer_types,
     other_names_of_text,
+    pairs_blocks,
     pattern_facts,
+    takes_part_for_head,
     takes_rotary_dim,
     text_defaults,
 )
@@ -53,16 +54,16 @@ _NOT_ABOUT_THEM = re.compile(
 
 
 def facts_of(found: Architecture) -> dict[str, Any] | None:
-    """Return the facts of one architecture, ``None`` for one that reads neither text nor, rotating, images."""
+    """Return the facts of one architecture, ``None`` for one that rotates and reads neither text nor images."""
     if found.kind == "composite":
         return _composite(found)
-    if found.kind == "other" and mentions_rotation(found.config_class):
+    if not mentions_rotation(found.config_class):
+        return {"rotates": False}
+    if found.kind == "other":
         read = str(getattr(model_class(found.config_class), "main_input_name", ""))
         return {"rotates": False, "reads": "images"} if read.startswith("pixel_values") else None
     if found.kind != "text":
         return None
-    if not mentions_rotation(found.config_class):
-        return {"rotates": False}
     with quiet():
         config = found.config_class()
     defaults = {
@@ -79,6 +80,8 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         facts["rope"] = rope
     facts |= kept_facts(found)
     facts["rotary_dim"] = takes_rotary_dim(found)
+    facts["head_is_part"] = takes_part_for_head(found)
+    facts["pairs_blocks"] = pairs_blocks(found)
     facts["ignored"] = sorted(found.config_class.ignore_keys_at_rope_validation)
     if others := aliases(found):
         facts["aliases"] = others
@@ -101,8 +104,9 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     if on and any(layer.rotation for layer in layers):
         facts["switch"] = {on: getattr(small, on)}
     facts |= _seen(small, layers)
-    if axes := _axes(found, entries, layers):
-        facts["axes"] = axes
+    if facts["rotates"] and takes_axes(model_class(found.config_class) or found.config_class):
+        with quiet():
+            facts["axes"] = axes_of_class(build(found.config_class(**copy.deepcopy(entries))), layers)
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
 
 
@@ -165,7 +169,7 @@ def _variants(found: Architecture, entries: dict[str, Any]) -> Iterator[dict[str
     rope = entries.get("rope_parameters")
     if rope and "rope_type" in rope:
         yield {"rope_parameters": {**rope, "partial_rotary_factor": 0.5}}
-        if has_axes(found.config_class):
+        if takes_axes(found.config_class):
             yield {"rope_parameters": {**rope, "mrope_section": sections(entries, rope, 3)}}
     if entries.get("layer_types", ()) is None:
         yield {"layer_types": ["conv", "full_attention"] * 3}
@@ -188,32 +192,6 @@ def _leaves_rotation_out(found: Architecture) -> bool:
         return False
     places = [module.rotary_emb for module in model.modules() if hasattr(module, "rotary_emb")]
     return bool(places) and not any(place is not None for place in places)
-
-
-def _axes(found: Architecture, entries: dict[str, Any], layers: list[ObservedLayer]) -> dict[str, Any] | None:
-    """Return the sections that a class takes where none are stated, and how they share out the pairs."""
-    rotating = next((layer for layer in layers if layer.rotation is not None and layer.rotation.layout), None)
-    if rotating is None or rotating.rotation is None or not has_axes(found.config_class):
-        return None
-    with quiet():
-        model = build(found.config_class(**copy.deepcopy(entries)))
-    stated = next((each.mrope_section for each in model.modules() if hasattr(each, "mrope_section")), None)
-    stated = next(iter(stated.values())) if isinstance(stated, dict) else stated
-    pairs = rotating.rotation.rotary_dim // 2
-    for axes in (len(stated),) if stated else (2, 3, 4):
-        with quiet():
-            seen = turning_axes(model, rotating, pairs, axes)
-        if seen is None:
-            continue
-        sizes = stated or [sum(axis in each for each in seen) for axis in range(axes)]
-        share = {"sections": list(sizes)} if stated else {"equal": axes}
-        for order in get_args(AxisOrder):
-            if order != "mixed" and (len(sizes) == 3 or order != "space first"):
-                read = several_axes(sizes, order, pairs)["axis_of_pair"]
-                if [{axis} for axis in read] == seen:
-                    return {**share, "order": order}
-        return {**share, "order": "mixed"}
-    return None
 
 
 def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedLayer]) -> dict[str, Any]:
@@ -259,7 +237,8 @@ def _frequencies(layers: list[ObservedLayer]) -> list[tuple[float, ...]]:
 
 
 def _seen(small: Any, layers: list[ObservedLayer]) -> dict[str, Any]:
-    rotating = [layer for layer in layers if layer.rotation is not None]
+    # What moves otherwise than by turning pairs has relative positions of another kind.
+    rotating = [layer for layer in layers if layer.rotation is not None and layer.rotation.layout is not None]
     types = layer_types(small)
     facts: dict[str, Any] = {"rotates": bool(rotating)}
     if rotating:
@@ -294,9 +273,12 @@ def mentions_rotation(config_class: Any) -> bool:
 
 
 def _mentions(config_class: Any, pattern: str) -> bool:
-    sources = list(Path(sys.modules[config_class.__module__].__file__ or "").parent.glob("modeling_*.py"))
-    if not sources:  # it has the model of another folder
-        sources = [Path(sys.modules[getattr(model_class(config_class), "__module__", __name__)].__file__ or "")]
+    folder = Path(sys.modules[config_class.__module__].__file__ or "").parent
+    sources = list(folder.glob("modeling_*.py"))
+    if not sources and (found := model_class(config_class)) is not None:  # it has the model of another folder
+        sources = [Path(sys.modules[found.__module__].__file__ or "")]
+    # A model that the library names nowhere leaves its entries alone to go by.
+    sources = sources or list(folder.glob("*.py"))
     return any(re.search(pattern, source.read_text(encoding="utf-8")) for source in sources)
 
 
@@ -323,6 +305,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "keeps_share": facts.get("keeps_share", False),
         "null_base": facts.get("null_base", False),
         "rotary_dim": facts.get("rotary_dim", False),
+        "head_is_part": facts.get("head_is_part", False),
         "ignored": facts.get("ignored"),
         "aliases": facts.get("aliases"),
         "first_type": facts.get("first_type"),
@@ -331,6 +314,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "last_type": facts.get("last_type"),
         "forces_last": facts.get("forces_last", False),
         "period": facts.get("period"),
+        "pairs_blocks": facts.get("pairs_blocks", False),
         "behaviour": {
             name: _behaviour(name, does)
             for name, does in facts.get("types", {}).items()

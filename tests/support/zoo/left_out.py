@@ -158,6 +158,20 @@ def takes_rotary_dim(found: Architecture) -> bool:
     return "rotary_dim" in entries_of_class(found)
 
 
+def takes_part_for_head(found: Architecture) -> bool:
+    """Whether the class takes ``qk_rope_head_dim`` for ``head_dim``, whatever the file has there."""
+    config = _made(found, head_dim=_OTHER_SIZE)
+    part = _size(config, "qk_rope_head_dim")
+    return isinstance(part, int) and _size(config, "head_dim") == part != _OTHER_SIZE
+
+
+def pairs_blocks(found: Architecture) -> bool:
+    """Whether the class takes an attention block and an MLP block of ``layer_types`` for one layer."""
+    kinds = layer_types(_made(found))[:1]
+    config = _made(found, **_depth(found, 6), layer_types=[*kinds, "mlp"] * 3)
+    return bool(kinds) and layer_types(config) == kinds * 3
+
+
 def text_defaults(found: Architecture, path: Sequence[str], text_type: str, names: re.Pattern[str]) -> dict[str, Any]:
     """Return what the class of a whole gives its text part otherwise than the class of that part has it.
 

@@ -14,10 +14,11 @@ from locant.errors import ConfigError
 from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import build, quiet
+from locant.extension.inspect.model_class.turning_axes import takes_axes
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import ParsedConfig
 from zoo.attention import axis_differences, window_differences
-from zoo.cases import LENGTH, Case, has_axes
+from zoo.cases import LENGTH, Case
 
 if TYPE_CHECKING:
     from torch import nn
@@ -100,7 +101,7 @@ def judge(case: Case, config_class: Any, part: tuple[str, ...] = ()) -> Verdict:
             long = build(text_config(case, config_class, part))
             reasons = _differences(parsed, observe(long, LONG), LONG)
     if not reasons:
-        more, compared = _masks_and_axes(parsed, model, short, has_axes(type(config)))
+        more, compared = _masks_and_axes(parsed, model, short, takes_axes(type(config)))
         reasons, seen = more, seen | compared
     if not reasons:
         return Verdict(*about, "right", **seen)

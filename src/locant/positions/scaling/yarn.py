@@ -126,7 +126,7 @@ class YaRN(NTKByParts):
             "Compare the scores of the two at long texts; neither the files nor the flags of llama.cpp can express it.",
         )
 
-    rope_types: ClassVar[tuple[str, ...]] = ("yarn",)
+    rope_types: ClassVar[tuple[str, ...]] = ("yarn", "deepseek_yarn")
     rope_entries: ClassVar[tuple[str, ...]] = (
         "factor",
         "original_max_position_embeddings",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.util
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from locant.positions.scaling.fields import Finding
@@ -121,6 +122,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         quiet,
         reduced_entries,
     )
+    from locant.extension.inspect.model_class.turning_axes import axes_of_class
 
     known = families.model_type(name)
     is_of_another_class = known is not None and known.text_part and known.text_part[0] not in content
@@ -136,7 +138,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     except Exception as error:
         return UnaskedClass(config_class.__name__, release, _in_one_line(error), refuses_the_file=True)
     reason, found = "", config_class.__name__
-    for heads in HEADS[:-1]:
+    # Numbers of layers may go with each other, so that a class refuses to have the first ones alone.
+    for layers_kept, heads in itertools.product((_MOST_LAYERS, None), HEADS[:-1]):
         try:
             with quiet():
                 config, parts = _text_config(whole, text_part_names(content))
@@ -145,16 +148,27 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 # Some classes read it without an entry for it; others refuse to name one for all layers.
                 if "head_dim" in text_part(content) and "head_dim" not in entries and not parts:
                     entries["head_dim"] = config.head_dim
-                small = type(config)(**copy.deepcopy(reduced_entries(entries, _MOST_LAYERS, heads)))
+                small_entries = reduced_entries(entries, layers_kept, heads)
+                if layers_kept is None and small_entries == reduced_entries(entries, _MOST_LAYERS, heads):
+                    break
+                small = type(config)(**copy.deepcopy(small_entries))
                 model = build(small)
                 layers = tuple(layer for layer in observe(model, positions) if _is_of(parts, layer.name))
                 text = functools.reduce(getattr, parts, config)
+                kind = facts_of_class(functools.reduce(getattr, parts, small), layers)
+                if families.model_type(kind.name) is None:
+                    stated = text_part(content).get("layer_types")
+                    kind = replace(
+                        kind,
+                        axes=axes_of_class(model, layers),
+                        pairs_blocks=isinstance(stated, list) and _in_pairs(stated, types_of_layers(text)),
+                    )
                 return AskedClass(
                     type(model).__name__,
                     release,
                     layers,
                     positions[-1] + 1,
-                    facts_of_class(functools.reduce(getattr, parts, small), layers),
+                    kind,
                     types_of_layers(text),
                     tuple(_bases(getattr(text, "rope_parameters", None))),
                     frozenset(attending_layers(model)),
@@ -162,6 +176,11 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         except Exception as error:
             reason = reason or _in_one_line(error)
     return UnaskedClass(found, release, reason, refuses_the_file=False)
+
+
+def _in_pairs(stated: Sequence[str], types: Sequence[str]) -> bool:
+    """Whether a class takes an attention block and an MLP block of a file for one layer."""
+    return "mlp" in stated and len(stated) == 2 * len(types) and list(stated[::2]) == list(types)
 
 
 def _in_one_line(error: Exception) -> str:
@@ -228,6 +247,8 @@ def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
         layout=next((layer.layout for layer in rotating if layer.layout), "half"),
         defaults={name: value for name, value in own.items() if isinstance(value, int | float) and value is not True},
         rope=getattr(config, "rope_parameters", None) or None,
+        entries=frozenset(fields),
+        head_is_rotated_part=getattr(config, "head_dim", None) == getattr(config, "qk_rope_head_dim", 0),
         rotates_partly=any(each.rotation and each.rotation.rotary_dim < each.rotation.head_dim for each in rotating),
         layer_types=types,
         behaviour=behaviour,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryLayout
 
 ATTENTION = "locant_observed"
-_WARM_UP = 4  # tokens at position 0 before the others, by which short convolutions see the same everywhere
+WARM_UP = 4
+"""Tokens at position 0 before the others, by which short convolutions see the same everywhere."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def observe(model: nn.Module, positions: Sequence[int], inputs: dict[str, Any] |
     kinds = " ".join(type(module).__name__ for module in model.modules())
     if not recorder.calls and "Rotary" in kinds and "Attention" in kinds:
         raise LookupError(f"the attention of {type(model).__name__} cannot be watched")
-    skipped = _WARM_UP if rows[_WARM_UP] == 0 else 0
+    skipped = WARM_UP if rows[WARM_UP] == 0 else 0
     calls = _of_their_own_text(list(recorder.calls.values()))
     return [_observed(call, recorder, rows[skipped:], skipped) for call in calls]
 
@@ -200,7 +201,7 @@ def watch(
     """
     register()
     accepted = inspect.signature(model.forward).parameters
-    rows = [0] * _WARM_UP + list(positions)
+    rows = [0] * WARM_UP + list(positions)
     if "position_ids" not in accepted:
         rows = list(range(len(rows)))
     counted = list(range(len(rows)))  # a table of learned positions may be shorter
