@@ -46,7 +46,7 @@ def is_usable(kernel: Kernel) -> bool:
 
 def always(condition: bool | torch.SymBool) -> bool:
     """Return whether a condition on sizes holds; where free sizes are exported, for all that they may be."""
-    if isinstance(condition, torch.SymBool) and torch.compiler.is_exporting():
+    if isinstance(condition, torch.SymBool) and _is_exporting():
         from torch.fx.experimental.symbolic_shapes import statically_known_true  # takes long to import
 
         return statically_known_true(condition)
@@ -58,10 +58,15 @@ def address(x: Tensor | None) -> int | None:
     return None if x is None else x.data_ptr()
 
 
+def _is_exporting() -> bool:
+    """Whether a program is exported. The compiler of torch 2.8 takes ``torch.compiler.is_exporting()`` for true."""
+    return torch.compiler._is_exporting_flag
+
+
 def _suit_where_traced(tensors: tuple[Tensor, ...], of_any_size: bool) -> bool:
     if torch.onnx.is_in_onnx_export():  # ONNX knows no operators of Locant
         return False
-    if not torch.compiler.is_exporting() and torch._C._are_functorch_transforms_active():
+    if not _is_exporting() and torch._C._are_functorch_transforms_active():
         return False
     plain = torch.compiler.is_dynamo_compiling()  # else tensors are of classes of the exporter's
     for x in tensors:
