@@ -47,13 +47,15 @@ OFFLINE = 100, 500, 20_000
 """Sentences of the short text that is translated without a server, least and most of the long one."""
 OFFLINE_SECONDS = 20.0
 """Time that the translation of the long one takes, if it has not too many or too few sentences for that."""
-OFFLINE_RUNS = 3
-"""Runs of each, in turns: the shortest and the least processor time count, which other work disturbs least."""
+TURNS = 3
+"""Turns of the translation without a server and of the load that is compared with it, of the clients that come next to
+:data:`COMPARED`: the best of each counts, which other work disturbs least."""
+COMPARED = 64
 TIMES = 10
 """The overload, in times of what is answered."""
 OVERLOADING, WAITING = 900, 384
-"""Clients of the overload, fewer than a process takes connections; and how many of one address may wait at a time, of 512
-requests in all: those ask for nothing meanwhile, and the others make up for it."""
+"""Clients of the overload, fewer than a process takes connections; and how many of one address may wait at a time, of
+512 requests in all: those ask for nothing meanwhile, and the others make up for it."""
 WARM_UP = 3.0
 """Seconds of another load before one that is measured."""
 TIMEOUT = 150
@@ -193,35 +195,50 @@ def overload(server: Server, text: Path, pair: tuple[str, str], capacity: float,
     }
 
 
-def offline(model: Path, texts: Path, options: list[str]) -> dict[str, float]:
-    """Return the speed of `locant translate`, without the time that it takes to start."""
-    lines = texts.read_text(encoding="utf-8").splitlines()
-    with tempfile.TemporaryDirectory() as folder:
+class Offline:
+    """The speed of `locant translate`, without the time that it takes to start.
 
-        def run(count: int) -> tuple[float, float]:
-            """Return the seconds and the processor time of so many sentences."""
-            source = Path(folder, f"{count}.txt")
-            chosen = (lines * -(-count // len(lines)))[:count]
-            source.write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
-            command = [sys.executable, "-m", "locant", "translate", str(model), "--input", str(source)]
-            start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([*command, "--output", f"{source}.out", *options], check=True, capture_output=True)
-            seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-            return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    Args:
+        model: The folder of a model.
+        text: Sentences, one a line.
+        options: Of the command.
+        folder: For files.
+    """
 
+    def __init__(self, model: Path, text: Path, options: list[str], folder: Path) -> None:
+        self._command = [sys.executable, "-m", "locant", "translate", str(model), *options]
+        self._lines, self._folder = text.read_text(encoding="utf-8").splitlines(), folder
         few, least, most = OFFLINE
-        each = (run(least)[0] - run(few)[0]) / (least - few)
-        many = max(least, min(most, int(OFFLINE_SECONDS / each) if each > 0 else most))
-        # The difference between the two is translation alone.
-        turns = [(run(few), run(many)) for _ in range(OFFLINE_RUNS)]
-    seconds, processor = (
-        min(longer[kind] for _, longer in turns) - min(shorter[kind] for shorter, _ in turns) for kind in range(2)
-    )
-    more = many - few
-    return {
-        "sentences_per_second": round(more / seconds, 2),
-        "processor_milliseconds": round(1000 * processor / more, 2),
-    }
+        each = (self._run(least)[0] - self._run(few)[0]) / (least - few)
+        self._many = max(least, min(most, int(OFFLINE_SECONDS / each) if each > 0 else most))
+        self._turns: list[tuple[tuple[float, float], tuple[float, float]]] = []
+
+    def _run(self, count: int) -> tuple[float, float]:
+        """Return the seconds and the processor time of so many sentences."""
+        source = self._folder / f"{count}.txt"
+        chosen = (self._lines * -(-count // len(self._lines)))[:count]
+        source.write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
+        files = ["--input", str(source), "--output", f"{source}.out"]
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*self._command, *files], check=True, capture_output=True)
+        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    def measure(self) -> None:
+        """Translate a short and a long text: the difference between the two is translation alone."""
+        self._turns.append((self._run(OFFLINE[0]), self._run(self._many)))
+
+    def best(self) -> dict[str, float]:
+        """Return the speed and the processor time of a sentence, of each the best that was measured."""
+        seconds, processor = (
+            min(longer[kind] for _, longer in self._turns) - min(shorter[kind] for shorter, _ in self._turns)
+            for kind in range(2)
+        )
+        more = self._many - OFFLINE[0]
+        return {
+            "sentences_per_second": round(more / seconds, 2),
+            "processor_milliseconds": round(1000 * processor / more, 2),
+        }
 
 
 def texts_of(sentences: list[str], work: Path, count: int) -> dict[str, Path]:
@@ -255,8 +272,8 @@ def measure(
     texts = texts_of(sentences, work, options.sentences)
     engine = ["--beam", str(options.beam)]
     result: dict[str, Any] = {"model": model.name, "parameters": sum(p.numel() for p in found.model.parameters())}
-    result["offline"] = {name: offline(model, path, engine) for name, path in texts.items()}
-    print(model.name, "offline", result["offline"], flush=True)
+    result["offline"] = {}
+    compared = min(options.clients, key=lambda count: abs(count - COMPARED))
     servers = [("Locant", lambda: locant(model, *pair, *engine))]
     if options.libretranslate and peer:
         other = work / "libretranslate"
@@ -267,12 +284,22 @@ def measure(
             with start() as server:
                 for kind, path in texts.items():
                     bodies = bodies_of(path, pair)
-                    for count in [64] if options.quick and kind == "short" else options.clients:
-                        row = load(server, bodies, count, options.seconds)
+                    if name == "Locant":
+                        alone = Offline(model, path, engine, work)
+                    for count in [compared] if options.quick and kind == "short" else options.clients:
+                        turns = []
+                        for _ in range(TURNS if name == "Locant" and count == compared else 1):
+                            turns.append(load(server, bodies, count, options.seconds))
+                            if name == "Locant" and count == compared:
+                                alone.measure()
+                        row = max(turns, key=lambda turn: turn["sentences_per_second"])
                         rows.setdefault(kind, []).append(row)
                         print(model.name, name, kind, row, flush=True)
+                    if name == "Locant":
+                        result["offline"][kind] = alone.best()
+                        print(model.name, "offline", kind, result["offline"][kind], flush=True)
                 if name == "Locant" and first and options.overload > 0:
-                    many = min(rows["mixed"], key=lambda row: abs(row["clients"] - 64))
+                    many = next(row for row in rows["mixed"] if row["clients"] == compared)
                     row = overload(server, texts["mixed"], pair, many["sentences_per_second"], options.overload)
                     result["overload"] = row
                     print(model.name, name, "overload", row, flush=True)
@@ -289,6 +316,13 @@ def left_by_clients(row: dict[str, Any]) -> float:
     return 1 - taken / len(os.sched_getaffinity(0))
 
 
+def shares_of(row: dict[str, Any], offline: dict[str, float]) -> tuple[str, ...]:
+    """Return a load's shares of the offline speed, of what clients leave of it, and of its processor time."""
+    share = row["sentences_per_second"] / offline["sentences_per_second"]
+    by_processor = offline["processor_milliseconds"] / row["server_processor_milliseconds"]
+    return tuple(f"{each:.0%}" for each in (share, share / left_by_clients(row), by_processor))
+
+
 def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
     """Return the measurements as Markdown."""
     lines = [
@@ -302,7 +336,8 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "the offline translation to leave to the clients the processor time that they took; by CPU is the processor "
         "time of a sentence offline as a share of the server's, which other work on the machine changes less. The "
         "offline speed is the difference between a "
-        f"long and a short text, of each the best of {OFFLINE_RUNS} runs in turns. Short sentences have {SHORT} "
+        f"long and a short text. It and the load of {COMPARED} clients are measured in turns, and of each the best of "
+        f"{TURNS} counts. Short sentences have {SHORT} "
         "words at most. LibreTranslate has the same weights (`locant export --to argos`), its own beam and computes in "
         "the type that it chooses; it cuts texts into sentences by rules of spaCy, because the models that it would "
         "fetch for it are "
@@ -314,12 +349,8 @@ def page(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
         for server, kinds in result["servers"].items():
             for kind, rows in kinds.items():
                 for row in rows:
-                    share = row["sentences_per_second"] / result["offline"][kind]["sentences_per_second"]
-                    alone = share / left_by_clients(row)
-                    offline_milliseconds = result["offline"][kind]["processor_milliseconds"]
-                    by_processor = offline_milliseconds / row["server_processor_milliseconds"]
                     cells = (server, kind, row["clients"], row["sentences_per_second"])
-                    shares = (f"{share:.0%}", f"{alone:.0%}", f"{by_processor:.0%}")
+                    shares = shares_of(row, result["offline"][kind]) if kind in result["offline"] else ("",) * 3
                     rest = (f"{row['p50']:g}", f"{row['p95']:g}", f"{row['p99']:g}")
                     processor = [f"{row[f'{side}_processor_milliseconds']:g}" for side in ("server", "client")]
                     last = (row["refused"], row["failed"], row["megabytes"], " + ".join(processor))
