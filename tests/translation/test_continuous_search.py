@@ -457,7 +457,7 @@ def test_with_ctranslate2(trained, joint, pairs, tmp_path, monkeypatch) -> None:
 @pytest.fixture
 def bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that encodes in nineteen steps."""
-    monkeypatch.setattr(continuous, "_INTERVAL", 0)
+    monkeypatch.setattr(continuous, "INTERVAL", 0)
     return engine_of("int8", tiny_model(VOCABULARY, 5, encoder_layers=8, sharpness=2.0))
 
 

@@ -17,7 +17,7 @@ import torch
 from locant.errors import ConfigError, DataError, LocantError
 from locant.models.decoding_settings import DecodingSettings
 from locant.translation.compiled import CompiledEngine
-from locant.translation.compiled_search import CompiledSearch
+from locant.translation.compiled_search import INTERVAL, CompiledSearch
 from locant.translation.engines import Engine
 from locant.translation.hypotheses import Hypothesis
 from locant.translation.search import require_ids, require_sentences
@@ -26,9 +26,9 @@ from locant.translation.waiting import Line, Request, Room
 # More searches beside each other would wait for Python more often than for the kernels.
 _MOST_SEARCHES = 4
 
-# Steps of a search that has no room, and seconds for which it encodes or takes steps, after which it is seen what was
-# cancelled meanwhile. While long sentences are encoded, the others take a step after each such time.
-_STEPS, _INTERVAL = 8, 0.02
+# Steps of a search that has no room, after which it is seen what was cancelled meanwhile, as after each INTERVAL. While
+# long sentences are encoded, the others take a step after each such time, which is enough to encode those of a batch.
+_STEPS = 8
 
 # The part of the sentences that run for whose end those that wait wait together: encoding them together, and telling of
 # several ends at once, takes less time than one by one.
@@ -203,7 +203,7 @@ class _StepByStep(Line):
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
             most = 1 if self._joining or self.has_room(1) else _STEPS
             enough = max(1, min(waiting, len(self._running) // _TOGETHER))
-            for number, outcome in self._search.step(most, enough, _INTERVAL):
+            for number, outcome in self._search.step(most, enough, INTERVAL):
                 key = self._keys.pop(number)
                 self._end(key)
                 outcomes.append((key, outcome))
@@ -272,7 +272,7 @@ class _StepByStep(Line):
     def _encode(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
         """Go on encoding the sentences that join, for a while."""
         try:
-            if self._search.encode(_INTERVAL):
+            if self._search.encode(INTERVAL):
                 self._joining = []
         except MemoryError:
             self._search.abandon()
