@@ -1,4 +1,4 @@
-"""The axis of an image's or a video's positions that turns each pair, as the class of a model does it.
+"""The axis of an image's or a video's positions that turns each pair, as the class of a model does it."""
 
 from __future__ import annotations
 
