@@ -455,3 +455,49 @@ def test_which_classes_never_read_a_base_beside_groups() -> None:
         if not is_left_to_it and not re.search(r'kwargs\.(pop|get)\(\s*"rope_theta"', own):
             found.add(name)
     assert found - {"cohere_compass_text"} == PASSES_OVER_BASE
+
+
+def test_a_share_in_a_group_counts_before_one_beside_it() -> None:
+    """convert_rope_params_to_dict fills in what the group does not have."""
+    group = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}
+    file = {"model_type": "glm", **_SIZES, "head_dim": 64, "rope_parameters": group, "partial_rotary_factor": 0.5}
+    assert read_huggingface(file).config.rotary_dim == 16
+    assert "takes the first; releases 4 took the second" in _said(file)
+
+
+def test_phimoe_without_its_scales() -> None:
+    """PhimoeConfig.rope_parameters_validation raises ValueError."""
+    file = {"model_type": "phimoe", **_LONG, "rope_scaling": _LISTS}
+    assert "lacks short_mscale and long_mscale" in _said(file)
+    assert "lacks" not in _said(file | {"rope_scaling": {**_LISTS, "short_mscale": 1.1, "long_mscale": 1.3}})
+
+
+def test_one_group_where_the_class_has_groups_by_type() -> None:
+    group = {"rope_type": "default", "rope_theta": 5e6}
+    assert "has no groups for layer types" in _said({"model_type": "mimo_v2_flash", **_SIZES, "rope_parameters": group})
+
+
+def test_a_group_that_is_missing_for_a_class_that_takes_null() -> None:
+    groups = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    types = ["sliding_attention"] * 3 + ["full_attention"]
+    file = {"model_type": "beam", **_SIZES, "rope_parameters": groups, "layer_types": types}
+    assert "has 'full_attention', for which rope_parameters has no group" in _said(file)
+    assert "for which" not in _said(file | {"rope_parameters": {**groups, "full_attention": None}})
+
+
+def test_a_null_base_is_no_rotation_where_the_class_says_so() -> None:
+    """OlmoHybridModel builds no rotary module then."""
+    with pytest.raises(NoRotaryPositionsError):
+        read_huggingface({"model_type": "olmo_hybrid", **_SIZES, "rope_parameters": {"rope_theta": None}})
+
+
+def test_overrides_by_type_of_a_model_whose_file_has_one_group() -> None:
+    """Gemma3TextConfig gathers rope_scaling into the group of full attention before vLLM merges overrides."""
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    gemma = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **_SIZES, "rope_scaling": scaling}}
+    served = read_vllm({"text_config": {"rope_parameters": {"full_attention": {"factor": 16.0}}}}, gemma)
+    found = {
+        layer: (config.scaling.name, config.scaling.stretch, config.base) for layer, config in served.configs.items()
+    }
+    assert found == {"full_attention": ("linear", 16.0, 1e6), "sliding_attention": ("none", 1.0, 1e4)}
+    assert not any("beside the groups" in each.message for each in served.findings)

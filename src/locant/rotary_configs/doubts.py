@@ -54,14 +54,14 @@ def _missing_layer_types(part: Mapping[str, Any], kind: ModelType | None) -> Ite
         if is_by_layer and "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
             continue
         for layer, value in group.items():
-            if is_by_layer and value is None and not _stands_still(kind, layer, is_null=True):
+            if is_by_layer and value is None and not _stands_still(kind, layer):
                 yield Finding(
                     "warning",
                     f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. Classes of "
                     "transformers fail there, or take what they have of their own.",
                     f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
                 )
-        missing = [layer for layer in attending if layer not in group and not _stands_still(kind, layer)]
+        missing = [layer for layer in attending if layer not in group]
         if is_by_layer and missing:
             yield Finding(
                 "warning",
@@ -71,11 +71,11 @@ def _missing_layer_types(part: Mapping[str, Any], kind: ModelType | None) -> Ite
             )
 
 
-def _stands_still(kind: ModelType | None, layer: str, *, is_null: bool = False) -> bool:
-    """Whether layers of a type have no positions by their class, so that no group is wanted for them."""
+def _stands_still(kind: ModelType | None, layer: str) -> bool:
+    """Whether layers of a type with null in the place of a group have no positions by their class."""
     if kind is None:
         return False
-    by_null = is_null and kind.name in NULL_GROUP_STANDS_STILL
+    by_null = kind.name in NULL_GROUP_STANDS_STILL
     return by_null or kind.behaviour.get(layer) == "still" or (kind.rope or {}).get(layer, layer) is None
 
 

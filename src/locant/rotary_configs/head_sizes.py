@@ -271,6 +271,10 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
         if own is not None and beside != own:
             findings.append(_share_is_its_own(kind, beside, own))
             beside = own
+    if inside is not None and beside not in (None, inside) and kind is not None and is_in_transformers(kind.name):
+        part.pass_over("partial_rotary_factor")
+        findings.append(_share_beside_another(kind, beside, inside, rope.where))
+        beside = inside
     message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
     fraction = agreed(inside, beside, message)
     if fraction is not None and not 0 < fraction <= 1:
@@ -310,6 +314,15 @@ def _share_passed_over(kind: ModelType, share: float, layer: str, taken: str) ->
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
         f"transformers passes over it for '{layer}': it takes {taken} there.",
         "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
+
+
+def _share_beside_another(kind: ModelType, beside: float, inside: float, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {inside:g} in {where} and {beside:g} next to it: the class of '{kind.name}' in "
+        "transformers takes the first; releases 4 took the second.",
+        "Keep one of them.",
     )
 
 

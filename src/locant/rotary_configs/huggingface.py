@@ -215,14 +215,25 @@ def _read_entries(
             )
         if base is None:
             base = base_of_class(kind, layer)
-            is_null = "rope_theta" in part.values or "rope_theta" in rope.values
-            context.note(
-                f"rope_theta of the file is null; {base:g} is shown, what the model's class has where it is left out."
-                if is_null
-                else f"The file has no rope_theta; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
-                "Compare with the model's publication.",
-                None if is_null else "base of the class",
-            )
+            if "rope_theta" in part.values or "rope_theta" in rope.values:
+                context.warn(
+                    f"rope_theta of the file is null; {base:g} is shown, what the class has where it is left out.",
+                    "State the base that the weights were trained with.",
+                )
+            else:
+                context.note(
+                    f"The file has no rope_theta; {base:g} is taken, as {'its class' if kind else 'most code'} has.",
+                    "Compare with the model's publication.",
+                    "base of the class",
+                )
+        if name in families.HEEDS_MSCALE and read_type(rope) != "default" and not in_vllm:
+            missing = [key for key in ("short_mscale", "long_mscale") if rope.values.get(key) is None]
+            if missing:
+                context.warn(
+                    f"{rope.where} lacks {' and '.join(missing)}: the class "
+                    f"of '{name}' in transformers refuses a scaling without.",
+                    "State both, the attention scales of short texts and of long ones.",
+                )
         _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
         scaling = read_scaling(
             rope,
@@ -240,7 +251,7 @@ def _read_entries(
         )
         findings += [finding for finding in (*sizes.findings, *context.findings) if finding not in findings]
     if kind is not None and kind.stands_without_base and has_null_base(part):
-        raise ConfigError(
+        raise NoRotaryPositionsError(
             f"rope_theta is null in rope_parameters of config.json: the class of '{kind.name}' in transformers has no "
             "rotary positions then."
         )

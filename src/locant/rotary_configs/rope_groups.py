@@ -68,7 +68,10 @@ def rope_groups(
             )
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
-    if kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS:
+    merges = kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS
+    if given and kind is not None and kind.name in PASSES_OVER_BASE and kind.rope_by_layer and not merges:
+        findings.append(_one_group_for_all(kind, where))
+    if kind is not None and merges:
         agreed(inside, base, _two_bases(inside, base, where))
         given = _merged_by_type(kind, given, where, is_new=bool(new), findings=findings)
         rope = Fields(given, where)
@@ -121,6 +124,15 @@ def rope_groups(
     if kind is not None and kind.name in MERGES_INTO_ALL_LAYERS:
         return {GLOBAL: (rope, base), LOCAL: (Fields(given, where), local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _one_group_for_all(kind: ModelType, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"{where} has no groups for layer types: the class of '{kind.name}' in transformers looks for these, and "
+        "fails or passes over what stands in their place.",
+        "Write a group for each layer type.",
+    )
 
 
 def _two_bases(inside: float | None, beside: float | None, where: str) -> str:

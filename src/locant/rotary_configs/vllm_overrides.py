@@ -25,6 +25,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.layers import GLOBAL, LOCAL
 from locant.rotary_configs.text_parts import text_part, text_type
 
 OPTION = "--hf-overrides"
@@ -195,7 +196,10 @@ class _Overrides:
         for name, value in given.items():
             there = next((group for group in GROUPS if isinstance(present.get(group), Mapping)), name)
             if name in GROUPS and isinstance(value, Mapping) and is_text:
-                updated[there] = self._merged_group(updated.get(there) or {}, value, name)
+                group = updated.get(there) or {}
+                if any(isinstance(each, Mapping) for each in value.values()):
+                    group = self._by_type(group)
+                updated[there] = self._merged_group(group, value, name)
             elif name in GROUPS and value is None and is_text:
                 self._replace(updated, name, {"rope_type": "default"})
             elif name in _BASES and is_text:
@@ -207,6 +211,15 @@ class _Overrides:
             else:
                 updated[name] = value
         return updated
+
+    def _by_type(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a group as the class gathers it: one for all is that of full attention where it has several."""
+        if _is_by_layer(group) or not {GLOBAL, LOCAL} <= {*self._bases}:
+            return group
+        return {
+            layer: {**(group if layer == GLOBAL else {"rope_type": "default"}), "rope_theta": base}
+            for layer, base in self._bases.items()
+        }
 
     def _merged_group(self, present: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
         if any(isinstance(each, Mapping) for each in given.values()):

@@ -328,7 +328,8 @@ def _has_rotary_entries(content: Mapping[str, Any]) -> bool:
     known = (families.model_type(str(part.get("model_type"))) for part in parts)
     names = any("rope" in key or "rotary" in key for part in parts for key in part)
     stated = any(speaks_of_rotation(part) for part in parts)
-    is_named = text_type(content) is not None and families.model_type(text_type(content)) is not None
+    name = text_type(content)
+    is_named = families.model_type(name) is not None or name in families.TURNS_BEFORE_PROJECTIONS
     return any(known) or names or stated or is_named or class_in_architectures(content) is not None
 
 
