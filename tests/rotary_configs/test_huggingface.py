@@ -204,7 +204,6 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         ),
         (_scaled(type="dynamic", factor=2.0, original_max_position_embeddings=4096), "takes the original length from"),
         (_scaled(type="mrope"), "without mrope_section"),
-        (_llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}), "0.25 in .* but 0.5 next to"),
         (
             _llama(model_type="stablelm", partial_rotary_factor=0.5, rotary_dim=8),
             "rotary_dim is 8, but partial_rotary_factor 0.5",
@@ -281,7 +280,12 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         (_scaled(**(_YARN | {"factor": 2.0})), "declared for 8192 tokens, but .* extends it to 4096", "left out"),
         (_scaled(**_YARN, mscale=0.7), "transformers ignores one without the other", "State both"),
         (_llama(model_type="novel"), "the model type 'novel' is not known here: halves are assumed", "rotate_half"),
-        (_llama(rope_theta=None), "rope_theta of the file is null; 10000 is shown", "publication"),
+        (_llama(rope_theta=None), "rope_theta of the file is null; 10000 is shown", "trained with"),
+        (
+            _llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}),
+            "0.25 in rope_scaling of config.json and 0.5 next to it: .* takes the first",
+            "Keep one",
+        ),
         (_scaled(**_YARN, llama_4_scaling_beta=0.1), "queries grow with their position", "Scale the queries"),
         (
             _llama(model_type="smollm3", no_rope_layers=[1, 0], num_hidden_layers=2),

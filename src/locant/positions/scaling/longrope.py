@@ -23,6 +23,12 @@ from locant.positions.scaling.forms import (
     VllmLengths,
 )
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
+from locant.positions.scaling.longrope_scales import (
+    ctranslate2_attention_scale,
+    scales_in_words,
+    stated_scales,
+    usual_scale,
+)
 from locant.positions.scaling.ntk_by_parts import slow_by_parts
 
 if TYPE_CHECKING:
@@ -150,7 +156,7 @@ class LongRoPE(Extension):
             return float(self.short_attention_factor)
         if self.attention_factor is not None:
             return float(self.attention_factor)
-        return _usual_scale(self._factor, self.trained_length)
+        return usual_scale(self._factor, self.trained_length)
 
     def length_class(self, length: int) -> int:
         """Return 1 for texts beyond the original length, unless one list holds for all."""
@@ -261,11 +267,11 @@ class LongRoPE(Extension):
         """Read lengths, the two lists and the attention scale."""
         effect = "the long factors would never be used, nor scores scaled"
         original = context.needed_original_length(rope, cls, effect)
-        short, attention = _scales_of(rope, context)
+        short, attention = stated_scales(rope, context)
         lengths = context.lengths_of(rope, cls, original)
         if context.max_length is not None and "factor" in lengths and attention is None:
             ratio = context.max_length / original
-            by_ratio, by_factor = (_usual_scale(each, original) for each in (ratio, lengths["factor"]))
+            by_ratio, by_factor = (usual_scale(each, original) for each in (ratio, lengths["factor"]))
             if abs(ratio - lengths["factor"]) > 0.5 / original and by_ratio != by_factor:
                 context.findings.append(
                     Finding(
@@ -323,15 +329,15 @@ class LongRoPE(Extension):
             return dict(rope)
         short, long = entries.number("short_mscale"), entries.number("long_mscale")
         ratio = length / original
-        served = tuple(each or _usual_scale(ratio, original) for each in (short, long))
+        served = tuple(each or usual_scale(ratio, original) for each in (short, long))
         factor, attention = entries.number("factor"), entries.number("attention_factor")
-        stated = (attention or _usual_scale(factor or ratio, original),) * 2
+        stated = (attention or usual_scale(factor or ratio, original),) * 2
         if context.heeds_mscale and (short or long):
             stated = (short or long or 1.0, long or short or 1.0)
         if not all(math.isclose(ours, theirs, rel_tol=1e-6) for ours, theirs in zip(stated, served, strict=True)):
             context.warn(
-                f"transformers: attention scale {_in_words(*stated)}. vLLM, which passes over attention_factor and "
-                f"factor of 'longrope' but takes short_mscale and long_mscale: {_in_words(*served)}.",
+                f"transformers: attention scale {scales_in_words(*stated)}. vLLM, which passes over attention_factor "
+                f"and factor of 'longrope' but takes short_mscale and long_mscale: {scales_in_words(*served)}.",
                 f"State short_mscale {stated[0]:.6g} and long_mscale {stated[1]:.6g} as well in --hf-overrides.",
             )
         dropped = ("short_mscale", "long_mscale", "factor", "attention_factor")
@@ -477,40 +483,3 @@ class LongRoPE(Extension):
                 f"{engine} cannot express the attention scales {self.short_attention_factor:g} of short texts and "
                 f"{self.attention_scale():g} of long ones of the scaling 'longrope': it has one for both."
             )
-
-
-def _scales_of(rope: Fields, context: RopeContext) -> tuple[float | None, float | None]:
-    """Return the attention scales of short and of long texts that a group states, ``None`` for the formula's."""
-    short, long = rope.number("short_mscale"), rope.number("long_mscale")
-    stated = rope.number("attention_factor")
-    if short is None and long is None:
-        return stated, stated
-    scales = (("short_mscale", short), ("long_mscale", long))
-    names = " and ".join(f"{name} {value:g}" for name, value in scales if value is not None)
-    if not context.heeds_mscale:
-        context.warn(
-            f"The model's class in transformers passes over {names} in {rope.where}.",
-            "State attention_factor, the scale of both.",
-        )
-        return stated, stated
-    if stated is not None and stated not in (short, long):
-        context.warn(
-            f"attention_factor in {rope.where} is {stated:g}; the model's code takes {names} in its place.",
-            "Remove attention_factor, or make them agree.",
-        )
-    return (long if short is None else short), (short if long is None else long)
-
-
-def _in_words(short: float, long: float) -> str:
-    return f"{long:.6g}" if short == long else f"{short:.6g} for short texts and {long:.6g} for long ones"
-
-
-def ctranslate2_attention_scale(length: int, original_length: int) -> float:
-    """Return what CTranslate2 multiplies cosine and sine by whenever a layer has both lengths."""
-    ratio = length // original_length
-    return _usual_scale(ratio, original_length)
-
-
-def _usual_scale(stretch: float, original: float) -> float:
-    """Return the attention scale of the paper for a text ``stretch`` times as long as those of the training."""
-    return math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 < original else 1.0
