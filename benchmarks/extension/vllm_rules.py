@@ -241,6 +241,13 @@ def _against_transformers(content: Mapping[str, Any], modules: Mapping[int, Any]
     return differs, told
 
 
+def type_of_config(name: str) -> str:
+    """Return the name of the configuration's class of a model type without its end: ``SarvamMLA``."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return str(CONFIG_MAPPING_NAMES.get(name, "")).removesuffix("Config")
+
+
 def outcomes(names: list[str], seeds: int) -> Iterator[Outcome]:
     """Yield the outcome of every case of the model types that both vLLM and transformers have."""
     from transformers import CONFIG_MAPPING
@@ -248,7 +255,9 @@ def outcomes(names: list[str], seeds: int) -> Iterator[Outcome]:
 
     places = vllm.models_by_architecture()
     for name, architecture in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()):
-        architectures = [architecture] if isinstance(architecture, str) else list(architecture)
+        # Published files name a class of their own where transformers has the model of another type.
+        own = f"{type_of_config(name)}ForCausalLM"
+        architectures = [own, architecture] if isinstance(architecture, str) else [own, *architecture]
         place = next((places[each] for each in architectures if each in places), None)
         if place is None or name not in CONFIG_MAPPING or (names and name not in names):
             continue

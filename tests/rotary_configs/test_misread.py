@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions import RotaryConfig
 from locant.positions.scaling import Linear, Llama3, NTKAware, Unscaled, YaRN
-from locant.rotary_configs import read_huggingface
+from locant.rotary_configs import read_huggingface, read_vllm
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 65536}
 _YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
@@ -620,6 +621,14 @@ def test_a_file_of_latent_attention_for_code_of_its_own() -> None:
     assert isinstance(read.config.scaling, YaRN)
     assert read.config == plain.config
     assert [each.message for each in read.findings if "head_dim 576" in each.message]
+
+
+def test_vllm_takes_deepseeks_yarn_of_any_class_for_its_own() -> None:
+    """vllm/model_executor/layers/rotary_embedding: DeepseekScalingRotaryEmbedding has mscale over mscale_all_dim."""
+    scaling = {**_SARVAM["rope_scaling"], "mscale": 1.0, "mscale_all_dim": 0.5}
+    read = read_vllm({}, {**_SARVAM, "head_dim": 64, "rope_scaling": scaling})
+    factor = (0.1 * math.log(40) + 1) / (0.05 * math.log(40) + 1)
+    assert read.config.attention_scale() == pytest.approx(factor, rel=1e-9)
 
 
 def test_exaone_has_the_base_of_its_class() -> None:

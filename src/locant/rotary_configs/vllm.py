@@ -160,7 +160,9 @@ def _as_huggingface(rope: Mapping[str, Any], context: VllmContext) -> dict[str, 
             "vLLM's rope_type 'ntk' is no scaling known here: besides the larger base it divides all frequencies by "
             "factor^(2/d). Raise rope_theta to factor^(d/(d-2)) times its value for NTK-aware interpolation."
         )
-    if context.is_latent and kind not in (None, "default", "yarn", "mrope"):
+    if kind == "deepseek_yarn":  # what those classes make of every scaling; any class may be given it
+        context = replace(context, is_latent=True)
+    if context.is_latent and kind not in (None, "default", "yarn", "deepseek_yarn", "mrope"):
         raise ConfigError(
             f"vLLM's classes with latent attention take every scaling for YaRN, also rope_type '{kind}'. Use 'yarn', "
             "or a larger rope_theta."
