@@ -207,6 +207,25 @@ def test_absurd_sizes_are_not_built(tmp_path: Path) -> None:
     assert absurd.parsed.config.frequencies() == usual.parsed.config.frequencies()
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}},
+        {"rope_parameters": {"rope_theta": None}},
+        {"partial_rotary_factor": 0.5, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    ],
+)
+def test_entries_with_which_a_class_fails_are_a_warning(tmp_path: Path, entries: dict[str, Any]) -> None:
+    """Neither is where the code of another project reads the file."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
+    failing = _inspected(tmp_path, model_type="llama", **sizes, **entries)
+    assert any("LlamaModel of transformers" in each and "raises" in each for each in _said(failing, "warning"))
+    assert (failing.checked_against, failing.not_compared) == (None, None)
+    own = _inspected(tmp_path, model_type="llama", **sizes, **entries, auto_map={"AutoConfig": "configuration_own.Own"})
+    assert not any("raises" in each for each in _said(own, "warning"))
+    assert own.not_compared is not None
+
+
 def test_a_class_with_a_product_of_its_own_is_watched(tmp_path: Path) -> None:
     """GPT-NeoX Japanese multiplies queries and keys by torch.baddbmm."""
     inspection = _inspected(tmp_path, model_type="gpt_neox_japanese", rotary_emb_base=20000)

@@ -506,3 +506,18 @@ def test_overrides_by_type_of_a_model_whose_file_has_one_group() -> None:
     }
     assert found == {"full_attention": ("linear", 16.0, 1e6), "sliding_attention": ("none", None, 1e4)}
     assert not any("beside the groups" in each.message for each in served.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("stablelm", "partial_rotary_factor"),
+        ("phi", "partial_rotary_factor"),
+        ("modernbert", "local_rope_theta"),
+        ("modernbert", "global_rope_theta"),
+        ("gemma3_text", "rope_local_base_freq"),
+    ],
+)
+def test_an_entry_that_is_null_where_the_class_has_a_number(name: str, entry: str) -> None:
+    assert f"{entry} of the file is null" in _said({"model_type": name, **_SIZES, entry: None})
+    assert "is null" not in _said({"model_type": name, **_SIZES})

@@ -285,7 +285,18 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
     own = default.get(layer)
     default = own if isinstance(own, Mapping) else default
     found = default.get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
-    return found if isinstance(found, int | float) else None
+    if not isinstance(found, int | float):
+        return None
+    if "partial_rotary_factor" in part.values:
+        findings.append(
+            Finding(
+                "warning",
+                f"partial_rotary_factor of the file is null; {found:g} is shown, what the class of '{kind.name}' has "
+                "where it is left out.",
+                "State the share of a head that the model was trained with.",
+            )
+        )
+    return found
 
 
 def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.errors import ConfigError, nearest
@@ -111,6 +111,7 @@ def rope_groups(
             findings.append(_base_is_passed_over(part, kind, base, own))
         base = own
     local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
+    findings += _null_bases(part, kind)
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         if GLOBAL not in kind.rope or LOCAL not in kind.rope:
             return _of_class(kind, rope, base)
@@ -387,6 +388,20 @@ def has_null_base(part: Fields) -> bool:
 def _comparable(rope: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in rope.items() if key not in ("rope_type", "type", "rope_theta")}
     return kept | {"rope_type": read_type(Fields(rope, "config.json"))}
+
+
+def _null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
+    """Yield that bases of layer types are null, where the class has its own ones."""
+    if kind is None or not kind.rope_by_layer:
+        return
+    for name in ("rope_local_base_freq", "local_rope_theta", "global_rope_theta"):
+        if name in part.values and part.values[name] is None:
+            yield Finding(
+                "warning",
+                f"{name} of the file is null; what is shown is what the class of '{kind.name}' has where it is left "
+                "out.",
+                "State the base that the weights were trained with.",
+            )
 
 
 def _first(*values: float | None) -> float | None:

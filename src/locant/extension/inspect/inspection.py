@@ -222,7 +222,8 @@ def inspect_model(
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
     against = None if asked is None else f"{asked.name} of transformers {asked.release}"
-    not_compared = None if unasked is None or unasked.refuses_the_file else str(unasked)
+    is_told = unasked is None or unasked.refuses_the_file or unasked.watches_its_own
+    not_compared = None if is_told else str(unasked)
     return Inspection(
         source.path,
         source.kind,

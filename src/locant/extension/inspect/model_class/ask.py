@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _POSITIONS = (0, 1, 3, 17, 101, 501)
 _MOST_LAYERS = 48
+_OF_THE_SEARCH = (MemoryError, LookupError)  # raised by the search for a small model, not by a class
 _LONGEST_REASON = 240
 _TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder", "vlm_config")
 
@@ -65,12 +66,14 @@ class UnaskedClass:
         release: Release of transformers.
         reason: What was raised, without full stop.
         refuses_the_file: Whether the class makes no configuration of the file as it is, before anything is made small.
+        watches_its_own: Whether a small model of the class could be watched without the entries of the file.
     """
 
     name: str
     release: str
     reason: str
     refuses_the_file: bool
+    watches_its_own: bool = False
 
     def finding(self, content: Mapping[str, Any]) -> Finding | None:
         """Return the finding about a file that is refused; a warning where other code or another release reads it.
@@ -78,6 +81,14 @@ class UnaskedClass:
         Args:
             content: The object in config.json.
         """
+        if self.watches_its_own:
+            return Finding(
+                "warning",
+                f"{self.name} of transformers {self.release} raises {self.reason}, for a small model with the entries "
+                "of this file and not without them: what is shown may not be what it does.",
+                "Correct the entry that the class does not take.",
+                "refused by the class",
+            )
         if not self.refuses_the_file:
             return None
         written = content.get("transformers_version")
@@ -137,7 +148,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
             whole = config_class.from_dict(copy.deepcopy(dict(content)))
     except Exception as error:
         return UnaskedClass(config_class.__name__, release, _in_one_line(error), refuses_the_file=True)
-    reason, found = "", config_class.__name__
+    reason, found, is_of_file = "", config_class.__name__, "auto_map" not in content
     # Numbers of layers may go with each other, so that a class refuses to have the first ones alone.
     for layers_kept, heads in itertools.product((_MOST_LAYERS, None), HEADS[:-1]):
         try:
@@ -175,7 +186,10 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 )
         except Exception as error:
             reason = reason or _in_one_line(error)
-    return UnaskedClass(found, release, reason, refuses_the_file=False)
+            is_of_file = is_of_file and type(error) not in _OF_THE_SEARCH
+    own = {"model_type": name}
+    watches_its_own = is_of_file and content.keys() > own.keys() and isinstance(ask_class(own), AskedClass)
+    return UnaskedClass(found, release, reason, refuses_the_file=False, watches_its_own=watches_its_own)
 
 
 def _in_pairs(stated: Sequence[str], types: Sequence[str]) -> bool:
@@ -187,7 +201,7 @@ def _in_one_line(error: Exception) -> str:
     """Return the kind of an error and its message, as far as it is short."""
     said = " ".join(str(error).split())
     said = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]} ..."
-    if type(error) in (MemoryError, LookupError):  # of the search for a small model
+    if type(error) in _OF_THE_SEARCH:
         return said.rstrip(".")
     return f"{type(error).__name__}, {said.rstrip('.')}" if said else type(error).__name__
 
