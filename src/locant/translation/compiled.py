@@ -71,9 +71,7 @@ class CompiledEngine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search for translations; see :meth:`locant.translation.Engine.translate`."""
         if settings.sampling:
-            for source in sources:
-                require_ids(source, self.model.source_vocabulary, "source")
-            require_ids(prefix, self.model.vocabulary, "target")
+            self.model.require_ids(sources, prefix)
             yield from search(self.model, sources, max_lengths, settings, prefix=prefix)
             return
         require_sentences(sources, max_lengths, prefix)
@@ -211,6 +209,12 @@ class CompiledTransformer:
     def threads(self) -> int:
         """The most threads that a search has: PyTorch's, or as many as the system feeds now."""
         return self._limit.of(torch.get_num_threads())
+
+    def require_ids(self, sources: Sequence[Sequence[int]], prefix: Sequence[int]) -> None:
+        """Raise ConfigError if an id is outside its vocabulary, were it more than a tensor holds."""
+        for source in sources:
+            require_ids(source, self.source_vocabulary, "source")
+        require_ids(prefix, self.vocabulary, "target")
 
     def positions(self, stack: int, count: int) -> Tensor | None:
         """Return the rows of at least ``count`` positions, float32, which are to be kept while they are read.

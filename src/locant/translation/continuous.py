@@ -9,6 +9,7 @@ iterations).
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from locant.translation.compiled import CompiledEngine
 from locant.translation.compiled_search import INTERVAL, CompiledSearch
 from locant.translation.engines import Engine
 from locant.translation.hypotheses import Hypothesis
-from locant.translation.search import require_ids, require_sentences
+from locant.translation.search import Pausing, require_ids, require_sentences, samples
 from locant.translation.waiting import Line, Request, Room
 
 # More searches beside each other would wait for Python more often than for the kernels.
@@ -177,11 +178,15 @@ class _StepByStep(Line):
         self._numbers = itertools.count()
         self._keys: dict[int, Hashable] = {}  # of the sentences that run, by the numbers that the search knows them by
         self._joining: list[int] = []  # the numbers of those of them that are not encoded yet
+        self._sampled: tuple[Hashable, Pausing[list[list[Hypothesis]]]] | None = None  # one that runs, by itself
 
     def remove(self, key: Hashable) -> None:
         """Drop a sentence; see :meth:`ContinuousSearch.remove`."""
         self._leave(self._waiting, key)
         if self._end(key):
+            if self._sampled and self._sampled[0] == key:
+                self._sampled = None
+                return
             (number,) = (number for number, own in self._keys.items() if own == key)
             del self._keys[number]
             if number in self._joining:
@@ -200,6 +205,7 @@ class _StepByStep(Line):
                 self._encode(outcomes)
             else:
                 self._begin(outcomes)
+            self._sample(outcomes)
             # Where there is no room, nothing can join before a sentence is finished, and Python is not needed.
             most = 1 if self._joining or self.has_room(1) else _STEPS
             enough = max(1, min(waiting, len(self._running) // _TOGETHER))
@@ -231,9 +237,11 @@ class _StepByStep(Line):
         for key, request in list(self._waiting.items()):
             if not self._beside.fits(request.load, request.settings):
                 break
-            if request.settings.sampling:  # at once and to its end; those that run wait for one such sentence a step
-                self._leave(self._waiting, key)
-                outcomes += _translations(self._engine, {key: request})
+            if request.settings.sampling:  # one at a time
+                if not self._sampled:
+                    self._beside.put(request.load)
+                    self._running[key] = self._waiting.pop(key)
+                    self._sampled = key, self._samples(request)
                 break
             try:
                 self._require_possible(request)
@@ -244,6 +252,30 @@ class _StepByStep(Line):
                 joining[key] = request
                 self._beside.put(request.load)
         self._join(joining, outcomes)
+
+    def _samples(self, request: Request) -> Pausing[list[list[Hypothesis]]]:
+        require_sentences([request.source], [request.max_length], request.prefix)
+        self._model.require_ids([request.source], request.prefix)
+        taken = [request.source], [request.max_length], request.settings
+        return (yield from samples(self._model, *taken, numbers=[0], prefix=request.prefix))
+
+    def _sample(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
+        """Go on drawing the sentence that is sampled, for a while."""
+        if not self._sampled:
+            return
+        (key, drawing), end = self._sampled, time.monotonic() + INTERVAL
+        outcome: Outcome
+        try:
+            while True:
+                next(drawing)
+                if time.monotonic() >= end:
+                    return
+        except StopIteration as ended:
+            (outcome,) = ended.value
+        except (LocantError, MemoryError, torch.OutOfMemoryError) as error:
+            outcome = _failure(error)
+        self.remove(key)
+        outcomes.append((key, outcome))
 
     def _require_possible(self, request: Request) -> None:
         require_sentences([request.source], [request.max_length], request.prefix)

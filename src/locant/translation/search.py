@@ -8,8 +8,8 @@ The model's tensors are on its device; the state of the search itself is in NumP
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Generator, Iterator, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,11 @@ _DENSE_ENOUGH = 0.75
 
 # Sentences shorter than this fill the budget of a batch like ones of this length: their logits take as much room.
 _SHORTEST_COUNTED = 8
+
+
+Found = TypeVar("Found")
+Pausing: TypeAlias = Generator[None, None, Found]
+"""Work that pauses after each token, and returns what it has found in the end."""
 
 
 class SearchState(Protocol):
@@ -167,7 +172,6 @@ def beam_search(
         state.select(torch.from_numpy(rows.ravel()).to(device), same_sources=not sparse)
 
 
-@torch.inference_mode()
 def ancestral_sampling(
     model: SearchModel,
     source: Tensor,
@@ -204,6 +208,21 @@ def ancestral_sampling(
     Raises:
         LocantError: The model's output is not a number.
     """
+    return _end_of(_sampling(model, source, source_lengths, max_lengths, draws, temperature, top_k, alpha, prefix))
+
+
+@torch.inference_mode()
+def _sampling(
+    model: SearchModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    max_lengths: Tensor,
+    draws: Array,
+    temperature: float,
+    top_k: int | None,
+    alpha: float,
+    prefix: Sequence[int],
+) -> Pausing[list[Hypothesis]]:
     device = source.device
     state = _start(model, source, source_lengths, prefix)
     limits = max_lengths.cpu().numpy()
@@ -229,6 +248,7 @@ def ancestral_sampling(
         if len(going) < len(sentences):
             state.select(torch.from_numpy(going).to(device))
             sentences, last = sentences[going], last[going]
+        yield
     return [
         hypothesis_of(tokens, total, limit, alpha)
         for tokens, total, limit in zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
@@ -264,11 +284,12 @@ def search(
     require_sentences(sources, max_lengths, prefix)
     alpha = settings.length_penalty
     for batch in batches([len(source) for source in sources], settings):
-        source, lengths = padded([sources[index] for index in batch], device)
-        limits = torch.tensor([max_lengths[index] for index in batch], device=device)
+        taken = [sources[index] for index in batch], [max_lengths[index] for index in batch]
         if settings.sampling:
-            yield from zip(batch, _samples(model, source, lengths, limits, batch, settings, prefix), strict=True)
+            drawn = _end_of(samples(model, *taken, settings, numbers=batch, prefix=prefix, device=device))
+            yield from zip(batch, drawn, strict=True)
             continue
+        (source, lengths), limits = padded(taken[0], device), torch.tensor(taken[1], device=device)
         if settings.beam == 1:
             greedy = greedy_search(model, source, lengths, limits, alpha=alpha, prefix=prefix)
             found = [[hypothesis] for hypothesis in greedy]
@@ -318,36 +339,60 @@ def batches(lengths: list[int], settings: DecodingSettings) -> Iterator[list[int
         order = order[size:]
 
 
-def _samples(
+def samples(
     model: SearchModel,
-    source: Tensor,
-    source_lengths: Tensor,
-    max_lengths: Tensor,
-    batch: list[int],
+    sources: Sequence[list[int]],
+    max_lengths: Sequence[int],
     settings: DecodingSettings,
+    *,
+    numbers: Sequence[int],
     prefix: Sequence[int],
-) -> list[list[Hypothesis]]:
-    """Return the samples of each row, in the order in which they were drawn."""
-    sampling, count = settings.sampling, settings.n_best
+    device: torch.device | str = "cpu",
+) -> Pausing[list[list[Hypothesis]]]:
+    """Draw samples of sentences together, whose settings say how; see :func:`search`.
+
+    Args:
+        model: The model, in evaluation mode.
+        sources: Source ids of each sentence.
+        max_lengths: Most target tokens of each.
+        settings: They sample.
+        numbers: Where each sentence stands in its text, which decides what is drawn.
+        prefix: Target ids that the decoder reads before it writes.
+        device: Where the model is.
+
+    Returns:
+        The samples of each sentence, in the order in which they were drawn.
+    """
+    sampling, count, steps = settings.sampling, settings.n_best, max(max_lengths)
     assert sampling is not None
-    steps = int(max_lengths.max())
     # Random numbers of its own for each sentence, whatever batch it is in.
-    draws = np.zeros((len(batch), count, steps))
-    for row, (index, limit) in enumerate(zip(batch, max_lengths.tolist(), strict=True)):
-        generator = np.random.Generator(np.random.Philox(key=[sampling.seed, sampling.first + index]))
+    draws = np.zeros((len(sources), count, steps))
+    for row, (number, limit) in enumerate(zip(numbers, max_lengths, strict=True)):
+        generator = np.random.Generator(np.random.Philox(key=[sampling.seed, sampling.first + number]))
         draws[row, :, :limit] = generator.random((count, limit))
-    found = ancestral_sampling(
+    source, lengths = padded(sources, device)
+    found = yield from _sampling(
         model,
         source.repeat_interleave(count, 0),
-        source_lengths.repeat_interleave(count),
-        max_lengths.repeat_interleave(count),
+        lengths.repeat_interleave(count),
+        torch.tensor(max_lengths, device=device).repeat_interleave(count),
         draws.reshape(-1, steps),
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        alpha=settings.length_penalty,
-        prefix=prefix,
+        sampling.temperature,
+        sampling.top_k,
+        settings.length_penalty,
+        prefix,
     )
     return [found[start : start + count] for start in range(0, len(found), count)]
+
+
+def _end_of(work: Pausing[Found]) -> Found:
+    """Return what work finds that need not pause."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            found: Found = ended.value
+            return found
 
 
 def _drawn(scores: Tensor, draws: Tensor) -> Tensor:
