@@ -327,6 +327,19 @@ def test_fine_tuning_that_passes_over_its_text_too_often_is_told_a_lower_budget(
     assert not planned(open_recipe).passes_warning
 
 
+def test_fine_tuning_with_muon_is_gentle_where_it_passes_over_the_text_often(open_recipe):
+    rates = []
+    for steps in (1, 4000):
+        training = {"steps": steps, "optimizer": "muon"}
+        plan = planned({**open_recipe, "finetuning": {"parent": "somewhere"}, "training": training})
+        (reason,) = (choice.reason for choice in plan.choices if choice.key == "training.learning_rate")
+        assert f"{plan.epochs:.1f} passes" in reason
+        assert (plan.epochs < 2) == (steps == 1)
+        rates.append(plan.recipe.training.learning_rate)
+    new = planned({**open_recipe, "training": {"steps": 4000, "optimizer": "muon"}}).recipe.training.learning_rate
+    assert rates == [new, pytest.approx(new / 2, abs=1e-5)]
+
+
 @pytest.mark.parametrize(
     ("given", "key"),
     [

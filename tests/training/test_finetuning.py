@@ -222,7 +222,7 @@ def test_only_what_suits_new_models_is_left_out_of_a_recipe(parent, tmp_path):
 
 @pytest.mark.parametrize(
     ("finetuning", "optimizer", "rate"),
-    [({}, "muon", 0.004), ({"lora": {"rank": 2}}, "adamw", 0.002), ({"optimizer": "adamw"}, "adamw", 0.002)],
+    [({}, "muon", None), ({"lora": {"rank": 2}}, "adamw", 0.002), ({"optimizer": "adamw"}, "adamw", 0.002)],
     ids=str,
 )
 def test_a_model_that_muon_trained_goes_on_with_it(finetuning, optimizer, rate, parent, new_data, tmp_path):

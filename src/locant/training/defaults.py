@@ -62,6 +62,8 @@ _STEPS_BATCH = 4096
 _RATES = {"adamw": 0.55, "schedule_free": 0.55, "muon": 1.0}
 """Peak learning rate times the width of the model."""
 _LARGEST_RATE = 0.008
+_GENTLE, _FEW_PASSES = 0.5, 2.0
+"""Share of Muon's rate that fine-tuning has from so many passes over the text on; with fewer it has all of it."""
 _WIDEST_OF_MUON = 256
 _FILLED = 0.93
 """Share of a batch that is no padding."""
@@ -341,9 +343,12 @@ class _Planner:
             if self._get("training.learning_rate") is None:
                 self._choose("training.optimizer", optimizer, why)
             self._choose("model.dropout", _dropout(passes), f"about {passes:.1f} passes over the text")
-            factor = _RATES[optimizer]
-            rate = round(min(_LARGEST_RATE, factor / width), 5)
-            self._choose("training.learning_rate", rate, f"{factor:g} / d_model, at most {_LARGEST_RATE:g}")
+            factor, largest, why = _RATES[optimizer], _LARGEST_RATE, ""
+            if "finetuning" in self._data:  # with AdamW the parent has chosen
+                share = 1.0 if passes < _FEW_PASSES else _GENTLE
+                factor, largest, why = share * factor, share * largest, f", for {passes:.1f} passes over the text"
+            rate = round(min(largest, factor / width), 5)
+            self._choose("training.learning_rate", rate, f"{factor:g} / d_model, at most {largest:g}{why}")
         else:
             self._choose("training.learning_rate", 0.003, "recurrent models bear no more")
         updates = self._target_tokens() / self._update_tokens(self._get("batches.tokens"))

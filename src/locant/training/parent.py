@@ -181,9 +181,9 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
 
     A model that Muon trained goes on with it, unless adapters are trained; others with AdamW. The peak is a factor over
     the model's width ``E``: for AdamW 0.1 (5e-4 for a width of 192, 1e-4 for 1024), ten times as much for adapters
-    (which begin at zero, and are usually trained so), for Muon 0.5; at most 2e-3, or 4e-3 with Muon. After 100 updates,
-    or a tenth of fewer than 1,000, it is reached; an optimiser that goes on needs no warm-up. Then it falls to zero as
-    a cosine.
+    (which begin at zero, and are usually trained so), at most 2e-3. A new Muon's stays open, for it follows the passes
+    over the text; one that goes on or has no warm-up has 0.5, at most 4e-3. After 100 updates, or a tenth of fewer
+    than 1,000, it is reached; an optimiser that goes on needs no warm-up. Then it falls to zero as a cosine.
 
     Raises:
         ConfigError: The optimiser that is to go on is another one.
@@ -192,12 +192,11 @@ def _schedule(recipe: Recipe, parent: Parent, given: Mapping[str, Any]) -> dict[
     steps, lora = given.get("steps"), recipe.finetuning.lora
     trained_by = parent.recipe.training.optimizer if parent.recipe else None
     optimizer = given.get("optimizer") or ("muon" if trained_by == "muon" and not lora else "adamw")
-    factor, largest = (1.0, 2e-3) if lora else (0.5, 4e-3) if optimizer == "muon" else (0.1, 2e-3)
-    found: dict[str, Any] = {
-        "optimizer": optimizer,
-        "learning_rate": min(largest, factor / parent.found.model.config.d_model),
-        "warmup_steps": min(100, steps // 10) if steps else 100,
-    }
+    found: dict[str, Any] = {"optimizer": optimizer, "warmup_steps": min(100, steps // 10) if steps else 100}
+    at_once = parent.checkpoint or not given.get("warmup_steps", found["warmup_steps"])
+    if lora or optimizer != "muon" or at_once:
+        factor, largest = (1.0, 2e-3) if lora else (0.5, 4e-3) if optimizer == "muon" else (0.1, 2e-3)
+        found["learning_rate"] = min(largest, factor / parent.found.model.config.d_model)
     if parent.checkpoint and parent.recipe:
         own = trained_by
         if given.get("optimizer", own) != own:
