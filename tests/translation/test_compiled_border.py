@@ -139,6 +139,15 @@ def test_rows_and_steps_that_do_not_fit(compiled: CompiledTransformer) -> None:
 
 
 @needs_compiler
+def test_more_tokens_than_there_are_cost_nothing(compiled: CompiledTransformer) -> None:
+    """As many as settings allow to be sampled from would take gigabytes for each row."""
+    state = compiled.start_search(torch.tensor([[5, 6, EOS]]), torch.tensor([3]))
+    values, columns = state.best(torch.tensor([[BOS]]), 10_000_000)
+    assert values.shape == columns.shape == (1, VOCABULARY)
+    assert values.isfinite().sum() == VOCABULARY - 2
+
+
+@needs_compiler
 def test_ids_of_any_integer_type_are_read(compiled: CompiledTransformer) -> None:
     source, lengths, last = torch.tensor([[5, 9, EOS]]), torch.tensor([3]), torch.tensor([[BOS]])
     expected = compiled.start_search(source, lengths).log_probabilities(last)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -231,8 +232,9 @@ Complaint locant_search_encode(void* search, int64_t nanoseconds, int64_t* unfin
 // Drops the sentences with a number, of which there may be none.
 void locant_search_remove(void* search, int64_t number) {
   auto& found = *static_cast<Search*>(search);
-  auto& all = found.sentences;
-  all.erase(std::remove_if(all.begin(), all.end(), [&](const Sentence& one) { return one.number() == number; }), all.end());
+  // Of those that are finished there are some left where a step after their last one has failed.
+  for (auto* all : {&found.sentences, &found.finished})
+    all->erase(std::remove_if(all->begin(), all->end(), [&](const Sentence& one) { return one.number() == number; }), all->end());
   for (Joining& one : found.joining) one.left = one.left || one.sentence.number() == number;
   const auto left = [](const Joining& one) { return one.left; };
   if (!found.joining.empty() && std::all_of(found.joining.begin(), found.joining.end(), left)) {

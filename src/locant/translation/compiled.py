@@ -279,14 +279,13 @@ class CompiledSearchState:
             self._library.locant_batch_abandon(self._batch)  # does nothing where all went well
 
     def best(self, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row.
-
-        Padding and BOS are never among them.
+        """Decode ``last [R, 1]`` and return the ``k`` best next tokens of each row, or all where there are fewer.
 
         Returns:
-            Log-probabilities (natural) ``[R, k]``, largest first, and token ids ``[R, k]``; where fewer than ``k``
-            tokens exist the rest have log-probability ``-inf``.
+            Log-probabilities (natural) ``[R, k]``, largest first, and token ids ``[R, k]``; those of padding and BOS,
+            which come last, have log-probability ``-inf``.
         """
+        k = min(k, self._model.vocabulary)
         # NumPy's, because PyTorch gives way to other threads at each operation.
         values = torch.from_numpy(np.empty((len(last), k), np.float32))
         columns = torch.from_numpy(np.empty((len(last), k), np.int64))

@@ -584,6 +584,44 @@ void search(Random& r) {
   locant_engine_free(engine);
 }
 
+// A sentence is finished, memory fails in a later step of the same call, and the sentence is removed.
+void removed_when_finished(Random& r) {
+  const Model model(r, true);
+  void* engine = nullptr;
+  done("engine", model.make(&engine));
+  const Sentences sentences(r, model, 2);
+  const std::vector<Wish> wishes{{7, 1, 1, 1, 1, 0.6}, {8, 3, Model::rows, 1, 1, 0.6}};
+  const std::vector<int64_t> prefixes{1, 1};
+  bool failed = true;
+  for (int64_t allowed = 0; failed; allowed++) {
+    void* search = nullptr;
+    done("search", locant_search(engine, 1, 3, &search));
+    done("join", locant_search_join(search, 2, sentences.lengths.data(), sentences.tokens.data(),
+                                    static_cast<int64_t>(sentences.tokens.size()), model.positions, Model::rows,
+                                    wishes.data(), prefixes.data(), 2));
+    encode(locant_search_encode, search, kNever, plainly);
+    int64_t sizes[2];
+    const auto step = [&] { return locant_search_steps(search, model.positions, Model::rows, 1000, 1000, kNever, sizes); };
+    left_before_failure = allowed;
+    const Said said = step();
+    failed = left_before_failure.exchange(-1) < 0;
+    if (failed) {
+      if (!said || *said) fail("a step should say that memory does not suffice");
+      locant_search_remove(search, 7);
+      done("step", step());
+    } else {
+      done("step", said);
+    }
+    std::vector<int64_t> integers(sizes[0]);
+    std::vector<float> totals(sizes[1]);
+    locant_search_take(search, integers.data(), totals.data());
+    if (failed && (integers.empty() || integers[0] != 8 || integers[1] != 1 || integers.size() != 3 + integers[2]))
+      fail("a sentence that was removed is finished");
+    locant_search_free(search);
+  }
+  locant_engine_free(engine);
+}
+
 // Sentences that are encoded bit by bit, removed or abandoned meanwhile, while others take steps.
 void interrupted(Random& r) {
   const Model model(r, true);
@@ -649,7 +687,8 @@ int main(int count, char** arguments) {
   const Array many(random, 1 << 18, true), sum(random, 1 << 18);
   done("sum", locant_accumulate(many, sum, 1 << 18, 4));
   for (int round = 0; round < rounds; round++) {
-    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search, interrupted})
+    for (const auto part : {attention, cross_entropy, dropout, layer_norm, rotation, translation, search, removed_when_finished,
+                            interrupted})
       part(random);
     if (round % 10 == 0) side_by_side(random);
   }
