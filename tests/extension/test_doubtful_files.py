@@ -136,7 +136,7 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
             "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6}},
         },
         "warning",
-        "layer_types of config.json has 'sliding_attention', for which rope_parameters has no group",
+        "Layers are of the type 'sliding_attention', for which rope_parameters of config.json has no group",
     ),
 ]
 

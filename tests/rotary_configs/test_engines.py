@@ -254,7 +254,8 @@ def test_vllm_passes_over_what_its_older_releases_heeded(name: str, value: Any) 
 def test_vllm_heeds_mscale(model_type: str) -> None:
     scores = {"mscale": 1.0, "mscale_all_dim": 1.0}
     rope = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, **scores}
-    config = {"model_type": model_type, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_scaling": rope}
+    size = "head_dim" if model_type == "llama" else "qk_rope_head_dim"
+    config = {"model_type": model_type, size: 64, "max_position_embeddings": 163840, "rope_scaling": rope}
     read = read_vllm({}, config)
     assert read.config.attention_scale() == 1.0
     assert not [finding for finding in read.findings if finding.severity == "warning"]

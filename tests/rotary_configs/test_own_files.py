@@ -69,7 +69,7 @@ def test_layers_of_another_kind_are_told() -> None:
 def test_sizes_that_a_class_of_several_parts_passes_over() -> None:
     flat = {**_SIZES, "head_dim": 128, "rope_theta": 1e4}
     assert "looks for its text part in 'text_config', which the file lacks" in _said({"model_type": "qwen3_5", **flat})
-    assert "looks for its text part" not in _said({"model_type": "qwen2_vl", **flat})
+    assert "looks for its text part" not in _said({"model_type": "qwen2_vl", **flat, "hidden_size": 1024})
 
 
 def test_which_classes_of_several_parts_take_sizes_beside_their_groups() -> None:

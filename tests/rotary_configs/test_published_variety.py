@@ -191,8 +191,13 @@ def test_unknown_switches_beside_the_groups_are_a_warning(value: bool) -> None:
 def test_switches_by_which_a_model_rotates_at_all(name: str) -> None:
     llama = {"model_type": "llama", **_HEADS}
     with pytest.raises(ConfigError, match=f"{name} false: the model is said to have no rotary positions"):
-        read_huggingface(llama | {name: False})
+        read_huggingface(llama | {"model_type": "novel", name: False})
     assert read_huggingface(llama | {name: True}).config.rotary_dim == 64
+    passed_over = read_huggingface(llama | {name: False})
+    assert passed_over.config.rotary_dim == 64
+    assert f"{name} is false in config.json, which the class of 'llama' in transformers passes over" in " ".join(
+        each.message for each in passed_over.findings if each.severity == "warning"
+    )
 
 
 def test_entries_beside_a_text_part_that_has_none() -> None:

@@ -131,7 +131,8 @@ def test_a_scaling_in_pieces() -> None:
 
 def test_null_groups_are_no_layer_types() -> None:
     content = {**_OWN, "model_type": "llama", "rope_scaling": {"type": None, "factor": None}}
-    assert "is null" not in _said(content)
+    assert "how such layers rotate" not in _said(content)
+    assert "type is null in rope_scaling of config.json: the class of 'llama'" in _said(content)
 
 
 @pytest.mark.parametrize(

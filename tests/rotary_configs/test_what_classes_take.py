@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
+from zoo.entries import PATH, entries_of_all
 
 from locant.errors import ConfigError
+from locant.extension.inspect.model_class.small_model import build
 from locant.positions.scaling import LongRoPE, Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import (
@@ -21,6 +25,7 @@ from locant.rotary_configs import (
     write_huggingface,
 )
 from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
 from locant.rotary_configs.families import (
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
@@ -28,7 +33,6 @@ from locant.rotary_configs.families import (
     TAKES_ROTARY_EMB_BASE,
     model_type,
 )
-from locant.rotary_configs.layer_entries import PASSES_OVER_GROUPS, READERS
 
 _SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
 _GROUPS = {
@@ -358,22 +362,48 @@ def test_a_window_of_some_layers_is_for_classes_that_have_it() -> None:
     assert first == {"gemma2": (0, 2), "qwen2": (0, 1)}
 
 
-def test_which_classes_read_entries_about_layers() -> None:
+def test_the_entries_of_all_classes_are_those_of_the_installed_release() -> None:
+    """Fields, kinds of their values, and names in the code; classes that a release does not have yet are left out."""
     transformers = pytest.importorskip("transformers")
-    found: dict[str, set[str]] = {entry: set() for entry in READERS}
-    for name, kind in transformers.CONFIG_MAPPING.items():
-        known = model_type(name)
-        if known is None or not known.rotates or known.text_part or known.reads_images:
-            continue
-        sources = [
-            inspect.getsource(each) for each in kind.__mro__ if each.__module__.startswith("transformers.models.")
-        ]
-        sources += [file.read_text() for file in Path(inspect.getsourcefile(kind) or "").parent.glob("modeling_*.py")]
-        for entry in READERS:
-            reads = rf"""["']{entry}["']|(self|config)\.{entry}(?!\w)|^ +{entry}:"""
-            if any(re.search(reads, source, flags=re.MULTILINE) for source in sources):
-                found[entry].add(name)
-    assert {entry: names - READERS[entry] for entry, names in found.items() if names - READERS[entry]} == {}
+    stored = json.loads(PATH.read_text(encoding="utf-8"))
+    found = entries_of_all()
+    assert {name: each for name, each in found.items() if each != stored.get(name)} == {} or (
+        transformers.__version__ < "5.24"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "gptj", "rotary_dim": None}, "rotary_dim is null"),
+        ({"model_type": "stablelm", "max_position_embeddings": None}, "max_position_embeddings is null"),
+        ({"model_type": "gemma3_text", "head_dim": None}, "head_dim is null"),
+        ({"model_type": "llama", "num_attention_heads": 8.0}, "num_attention_heads is 8.0"),
+        ({"model_type": "olmo3", "sliding_window": "4096"}, "sliding_window is '4096'"),
+        ({"model_type": "modernbert", "local_attention": None}, "local_attention is null"),
+    ],
+)
+def test_values_of_a_kind_that_the_class_refuses(entries: dict[str, Any], said: str) -> None:
+    """The fields of configurations are checked (huggingface_hub.dataclasses.strict)."""
+    transformers = pytest.importorskip("transformers")
+    file = {**_SIZES, "n_embd": 512, "n_head": 8, "n_layer": 4, **entries}
+    assert f"{said} in config.json, where the class of '{entries['model_type']}'" in _said(file)
+    with pytest.raises(Exception, match=r"[vV]alidation"):
+        transformers.CONFIG_MAPPING[entries["model_type"]].from_dict(file)
+
+
+def test_heads_by_an_entry_that_the_class_does_not_read() -> None:
+    file = {"model_type": "olmo3", **_SIZES, "rope_theta": 5e5}
+    assert read_huggingface(file | {"kv_channels": 24}).configs == read_huggingface(file).configs
+    assert "kv_channels is 24 in config.json, which the class of 'olmo3'" in _said(file | {"kv_channels": 24})
+    assert read_huggingface(file | {"kv_channels": 24, "model_type": "novel"}).config.head_dim == 24
+
+
+def test_lists_of_attention_of_minimax() -> None:
+    """MiniMaxConfig reads layer_types; attn_type_list is of the code that the file as published names."""
+    file = {"model_type": "minimax", **_SIZES, "head_dim": 64, "attn_type_list": [1, 1, 1, 0]}
+    assert [kind.layers for kind in read_huggingface(file).layers] == [(0, 2), (1, 3)]
+    assert "attn_type_list is [1, 1, 1, 0] in config.json, which the class of 'minimax'" in _said(file)
 
 
 def test_groups_of_types_for_a_class_whose_layers_have_none() -> None:
@@ -486,7 +516,7 @@ def test_a_group_that_is_missing_for_a_class_that_takes_null() -> None:
     groups = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
     types = ["sliding_attention"] * 3 + ["full_attention"]
     file = {"model_type": "beam", **_SIZES, "rope_parameters": groups, "layer_types": types}
-    assert "has 'full_attention', for which rope_parameters has no group" in _said(file)
+    assert "'full_attention', for which rope_parameters of config.json has no group" in _said(file)
     assert "for which" not in _said(file | {"rope_parameters": {**groups, "full_attention": None}})
 
 
@@ -521,3 +551,53 @@ def test_overrides_by_type_of_a_model_whose_file_has_one_group() -> None:
 def test_an_entry_that_is_null_where_the_class_has_a_number(name: str, entry: str) -> None:
     assert f"{entry} of the file is null" in _said({"model_type": name, **_SIZES, entry: None})
     assert "is null" not in _said({"model_type": name, **_SIZES})
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "llama", "rope_parameters": {"rope_type": None, "rope_theta": 1e4}}, "rope_type is null in"),
+        ({"model_type": "llama", "num_attention_heads": 0, "head_dim": 64}, "num_attention_heads is 0 in"),
+        ({"model_type": "olmo3", "layer_types": ["sliding_attention"] * 5}, "tells the types of 5 layers"),
+        (
+            {"model_type": "olmo3", "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5e5}}},
+            "Layers are of the type 'sliding_attention', for which rope_parameters of config.json has no group",
+        ),
+        (
+            {"model_type": "modernbert", "rope_parameters": {"sliding_attention": {"rope_theta": 1e4}}},
+            "Layers are of the type 'full_attention', for which rope_parameters of config.json has no group",
+        ),
+        (
+            {"model_type": "olmo3", "layer_types": ["chunked_attention", *["full_attention"] * 3]},
+            "Layers are of the type 'chunked_attention', for which the class of 'olmo3'",
+        ),
+        (
+            {"model_type": "qwen2_vl_text", "hidden_size": 1024, "rope_parameters": _GROUPS},
+            "has one rotation for all layers, looks for rope_type beside the groups, and fails",
+        ),
+        ({"model_type": "modernbert", "head_dim": 24}, "head_dim is 24 in config.json, which the class of"),
+    ],
+)
+def test_what_a_class_fails_with(entries: dict[str, Any], said: str) -> None:
+    file = {**_SIZES, **entries}
+    assert said in _said(file)
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING[entries["model_type"]]
+    with pytest.raises(Exception, match=r"."):
+        build(config_class.from_dict({**file, "vocab_size": 16, "pad_token_id": 0}))(
+            torch.zeros((1, 4), dtype=torch.long)
+        )
+
+
+def test_types_of_layers_that_nothing_rotates_are_no_model_without_positions() -> None:
+    for types in (["full_attn"] * 4, ["chunked_attention"] * 4):
+        with pytest.raises(ConfigError, match=types[0]) as caught:
+            read_huggingface({"model_type": "olmo3", **_SIZES, "layer_types": types})
+        assert not isinstance(caught.value, NoRotaryPositionsError)
+
+
+@pytest.mark.parametrize("name", ["mistral4", "deepseek_v3", "hy_v3"])
+def test_windows_that_only_comments_speak_of(name: str) -> None:
+    """ "diff with mixtral: no sliding" is no mask with a window."""
+    kind = model_type(name)
+    assert kind is not None
+    assert kind.is_windowless

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,50 +25,66 @@ def refuse_impossible_values(part: Mapping[str, Any]) -> None:
         refuse_impossible(entries, where)
 
 
-def doubts_about(part: Mapping[str, Any], known: Container[str] = (), kind: ModelType | None = None) -> list[Finding]:
+def doubts_about(
+    part: Mapping[str, Any], known: Container[str] = (), kind: ModelType | None = None, names: Sequence[str] = ()
+) -> list[Finding]:
     """Return what is doubtful about the text part of a config.json: unusual numbers, misspelt names, missing groups.
 
     Args:
         part: The text part.
         known: Names that the model's class has entries for.
         kind: Its facts, where they are known.
+        names: Types of the layers, where they are known.
     """
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
-    return [*found, *misplaced_names(part, known), *_missing_layer_types(part, kind)]
+    return [*found, *misplaced_names(part, known), *types_without_group(part, kind, names)]
 
 
-def _missing_layer_types(part: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
-    types = part.get("layer_types")
-    attending = [
-        name
-        for name in (dict.fromkeys(map(str, types)) if isinstance(types, list) else ())
-        if name.endswith("attention") and not name.startswith("linear")
-    ]
-    for name in GROUPS:
-        group = part.get(name)
-        if not isinstance(group, Mapping) or not group:
-            continue
-        groups = [value for value in group.values() if value is not None]
-        are_groups = all(isinstance(value, Mapping) for value in groups)
-        is_by_layer = are_groups and bool(groups or set(attending) & set(group))
-        if is_by_layer and "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
-            continue
-        for layer, value in group.items():
-            if is_by_layer and value is None and not _stands_still(kind, layer):
-                yield Finding(
-                    "warning",
-                    f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. Classes of "
-                    "transformers fail there, or take what they have of their own.",
-                    f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
-                )
-        missing = [layer for layer in attending if layer not in group]
-        if is_by_layer and missing:
+def types_without_group(part: Mapping[str, Any], kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
+    """Return warnings about types of layers with attention for which the groups of a file have none, or null.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        names: Types of the layers, where they are known; otherwise those that the file states.
+    """
+    stated = part.get("layer_types")
+    types = dict.fromkeys(names or (map(str, stated) if isinstance(stated, list) else ()))
+    attending = [name for name in types if _attends(name, kind)]
+    return [each for name in GROUPS for each in _without_group(part.get(name), name, attending, kind)]
+
+
+def _attends(name: str, kind: ModelType | None) -> bool:
+    """Whether layers of a type rotate by their class, or have attention by their name."""
+    if kind is not None and name in kind.behaviour and kind.name not in NULL_GROUP_STANDS_STILL:
+        return kind.behaviour[name] == "rotates"
+    return name.endswith("attention") and not name.startswith("linear")
+
+
+def _without_group(group: Any, name: str, attending: Sequence[str], kind: ModelType | None) -> Iterator[Finding]:
+    if not isinstance(group, Mapping) or not group:
+        return
+    groups = [value for value in group.values() if value is not None]
+    are_groups = all(isinstance(value, Mapping) for value in groups)
+    is_by_layer = are_groups and bool(groups or set(attending) & set(group))
+    if not is_by_layer or "main" in group:  # DeepSeek-V4's groups are for layers with and without compression
+        return
+    for layer, value in group.items():
+        if value is None and not _stands_still(kind, layer):
             yield Finding(
                 "warning",
-                f"layer_types of config.json has {_quoted(missing)}, for which {name} has no group; it has "
-                f"{_quoted(list(group))}. Classes of transformers fail there, or take what they have of their own.",
-                f"Add a group for {_quoted(missing)}.",
+                f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. Classes of "
+                "transformers fail there, or take what they have of their own.",
+                f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
             )
+    missing = [layer for layer in attending if layer not in group]
+    if missing:
+        yield Finding(
+            "warning",
+            f"Layers are of the type {_quoted(missing)}, for which {name} of config.json has no group; it has "
+            f"{_quoted(list(group))}. Classes of transformers fail there, or take what they have of their own.",
+            f"Add a group for {_quoted(missing)}.",
+        )
 
 
 def _stands_still(kind: ModelType | None, layer: str) -> bool:

@@ -14,12 +14,15 @@ from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
+from locant.rotary_configs.class_entries import values_of_other_kinds, without_unread
+from locant.rotary_configs.class_failures import doubts_about_class
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
     notes_on_indexers,
     refuse_impossible_values,
     turns_backwards,
+    types_without_group,
     with_checked_axes,
 )
 from locant.rotary_configs.families import ModelType
@@ -30,7 +33,6 @@ from locant.rotary_configs.layer_doubts import (
     types_that_may_stand_still,
     windows_passed_over,
 )
-from locant.rotary_configs.layer_entries import without_unread
 from locant.rotary_configs.layers import (
     GLOBAL,
     LOCAL,
@@ -142,6 +144,7 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
     if is_known and kind is not None and not (config.get("auto_map") or given.get("auto_map")):
+        findings += values_of_other_kinds(given, kind)
         without_unread(given, kind, findings)
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
@@ -265,6 +268,10 @@ def _read_entries(
         part.refuse_rest(ROPE_KEYS, [key for key in unknown if says_a_scaling(key, part.values[key])])
     findings += passed_over(part, unknown, ROPE_KEYS)
     if layers and not any(each.config for each in layers):
+        fails = [] if kind is None else types_without_group(part.values, kind, names)
+        fails += [*doubts_about_layer_types(part, kind, len(names)), *doubts_about_class(part, kind, names, configs)]
+        if fails:
+            raise ConfigError(fails[0].message)
         raise NoRotaryPositionsError(
             "By config.json, none of the layers of this model rotates: it has no rotary positions."
         )
@@ -273,6 +280,7 @@ def _read_entries(
         findings += other_kinds_of_layers(part, () if kind is None else kind.entries)
     findings += layers_without_positions(layers)
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
+    findings += doubts_about_class(part, kind, names, configs)
     findings += windows_passed_over(part, kind)
     findings += doubts_about_layer_types(part, kind, len(names))
     findings += windows_of_nothing(part, kind, names)
@@ -281,7 +289,7 @@ def _read_entries(
     by_logarithm = () if is_known or kind is None else [key for key in part.values if "logn" in key]
     of_class = () if kind is None else (*kind.defaults, *kind.entries)
     read = {key: value for key, value in part.values.items() if key not in part.passed_over}
-    findings += doubts_about(read, {*of_class, *by_logarithm}, kind)
+    findings += doubts_about(read, {*of_class, *by_logarithm}, kind, names)
     parsed = ParsedConfig(configs, tuple(dict.fromkeys(findings)), multimodal, layers)
     return with_checked_axes(parsed, "mrope_section", splits=True)
 

@@ -119,7 +119,10 @@ def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
         unknown = [ratio for ratio in ratios if not is_number(ratio) or ratio not in _COMPRESSED]
         if unknown:
             raise ConfigError(f"compress_ratios in config.json must hold 0, 4 and 128; got {unknown[0]!r:.20}.")
-        given["layer_types"] = [_COMPRESSED[int(ratio)] for ratio in ratios]
+        count = given.get("num_hidden_layers")
+        given["layer_types"] = [
+            _COMPRESSED[int(ratio)] for ratio in ratios[: count if isinstance(count, int) else None]
+        ]
     compressed = given.pop("compress_rope_theta", None)
     for name in ("rope_parameters", "rope_scaling"):
         group = given.get(name)

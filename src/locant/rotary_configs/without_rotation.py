@@ -129,6 +129,13 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
         )
 
 
+def switches_rotation_off(name: str, value: Any) -> bool:
+    """Whether an entry of code of people's own says that a model has no rotary positions."""
+    if value is False:
+        return name in ("rotary", "rope") or _ROTATES.fullmatch(name) is not None
+    return value is True and (name == "alibi" or _STANDS.fullmatch(name) is not None)
+
+
 def _switches(kind: ModelType | None, key: str) -> bool:
     """Whether an entry is the one by which a class rotates or does not, or one of several that it has."""
     return kind is not None and ((kind.switch is not None and kind.switch[0] == key) or key in kind.defaults)

@@ -87,7 +87,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         facts["aliases"] = others
     types = layer_types(config)
     facts |= pattern_facts(found)
-    facts["windowless"] = not _mentions(found.config_class, "sliding|window")
+    facts["windowless"] = not _mentions(found.config_class, "sliding|window", without_comments=True)
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
         return {"rotates": False}
@@ -272,14 +272,16 @@ def mentions_rotation(config_class: Any) -> bool:
     return _mentions(config_class, r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary")
 
 
-def _mentions(config_class: Any, pattern: str) -> bool:
+def _mentions(config_class: Any, pattern: str, *, without_comments: bool = False) -> bool:
     folder = Path(sys.modules[config_class.__module__].__file__ or "").parent
     sources = list(folder.glob("modeling_*.py"))
     if not sources and (found := model_class(config_class)) is not None:  # it has the model of another folder
         sources = [Path(sys.modules[found.__module__].__file__ or "")]
     # A model that the library names nowhere leaves its entries alone to go by.
     sources = sources or list(folder.glob("*.py"))
-    return any(re.search(pattern, source.read_text(encoding="utf-8")) for source in sources)
+    texts = [source.read_text(encoding="utf-8") for source in sources]
+    texts = [re.sub(r"#.*", "", text) for text in texts] if without_comments else texts
+    return any(re.search(pattern, text) for text in texts)
 
 
 def compact(facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""Entries of config.json that a class of transformers has: which it reads, and which kinds of values it takes.
+
+``class_entries.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/entries.py``): their
+fields, whose kinds transformers checks, and which of the entries that some classes read stand in the code of each.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.spellings import HEADS, WIDTHS, is_count
+from locant.rotary_configs.without_rotation import switches_rotation_off
+
+KINDS_OF_VALUES = ("null", "a whole number", "a number", "true or false", "text", "a list", "a group")
+"""Kinds of values of JSON; a whole number is written without a fraction."""
+
+_OF_SOME = """
+no_rope_layers no_rope_layer_interval layer_rope_theta sliding_window_pattern max_window_layers rope_scaling_layers
+hybrid_override_pattern linear_attn_config attn_layer_indices full_attn_idxs attn_layer_period full_attention_interval
+global_attn_every_n_layers rope_local_base_freq local_rope_theta global_rope_theta attn_type_list attn_layer_idxs
+block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim
+"""
+READ_BY_SOME = tuple(_OF_SOME.split())
+"""Entries that say how layers rotate in some classes, and that all others pass over."""
+
+PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj", "roformer"])
+"""Model types whose classes read neither a group of rotary parameters nor a share beside it."""
+
+_SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
+
+
+@dataclass(frozen=True)
+class ClassEntries:
+    """The entries about positions of one class.
+
+    Attributes:
+        takes: Kinds of values that it takes for each of its fields.
+        reads: Which of :data:`READ_BY_SOME` its code reads.
+        has_groups: Whether it looks for a group of rotary parameters for every type of layers.
+    """
+
+    takes: Mapping[str, tuple[str, ...]]
+    reads: frozenset[str]
+    has_groups: bool
+
+
+def entries_of_class(name: str) -> ClassEntries | None:
+    """Return the entries of a model type's class in transformers, ``None`` where they are not known."""
+    return _all_entries().get(name)
+
+
+@functools.cache
+def _all_entries() -> Mapping[str, ClassEntries]:
+    stored = json.loads((Path(__file__).parent / "class_entries.json").read_text(encoding="utf-8"))
+    return {
+        name: ClassEntries(
+            {field: tuple(kinds.split(", ")) for kinds, fields in each["takes"].items() for field in fields},
+            frozenset(each["reads"]),
+            each["groups"],
+        )
+        for name, each in stored.items()
+    }
+
+
+def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
+    """Remove the entries that a class of transformers does not read, with a warning where they say something.
+
+    Args:
+        given: The entries of a text part, which are changed.
+        kind: The facts of its class.
+        findings: Where findings go.
+    """
+    own = entries_of_class(kind.name)
+    if kind.name in PASSES_OVER_GROUPS:
+        _without_groups(given, kind, findings)
+    if own is None:
+        return
+    read = {*own.reads, *own.takes, *kind.aliases, *(kind.switch or ())[:1]}
+    if "qk_rope_head_dim" in kind.defaults or given.get("head_dim") == _computed_head(given):
+        read.add("head_dim")
+    off = {name for name, value in given.items() if switches_rotation_off(name, value)}
+    for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
+        value = given.pop(entry)
+        says_nothing = not value or (isinstance(value, list) and all(each == 1 for each in value))
+        if entry in _SILENT and given.get("use_sliding_window") is not True:
+            continue
+        if entry in off or not says_nothing:
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
+                    "passes over, or fails with.",
+                    "Say it by an entry that the class reads, or name the code that reads this one.",
+                )
+            )
+
+
+def values_of_other_kinds(given: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about values of kinds that the class refuses: null or text in the place of a number.
+
+    Args:
+        given: The entries of a text part.
+        kind: The facts of its class.
+    """
+    own = entries_of_class(kind.name)
+    for name, kinds in () if own is None else own.takes.items():
+        if name in given and _kind_of(given[name]) not in kinds:
+            yield Finding(
+                "warning",
+                f"{name} is {in_json(given[name])} in config.json, where the class of '{kind.name}' in transformers 5 "
+                f"takes {_in_words(kinds)}: it refuses the file.",
+                f"State {_in_words([each for each in kinds if each != 'null'])}, or leave {name} out.",
+            )
+
+
+def _in_words(kinds: tuple[str, ...] | list[str]) -> str:
+    *first, last = kinds
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _computed_head(given: Mapping[str, Any]) -> Any:
+    """Return the features of a head by width and number of heads; ``head_dim`` where the file does not tell them."""
+    width, heads = (next((given[n] for n in names if is_count(given.get(n))), None) for names in (WIDTHS, HEADS))
+    return width // heads if width is not None and heads is not None else given.get("head_dim")
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number"
+    if is_number(value) or isinstance(value, float):
+        return "a number"
+    return "text" if isinstance(value, str) else "a group" if isinstance(value, Mapping) else "a list"
+
+
+def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
+    """Remove the groups of rotary parameters and the share, of a class that has one plain rotation in any case."""
+    plain = ("default", given.get("rope_theta"), kind.defaults.get("rope_theta"), None)
+    for entry in ("rope_parameters", "rope_scaling", "partial_rotary_factor"):
+        value = given.pop(entry, None)
+        says = list(value.values()) if isinstance(value, dict) else [value]
+        if any(each not in plain for each in says):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
+                    "passes over: it has one rotation without scaling.",
+                    "Name a model type whose class reads it, if the weights were trained so.",
+                )
+            )

@@ -1,0 +1,116 @@
+"""Doubts about what a class of transformers fails with, or takes otherwise than it is written: nulls, groups, lists.
+
+The conversion of rotary parameters (``modeling_rope_utils.py`` of transformers 5) fills in what a group leaves out, and
+keeps what it states, null too; a class then looks for its groups where its code expects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from locant.positions.scaling import SCALINGS
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.class_entries import entries_of_class
+from locant.rotary_configs.families import ModelType, is_in_transformers
+from locant.rotary_configs.layers import WITHOUT_ATTENTION
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
+from locant.rotary_configs.usual_values import GROUPS, rotary_groups
+
+_LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow", "mrope_interleaved"])
+"""Entries of a group for which its code takes null as if they were left out."""
+
+_OF_GROUPS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
+_SIZES = (*HEADS, *WIDTHS, *LAYERS, *HEAD_SIZES)
+
+
+def doubts_about_class(
+    part: Fields, kind: ModelType | None, names: Sequence[str], rotations: Collection[str]
+) -> Iterator[Finding]:
+    """Yield warnings about what the class fails with.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known; those of code of people's own are not looked at.
+        names: Types of the layers.
+        rotations: Types of layers for which a rotation was read.
+    """
+    if kind is None or not is_in_transformers(kind.name):
+        return
+    yield from _nulls_in_groups(part.values, kind)
+    yield from _sizes_of_nothing(part.values, kind)
+    yield from _types_beyond_the_last_layer(part.values, kind, len(names))
+    yield from _groups_for_one_rotation(part.values, kind)
+    yield from _types_of_no_rotation(kind, names, rotations)
+
+
+def _types_of_no_rotation(kind: ModelType, names: Sequence[str], rotations: Collection[str]) -> Iterator[Finding]:
+    """Yield that layers are of types that the class has no rotation for, and no way without."""
+    if not kind.rope_by_layer or kind.rope is None or not {*rotations} <= {*kind.rope} or "main" in rotations:
+        return
+    known = {*rotations, *kind.rope, *kind.behaviour, *WITHOUT_ATTENTION}
+    for name in dict.fromkeys(names):
+        if name not in known:
+            yield Finding(
+                "warning",
+                f"Layers are of the type '{name}', for which the class of '{kind.name}' in transformers has no "
+                "rotation: it fails there.",
+                f"State one of its types in layer_types: {', '.join(kind.rope)}.",
+            )
+
+
+def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    known = {*_OF_GROUPS, *(entry for scaling in SCALINGS.values() for entry in scaling.rope_entries)} - _LEFT_OUT
+    for where, group in rotary_groups(part):
+        if where == "config.json":
+            continue
+        for name in ("type",) if "rope_type" not in group else ():
+            known = {*known, name}
+        for name, value in group.items():
+            if value is None and name in known and not (name == "rope_theta" and kind.stands_without_base):
+                yield Finding(
+                    "warning",
+                    f"{name} is null in {where}: the class of '{kind.name}' in transformers takes that for its value, "
+                    f"not what it has where {name} is left out, and fails where it needs it.",
+                    f"State {name}, or leave it out.",
+                )
+
+
+def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    for name in _SIZES:
+        value = part.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            yield Finding(
+                "warning",
+                f"{name} is {value} in config.json: the class of '{kind.name}' in transformers makes no model of that.",
+                f"State the {name} that the weights have.",
+            )
+
+
+def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count: int) -> Iterator[Finding]:
+    types = part.get("layer_types")
+    if not count or not isinstance(types, list) or len(types) <= count or (kind.pairs_blocks and "mlp" in types):
+        return
+    yield Finding(
+        "warning",
+        f"layer_types in config.json tells the types of {len(types)} layers, but there are {count}: transformers "
+        f"refuses such a list, but for classes that take the first {count}, which are shown.",
+        "Give each layer one type.",
+    )
+
+
+def _groups_for_one_rotation(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that groups stand where a class whose layers have types looks for one rotation of all."""
+    own, stated = entries_of_class(kind.name), part.get("layer_types")
+    types = {*kind.layer_types, *(map(str, stated) if isinstance(stated, list) else ())}
+    for name in GROUPS:
+        group = part.get(name)
+        if own is None or own.has_groups or not isinstance(group, Mapping):
+            continue
+        if "rope_type" not in group and any(isinstance(group.get(each), Mapping) for each in types):
+            yield Finding(
+                "warning",
+                f"{name} of config.json has groups for types of layers: the class of '{kind.name}' in transformers has "
+                "one rotation for all layers, looks for rope_type beside the groups, and fails.",
+                f"Write the entries of one group into {name} itself.",
+            )

@@ -1,0 +1,111 @@
+"""Entries about positions that the classes of transformers have, written to ``class_entries.json``.
+
+Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/entries.py``. No model is built.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import locant
+from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME
+from locant.rotary_configs.families import model_type
+
+PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
+
+_ABOUT_POSITIONS = re.compile(
+    r"rope|rotary|nope|theta|window|pattern|interval|period|attn_layer|max_position|attention_chunk_size$|^(global_)?head_dim$"
+    r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|hidden_layers|heads)$"
+    r"|^(alibi|local_attention)$|full_attn|layers?_types?$|block_types?$|interleave|position_embedding_type|^qk_\w*head_dim$"
+)
+_NOT_ABOUT_THEM = re.compile(
+    r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
+)
+_GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
+_EXAMPLES: dict[str, tuple[Any, ...]] = {
+    "null": (None,),
+    "a whole number": (8,),
+    "a number": (0.5,),
+    "true or false": (True, False),
+    "text": ("rope",),
+    "a list": ([], ["full_attention"], [1], [1.0]),
+    "a group": ({},),
+}
+
+
+def entries_of(config_class: Any) -> dict[str, Any]:
+    """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
+    takes: dict[str, list[str]] = {}
+    for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
+        if _ABOUT_POSITIONS.search(name) and not _NOT_ABOUT_THEM.search(name):
+            kinds = _kinds(config_class, name, field)
+            if kinds and kinds != {*KINDS_OF_VALUES}:
+                takes.setdefault(", ".join(kind for kind in KINDS_OF_VALUES if kind in kinds), []).append(name)
+    sources = sources_of(config_class)
+    reads = [
+        name for name in READ_BY_SOME if any(re.search(_reading(name), source, re.MULTILINE) for source in sources)
+    ]
+    return {"takes": takes, "reads": reads, "groups": any(map(_GROUPS.search, sources))}
+
+
+def _kinds(config_class: Any, name: str, field: Any) -> set[str]:
+    checks = config_class.__validators__.get(name, ())
+    found = {kind for kind, examples in _EXAMPLES.items() if any(_passes(checks, each) for each in examples)}
+    default = field.default
+    return found | {
+        kind for kind, examples in _EXAMPLES.items() if any(type(default) is type(each) for each in examples)
+    }
+
+
+def _passes(checks: Any, value: Any) -> bool:
+    try:
+        for check in checks:
+            check(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _reading(entry: str) -> str:
+    """Return the pattern of code that has an entry or takes it from what it is given."""
+    if entry == "head_dim":  # a rotation that looks for it has heads of that size only where the attention has too
+        return r"""getattr\((self\.)?config, "head_dim", (?!None\))|config\.head_dim|^    head_dim:|"head_dim"[\]:]"""
+    return rf"""["']{entry}["']|(self|config)\.{entry}(?!\w)|^ +{entry}:"""
+
+
+def sources_of(config_class: Any) -> list[str]:
+    """Return the code of a configuration's class, and of the models in its folder."""
+    found = [
+        inspect.getsource(each) for each in config_class.__mro__ if each.__module__.startswith("transformers.models.")
+    ]
+    folder = Path(inspect.getsourcefile(config_class) or "").parent
+    return found + [file.read_text(encoding="utf-8") for file in sorted(folder.glob("modeling_*.py"))]
+
+
+def entries_of_all() -> dict[str, Any]:
+    """Return the entries of all classes of text that are known to rotate."""
+    from transformers import CONFIG_MAPPING
+
+    found = {}
+    for name in sorted(CONFIG_MAPPING.keys()):
+        known = model_type(name)
+        if known is not None and known.rotates and not known.text_part and not known.reads_images:
+            found[name] = entries_of(CONFIG_MAPPING[name])
+    return found
+
+
+def main() -> None:
+    """Write the entries of all classes."""
+    written = ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in entries_of_all().items())
+    PATH.write_text(f"{{\n{written}\n}}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
