@@ -44,6 +44,8 @@ KERNELS := src/locant/kernels
 KERNEL_TESTS := tests/kernels/test_*_kernel.py tests/kernels/test_border.py tests/kernels/test_dropout.py \
   tests/kernels/test_layer_norm.py tests/translation/test_compiled_transformer.py tests/translation/test_compiled_border.py \
   tests/translation/test_compiled_search.py tests/translation/test_continuous_search.py
+# Without those that build kernels of their own, and of another engine.
+OF_KERNELS := not random_calls and not ctranslate2
 NATIVE := tests/kernels/native
 SANITIZED := build/sanitize
 SANITIZE := g++ -std=c++17 -O1 -g -march=native -fopenmp-simd -pthread -DLOCANT_LEAST_WORK=1 -I $(KERNELS)
@@ -61,7 +63,7 @@ endif
 	$(SANITIZED)/thread 1 100
 	CXX=$(abspath $(NATIVE))/sanitizing-c++ XDG_CACHE_HOME=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
-	$(BIN)/pytest $(KERNEL_TESTS) -k 'not random_calls and not ctranslate2'
+	$(BIN)/pytest $(KERNEL_TESTS) -k '$(OF_KERNELS)'
 
 # The tests of the kernels with every variant of a wheel that this processor runs, by the compiler of this machine, and those of
 # the translation engine with AVX-512 and AMX that are emulated; some minutes each.
@@ -71,12 +73,12 @@ variants: $(BIN)/locant
 	export PYTHONPATH=$(abspath $(VARIANTS)); \
 	for variant in $$($(BIN)/python -c "from locant.kernels.variants import choose; print(*choose().runs)"); do \
 	  echo "$$variant"; \
-	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) || exit 1; \
+	  LOCANT_KERNELS_VARIANT=$$variant $(BIN)/pytest $(KERNEL_TESTS) -k '$(OF_KERNELS)' || exit 1; \
 	done
 ifeq ($(shell uname -m),x86_64)
 	@echo "emulated AVX-512 and AMX"
 	CXX=$(abspath $(NATIVE))/emulating-c++ XDG_CACHE_HOME=$(abspath $(VARIANTS)) \
-	$(BIN)/pytest tests/translation/test_compiled_*.py tests/translation/test_continuous_search.py -k 'not ctranslate2'
+	$(BIN)/pytest tests/translation/test_compiled_*.py tests/translation/test_continuous_search.py -k '$(OF_KERNELS)'
 endif
 
 # Slow: some minutes. Wheels with compiled kernels for Linux on x86-64 and aarch64, in dist, by Zig, which brings what it
