@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -220,7 +221,8 @@ def test_entries_with_which_a_class_fails_are_a_warning(tmp_path: Path, entries:
     sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
     failing = _inspected(tmp_path, model_type="llama", **sizes, **entries)
     assert any("LlamaModel of transformers" in each and "raises" in each for each in _said(failing, "warning"))
-    assert (failing.checked_against, failing.not_compared) == (None, None)
+    assert failing.checked_against is None
+    assert "could not be compared with LlamaModel" in str(failing.not_compared)
     own = _inspected(tmp_path, model_type="llama", **sizes, **entries, auto_map={"AutoConfig": "configuration_own.Own"})
     assert not any("raises" in each for each in _said(own, "warning"))
     assert own.not_compared is not None
@@ -288,3 +290,26 @@ def test_pairs_that_one_layer_does_not_show_are_no_difference() -> None:
     assert (difference.subject, difference.layers) == ("features", (0, 1))
     (difference,) = compare_with_class(parsed, [seen(0, 4), seen(1, 2)], length)
     assert (difference.subject, difference.layers) == ("features", (1,))
+
+
+def test_what_a_class_fails_with_is_not_compared_in_json_either(tmp_path: Path) -> None:
+    inspection = _inspected(tmp_path, model_type="llama", rope_parameters={"rope_type": None, "rope_theta": 1e4})
+    assert any("with the entries of this file and not without them" in each for each in _said(inspection, "warning"))
+    assert "could not be compared" in inspection.as_data()["not_compared"]
+
+
+def test_a_transformers_whose_import_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str, *args: Any, **options: Any) -> Any:
+        if name == "transformers":
+            raise AttributeError("module 'torch' has no attribute 'uint7'")
+        return importing(name, *args, **options)
+
+    importing = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", broken)
+    inspection = _inspected(tmp_path, model_type="llama", rope_theta=5e5)
+    assert inspection.parsed is not None
+    assert inspection.parsed.config.base == 5e5
+    assert inspection.not_compared == (
+        "The file could not be compared with the class of 'llama' in transformers: its import raises AttributeError, "
+        "module 'torch' has no attribute 'uint7'."
+    )

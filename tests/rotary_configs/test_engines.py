@@ -743,3 +743,26 @@ def test_what_is_wrong_in_ctranslate2_is_refused(attributes: Any, message: str) 
 def test_ctranslate2_takes_a_larger_base_for_ntk() -> None:
     written = write_ctranslate2(RotaryConfig(head_dim=64, scaling=NTKAware(factor=2.0)))
     assert written["rotary_base"] == pytest.approx(10000 * 2 ** (64 / 62))
+
+
+def test_a_factor_of_0_in_a_gguf_file_is_not_missing() -> None:
+    file = {"general.architecture": "llama", "llama.attention.key_length": 64, "llama.rope.scaling.type": "linear"}
+    said = " ".join(each.message for each in read_gguf(file | {"llama.rope.scaling.factor": 0.0}).findings)
+    assert "rope.scaling.factor is 0 beside rope.scaling.type 'linear'" in said
+    assert "rope.scaling.factor is missing" in " ".join(each.message for each in read_gguf(file).findings)
+
+
+def test_keys_of_another_architecture_are_passed_over() -> None:
+    file = {"general.architecture": "qwen2", "qwen2.attention.key_length": 64, "llama.rope.freq_base": 5e5}
+    read = read_gguf(file)
+    assert read.config.base == 10000
+    assert "llama.rope.freq_base is 500000.0, but the architecture is 'qwen2'" in read.findings[0].message
+
+
+def test_messages_speak_of_overrides_where_there_are_some() -> None:
+    scaling = {"rope_type": "linear", "factor": 1e308}
+    for overrides, words in ((scaling, True), ({}, False)):
+        content = _MODEL | ({} if overrides else {"rope_scaling": scaling})
+        with pytest.raises(ConfigError) as caught:
+            read_vllm({"rope_scaling": overrides} if overrides else {}, content)
+        assert ("with these overrides" in str(caught.value)) is words

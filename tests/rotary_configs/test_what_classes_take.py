@@ -601,3 +601,72 @@ def test_windows_that_only_comments_speak_of(name: str) -> None:
     kind = model_type(name)
     assert kind is not None
     assert kind.is_windowless
+
+
+_MLA: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2, "qk_rope_head_dim": 64}
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "olmo3", **_SIZES, "sliding_window": None}, "the file has null for their window"),
+        ({"model_type": "exaone4", **_SIZES, "sliding_window": None}, "the file has null for their window"),
+        (
+            {"model_type": "qwen2", **_SIZES, "layer_types": ["sliding_attention"] * 4, "sliding_window": 64},
+            "use_sliding_window is false",
+        ),
+        (
+            {"model_type": "lfm3", **_SIZES, "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+            "has no groups for layer types",
+        ),
+        (
+            {
+                "model_type": "deepseek_v3",
+                **_MLA,
+                "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25},
+            },
+            "angles for 16 features, but 64 features of a head are rotated",
+        ),
+        (
+            {"model_type": "mistral4", **_MLA, "rope_parameters": {"type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+            "lacks llama_4_scaling_beta",
+        ),
+        ({"model_type": "cohere_compass_text", **_SIZES}, "looks for one of every type, has none of its own"),
+    ],
+)
+def test_what_layers_and_queries_lack(entries: dict[str, Any], said: str) -> None:
+    assert said in _said(entries)
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING[entries["model_type"]]
+    small = {"vocab_size": 16, "pad_token_id": 0, "n_routed_experts": 4, "first_k_dense_replace": 2}
+    with pytest.raises(Exception, match=r"."):
+        build(config_class.from_dict({**entries, **small}))(torch.zeros((1, 4), dtype=torch.long))
+
+
+def test_the_indexers_of_hy_v4() -> None:
+    """modeling_hy_v4_vl.py calls one function for both, which turns neighbours; modeling_hy_v4.py turns halves."""
+    for name in ("hy_v4", "hy_v4_vl_text"):
+        notes = [each.message for each in read_huggingface({"model_type": name}).findings if "indexer" in each.message]
+        assert len(notes) == 1
+        assert "as the attention does" in notes[0]
+
+
+def test_parts_of_a_whole_that_state_less_than_its_class() -> None:
+    asr = read_huggingface({"model_type": "glmasr", "text_config": {"hidden_size": 1024}})
+    assert asr.config.head_dim == 64  # its class has 16 heads
+    for name in ("colpali", "colmodernvbert"):
+        file = {"model_type": name, "vlm_config": {"hidden_size": 1024, "num_attention_heads": 8}}
+        assert "looks for its text part in 'text_config', which 'vlm_config' of the file lacks" in _said(file)
+
+
+def test_angles_of_a_whole_that_are_not_of_text() -> None:
+    """MusicFlamingoConfig.rope_parameters is for the times of its audio."""
+    rope = {"rope_type": "default", "rope_theta": 1200.0}
+    file = {"model_type": "musicflamingo", "text_config": {"model_type": "qwen2", **_SIZES, "rope_theta": 1e6}}
+    assert read_huggingface(file | {"rope_parameters": rope}) == read_huggingface(file)
+
+
+def test_a_share_beside_a_scaling_of_a_class_that_rotates_whole_heads() -> None:
+    file = {"model_type": "llama", **_SIZES, "partial_rotary_factor": 0.5}
+    assert "passes over: it rotates all features" in _said(file)
+    assert "rotates whole heads, and fails" in _said(file | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    assert not _findings(file | {"model_type": "stablelm", "rope_scaling": {"rope_type": "linear", "factor": 2.0}})

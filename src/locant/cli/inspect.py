@@ -129,7 +129,8 @@ def _print_all(inspection: Inspection) -> None:
     console.print()
     if inspection.checked_against:
         console.print(f"Compared with {inspection.checked_against}.")
-    if inspection.not_compared:
+    is_told = any(finding.code == "refused by the class" for finding in inspection.findings)
+    if inspection.not_compared and not is_told:
         console.print(printable(inspection.not_compared))
     if not inspection.findings:
         console.print("Nothing was found wrong.", style="green")

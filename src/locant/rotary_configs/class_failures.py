@@ -13,7 +13,7 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.class_entries import entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import WITHOUT_ATTENTION
+from locant.rotary_configs.layers import LOCAL, WITHOUT_ATTENTION, has_null_window
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -21,6 +21,7 @@ _LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fas
 """Entries of a group for which its code takes null as if they were left out."""
 
 _OF_GROUPS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
+_OF_QUERIES = ("llama_4_scaling_beta", "original_max_position_embeddings")
 _SIZES = (*HEADS, *WIDTHS, *LAYERS, *HEAD_SIZES)
 
 
@@ -42,6 +43,39 @@ def doubts_about_class(
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
     yield from _types_of_no_rotation(kind, names, rotations)
+    yield from _sliding_layers_without_window(part, kind, names)
+    yield from _missing_scale_of_queries(part.values, kind)
+
+
+def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield that layers are sliding ones by their type, where the file leaves or takes them no window."""
+    if LOCAL not in names or kind.is_windowless:
+        return
+    switch = "use_sliding_window"
+    stated = part.values.get(switch)
+    is_off = (kind.defaults.get(switch) if stated is None else stated) is False and switch in kind.defaults
+    if is_off or has_null_window(part, kind):
+        why = f"{switch} is false" if is_off else "the file has null for their window"
+        yield Finding(
+            "warning",
+            f"Layers are of the type '{LOCAL}', and {why}: the class of '{kind.name}' in transformers makes no mask "
+            "for them, and fails.",
+            f"State a sliding_window, or other types in layer_types{', or switch it on' if is_off else ''}.",
+        )
+
+
+def _missing_scale_of_queries(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group lacks what the attention of Mistral's later classes scales queries by."""
+    for name in GROUPS:
+        group = part.get(name)
+        missing = [each for each in _OF_QUERIES if isinstance(group, Mapping) and group and group.get(each) is None]
+        if _OF_QUERIES[0] in (kind.rope or {}) and missing:
+            yield Finding(
+                "warning",
+                f"{name} of config.json lacks {' and '.join(missing)}: the attention of the class of '{kind.name}' in "
+                "transformers scales queries by it, and fails without.",
+                f"State {' and '.join(missing)}.",
+            )
 
 
 def _types_of_no_rotation(kind: ModelType, names: Sequence[str], rotations: Collection[str]) -> Iterator[Finding]:
@@ -87,6 +121,11 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
             )
 
 
+def _has_groups(part: Mapping[str, Any]) -> bool:
+    groups = (part.get(name) for name in GROUPS)
+    return any(isinstance(each, Mapping) for group in groups if isinstance(group, Mapping) for each in group.values())
+
+
 def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count: int) -> Iterator[Finding]:
     types = part.get("layer_types")
     if not count or not isinstance(types, list) or len(types) <= count or (kind.pairs_blocks and "mlp" in types):
@@ -102,6 +141,13 @@ def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count
 def _groups_for_one_rotation(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
     """Yield that groups stand where a class whose layers have types looks for one rotation of all."""
     own, stated = entries_of_class(kind.name), part.get("layer_types")
+    if own is not None and own.has_groups and not kind.rope and not _has_groups(part):
+        yield Finding(
+            "warning",
+            f"config.json has no groups of rotary parameters for types of layers: the class of '{kind.name}' in "
+            "transformers looks for one of every type, has none of its own, and fails.",
+            "State rope_parameters with a group for each type of layers.",
+        )
     types = {*kind.layer_types, *(map(str, stated) if isinstance(stated, list) else ())}
     for name in GROUPS:
         group = part.get(name)

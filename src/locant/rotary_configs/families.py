@@ -67,7 +67,8 @@ TEXT_IN_THE_FILE_ITSELF = frozenset(["fuyu", "hunyuan_vl", "paddleocr_vl", "qwen
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
-    **dict.fromkeys(("hy_v4", "hy_v4_vl_text"), ("half", "last")),
+    "hy_v4": ("half", "last"),
+    "hy_v4_vl_text": ("interleaved", "last"),
 }
 """How the indexers of sparse attention pair features, and which of their ``index_head_dim`` features they rotate."""
 
@@ -148,6 +149,7 @@ class ModelType:
         axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
             that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
+        of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
@@ -183,6 +185,7 @@ class ModelType:
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     axes: Mapping[str, Any] | None = None
     text_part: tuple[str, ...] = ()
+    of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
     text_type: str | None = None
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -292,6 +295,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
         axes=facts.get("axes"),
         text_part=tuple(facts.get("text_part", ())),
+        of_whole=tuple(facts.get("of_whole", ())),
         text_names=tuple(facts.get("text_names", ())),
         text_type=facts.get("text_type"),
         text_defaults=facts.get("text_defaults", {}),

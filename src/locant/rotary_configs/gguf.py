@@ -10,7 +10,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.axes import several_axes
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
@@ -83,7 +83,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
     refuse_impossible(own, keys.where)
-    findings = list(unusual_values(own, keys.where))
+    findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
     sections = _sections(keys, architecture, findings)
     layout = layout_of(architecture, several_axes=bool(sections))
     head_dim, rotary_dim = _dims(keys, architecture)
@@ -118,6 +118,18 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
 def _scaling_again(keys: Fields, architecture: str, tensors: Tensors, rotary_dim: int, base: float) -> FrequencyScaling:
     """Return the scaling of layers with other features or another base, of which the findings are known."""
     return scaling_of(keys, architecture, tensors, rotary_dim, base, [])
+
+
+def _of_another_architecture(metadata: Mapping[str, Any], architecture: str) -> Iterator[Finding]:
+    """Yield that keys about the rotation begin with the name of another architecture."""
+    for key, value in metadata.items():
+        prefix, _, name = key.partition(".")
+        if name.startswith("rope.") and prefix not in (architecture, "clip"):
+            yield Finding(
+                "warning",
+                f"{key} is {in_json(value)}, but the architecture is '{architecture}': llama.cpp passes over the key.",
+                f"State {architecture}.{name}, if it is meant.",
+            )
 
 
 def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[int]:

@@ -194,9 +194,11 @@ def _note_on_missing_factor(kind: str, keys: Fields) -> Finding:
     """Return the finding about a type of scaling without the factor that it scales by."""
     original, length = _original_length(keys), keys.whole("context_length")
     meant = f" {length / original:g}" if original and length and length > original else ""
+    stated = next((n for n in ("rope.scaling.factor", "rope.scale_linear") if keys.values.get(n) == 0), None)
+    said = "rope.scaling.factor is missing" if stated is None else f"{stated} is 0"
     return Finding(
         "warning",
-        f"rope.scaling.factor is missing beside rope.scaling.type '{kind}': llama.cpp takes 1, which scales nothing.",
+        f"{said} beside rope.scaling.type '{kind}': llama.cpp takes 1, which scales nothing.",
         f"State rope.scaling.factor{meant}, if the model was extended; otherwise remove the type.",
     )
 

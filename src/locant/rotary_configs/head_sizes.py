@@ -49,7 +49,7 @@ class HeadSizes:
             raise ConfigError(
                 f"partial_rotary_factor {self.fraction:g} of a head of {self.head_dim} features is {features} of them, "
                 "but rotary positions turn features in pairs, so their number must be even. Classes of transformers "
-                f"take {features + 1} then, with frequencies for {features}; no other engine does."
+                f"fail there, or turn {features + 1} by frequencies for {features}; no other engine does."
             )
         if features % 2:
             name = "head_dim" if features == self.head_dim else "rotary_dim"
@@ -77,7 +77,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     fraction = _fraction(part, rope, kind, layer, findings)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
-        return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer)
+        is_stated = any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
+        return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer, is_stated=is_stated)
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
@@ -93,6 +94,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     if fraction not in (None, 1) and kind is not None and not kind.rotates_partly and read_type(rope) == "default":
         findings.append(_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
+    elif fraction not in (None, 1) and kind is not None and not kind.rotates_partly and is_in_transformers(kind.name):
+        findings.append(_fails_with_a_share(kind, fraction))
     if features is not None and features[0] > 0:
         head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
     return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings))
@@ -137,8 +140,19 @@ def _of_other_heads(own: _Sizes, kind: ModelType | None, layer: str) -> int | No
     return stated or (own("swa_head_dim") or head) - rest
 
 
-def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType | None, layer: str) -> HeadSizes:
-    """Return the sizes of a head whose rotated part has a projection of its own."""
+def _separate(
+    own: _Sizes, rotated: int, fraction: float | None, kind: ModelType | None, layer: str, *, is_stated: bool
+) -> HeadSizes:
+    """Return the sizes of a head whose rotated part has a projection of its own.
+
+    Args:
+        own: The sizes of the file.
+        rotated: Features of that part.
+        fraction: The share of a head, by the file or the class.
+        kind: The facts of the class.
+        layer: The layer type.
+        is_stated: Whether the file states the share.
+    """
     stated, rest = own("head_dim"), own("qk_nope_head_dim")
     whole = None if rest is None else rest + rotated
     share = None if stated is None or fraction is None else int(stated * fraction)
@@ -168,8 +182,21 @@ def _separate(own: _Sizes, rotated: int, fraction: float | None, kind: ModelType
             f"config.json has head_dim {stated} and qk_rope_head_dim {rotated}; it cannot be told which features "
             "are rotated."
         )
+    if findings == () and kind is not None and is_stated and fraction is not None and is_in_transformers(kind.name):
+        angles = int((rotated if kind.head_is_rotated_part or stated is None else stated) * fraction)
+        if angles != rotated:
+            findings = (_angles_of_a_share(kind, fraction, angles, rotated),)
     # partial_rotary_factor says what share of the whole head that part is, or repeats what qk_rope_head_dim says.
     return HeadSizes(rotated, rotated, None if fraction is None else 1.0, findings)
+
+
+def _angles_of_a_share(kind: ModelType, share: float, angles: int, rotated: int) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g}, by which the class of '{kind.name}' in transformers computes angles "
+        f"for {angles} features, but {rotated} features of a head are rotated, by qk_rope_head_dim: it fails then.",
+        "Leave partial_rotary_factor out.",
+    )
 
 
 def _has_angles_for_the_head(kind: ModelType, fraction: float | None) -> bool:
@@ -352,6 +379,15 @@ def _rotary_dim_passed_over(kind: ModelType, stated: int, rotated: int) -> Findi
         f"rotary_dim is {stated} in config.json, which the class of '{kind.name}' in transformers passes over: it "
         f"rotates {rotated} features of a head.",
         "State partial_rotary_factor, or name a model type whose class reads rotary_dim.",
+    )
+
+
+def _fails_with_a_share(kind: ModelType, fraction: float | None) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {fraction} beside a scaling: the class of '{kind.name}' in transformers has "
+        "frequencies for that part of a head then, rotates whole heads, and fails. What is shown rotates the part.",
+        "Remove the entry, or name a model type whose class rotates a part of the head.",
     )
 
 

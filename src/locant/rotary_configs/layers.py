@@ -281,6 +281,14 @@ def _has_window_entry(part: Fields, kind: ModelType) -> bool:
     return any(value is not None for value in stated)
 
 
+def has_null_window(part: Fields, kind: ModelType) -> bool:
+    """Whether a file takes the window from sliding layers of a class that has one, with null."""
+    keys = [key for key in _WINDOWS[LOCAL] if key in part.values]
+    types = part.values.get("layer_types")  # classes that can do without a window then make rounds of 0 layers
+    can_do_without = kind.without_window is not None and types is not None
+    return bool(keys) and all(part.values[key] is None for key in keys) and not can_do_without
+
+
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
     stated = _stated_window(part, kind, name)

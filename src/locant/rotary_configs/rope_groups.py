@@ -69,7 +69,7 @@ def rope_groups(
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
     merges = kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS
-    if given and kind is not None and kind.name in PASSES_OVER_BASE and kind.rope_by_layer and not merges:
+    if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
         findings.append(_one_group_for_all(kind, where))
     if kind is not None and merges:
         agreed(inside, base, _two_bases(inside, base, where))

@@ -11,12 +11,13 @@ from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.rope_groups import base_of_class
-from locant.rotary_configs.spellings import HEADS, LAYERS, sizes_of_layers
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
 from locant.rotary_configs.without_rotation import ROPE_KEYS, has_rotary_code, speaks_of_rotation
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq")
 _GROUPS = ("rope_parameters", "rope_scaling")
+_OF_TEXT = (*LAYERS, *HEADS, *HEAD_SIZES, *WIDTHS, *_BASE_AND_SCALING)
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
 
 
@@ -104,7 +105,8 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
     taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
     found = [*_without_its_group(config), *_notes_on_the_whole(config)]
     for name, whole, part in _steps(config):
-        for key in _beside(whole, part):
+        known = families.model_type(_name_of(whole))
+        for key in [key for key in _beside(whole, part) if known is None or key not in known.of_whole]:
             stands = f"'{key}' stands in config.json beside '{name}', "
             if part.get(key) is not None:
                 of = "transformers reads" if _passes_over_others(whole) else "what is shown is"
@@ -161,21 +163,30 @@ def _notes_on_the_whole(config: Mapping[str, Any]) -> list[Finding]:
 
 
 def _without_its_group(config: Mapping[str, Any]) -> list[Finding]:
-    """Return the finding about a file with a text part in itself, where its class looks for a group alone."""
-    name = config.get("model_type")
-    known = families.model_type(name if isinstance(name, str) else None)
-    if known is None or not known.text_part or not _passes_over_others(config) or _steps(config):
+    """Return the finding about a file with a text part in itself, or in a group, where its class looks further in."""
+    part, steps = text_part(config), _steps(config)
+    outer = families.model_type(_name_of(steps[-1][1])) if steps else None
+    name = _name_of(part) or (None if outer is None else outer.text_type)
+    known = families.model_type(name)
+    if known is None or not known.text_part or not _passes_over_others({"model_type": name, **part}):
         return []
-    if known.name in families.TEXT_IN_THE_FILE_ITSELF or not any(config.get(key) is not None for key in LAYERS):
+    if known.name in families.TEXT_IN_THE_FILE_ITSELF or not any(part.get(key) is not None for key in _OF_TEXT):
         return []
+    beside = "" if not steps else f" '{steps[-1][0]}' of"
     return [
         Finding(
             "warning",
-            f"The class of '{name}' in transformers looks for its text part in '{known.text_part[0]}', which the file "
-            "lacks: it passes over the sizes beside it, and takes its own. They are read as those of that part here.",
+            f"The class of '{name}' in transformers looks for its text part in '{known.text_part[0]}', which{beside} "
+            "the file lacks: it passes over the sizes beside it, and takes its own. They are read as those of that "
+            "part here.",
             f"Put the entries of the text part into '{known.text_part[0]}'.",
         )
     ]
+
+
+def _name_of(part: Mapping[str, Any]) -> str | None:
+    name = part.get("model_type")
+    return name if isinstance(name, str) else None
 
 
 def text_type(config: Mapping[str, Any]) -> str | None:

@@ -51,14 +51,14 @@ def read_vllm(overrides: str | Mapping[str, Any], config: Mapping[str, Any]) -> 
     given = _parsed(overrides)
     names = frozenset(names_in(given))
     try:
-        parsed = _read(given, config)
+        where = "config.json with these overrides" if given else "config.json"
+        parsed = speaks_of("huggingface", where)(_read)(given, config)
     except ConfigError as error:
         raise ConfigError(placed(str(error), names)) from error
     findings = (replace(each, message=placed(each.message, names)) for each in parsed.findings)
     return replace(parsed, findings=tuple(findings))
 
 
-@speaks_of("huggingface", "config.json with these overrides")
 def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     findings: list[Finding] = []
     merged = with_overrides(config, given, findings)

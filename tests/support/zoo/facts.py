@@ -137,7 +137,9 @@ def _composite(found: Architecture) -> dict[str, Any]:
     except Exception:  # a class that makes no configuration of its own defaults
         given = {}
     others = other_names_of_text(found, path[0]) if len(path) == 1 else []
-    return {"text_part": path, "text_names": others, "text_type": text_type, "text_defaults": given}
+    fields = getattr(found.config_class, "__dataclass_fields__", {})
+    own = [name for name in ("rope_parameters", "rope_theta", "partial_rotary_factor") if name in fields]
+    return {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:

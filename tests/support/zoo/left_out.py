@@ -196,7 +196,21 @@ def text_defaults(found: Architecture, path: Sequence[str], text_type: str, name
     taken = {name: value for name, value in config.to_dict().items() if names.search(name) and name in usual}
     changed = {name for name, value in taken.items() if usual[name] != value}
     changed |= {*_SIZES} if changed & {*_SIZES} else set()  # one is computed from the others
+    if "head_dim" in changed and _computes_heads(found, path, text_type, taken):
+        changed.remove("head_dim")
     return {name: value for name, value in sorted(taken.items()) if name in changed}
+
+
+def _computes_heads(found: Architecture, path: Sequence[str], text_type: str, usual: Mapping[str, Any]) -> bool:
+    """Whether the class of a whole computes the size of heads where its text part states a width."""
+    width = usual.get("hidden_size")
+    part: dict[str, Any] = {"model_type": text_type, "hidden_size": 2 * width if isinstance(width, int) else None}
+    for name in reversed(path):
+        part = {name: part}
+    config = _made(found, **part)
+    for name in path:
+        config = getattr(config, name, None)
+    return config is not None and config.to_dict().get("head_dim") != usual.get("head_dim")
 
 
 def other_names_of_text(found: Architecture, part: str) -> list[str]:

@@ -222,8 +222,6 @@ def inspect_model(
     found = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
     length = _declared_length(source.kind, model_type, content)
     against = None if asked is None else f"{asked.name} of transformers {asked.release}"
-    is_told = unasked is None or unasked.refuses_the_file or unasked.watches_its_own
-    not_compared = None if is_told else str(unasked)
     return Inspection(
         source.path,
         source.kind,
@@ -235,7 +233,7 @@ def inspect_model(
         engine,
         text_part=text_part_names(source.content) if source.kind == "huggingface" and has_usual_sizes else (),
         checked_against=against,
-        not_compared=not_compared,
+        not_compared=None if unasked is None else str(unasked),
         vision=vision,
     )
 

@@ -63,7 +63,7 @@ class UnaskedClass:
 
     Attributes:
         name: Name of the model's class; of the configuration's where that refuses the file.
-        release: Release of transformers.
+        release: Release of transformers; empty where that cannot be imported.
         reason: What was raised, without full stop.
         refuses_the_file: Whether the class makes no configuration of the file as it is, before anything is made small.
         watches_its_own: Whether a small model of the class could be watched without the entries of the file.
@@ -103,7 +103,12 @@ class UnaskedClass:
 
     def __str__(self) -> str:
         """Return in one sentence why there is no comparison."""
-        return f"The file could not be compared with {self.name} of transformers {self.release}: {self.reason}."
+        whose = (
+            f"{self.name} of transformers {self.release}"
+            if self.release
+            else f"the class of '{self.name}' in transformers"
+        )
+        return f"The file could not be compared with {whose}: {self.reason}."
 
 
 def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedClass | UnaskedClass | None:
@@ -122,7 +127,10 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     name = content.get("model_type")
     if importlib.util.find_spec("transformers") is None or not isinstance(name, str):
         return None
-    import transformers
+    try:
+        import transformers
+    except Exception as error:  # a package that is broken, or whose own packages are
+        return UnaskedClass(name, "", f"its import raises {_in_one_line(error)}", refuses_the_file=False)
 
     from locant.extension.inspect.model_class.observe import attending_layers, observe
     from locant.extension.inspect.model_class.small_model import (
