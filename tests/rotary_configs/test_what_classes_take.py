@@ -25,7 +25,7 @@ from locant.rotary_configs import (
     write_huggingface,
 )
 from locant.rotary_configs.base import NoRotaryPositionsError
-from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
+from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS, TYPES_OF_TRANSFORMERS
 from locant.rotary_configs.families import (
     NULL_GROUP_STANDS_STILL,
     PASSES_OVER_BASE,
@@ -609,8 +609,8 @@ _MLA: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "num_hidde
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"model_type": "olmo3", **_SIZES, "sliding_window": None}, "the file has null for their window"),
-        ({"model_type": "exaone4", **_SIZES, "sliding_window": None}, "the file has null for their window"),
+        ({"model_type": "olmo3", **_SIZES, "sliding_window": None}, "there is no number for their window"),
+        ({"model_type": "exaone4", **_SIZES, "sliding_window": None}, "there is no number for their window"),
         (
             {"model_type": "qwen2", **_SIZES, "layer_types": ["sliding_attention"] * 4, "sliding_window": 64},
             "use_sliding_window is false",
@@ -670,3 +670,53 @@ def test_a_share_beside_a_scaling_of_a_class_that_rotates_whole_heads() -> None:
     assert "passes over: it rotates all features" in _said(file)
     assert "rotates whole heads, and fails" in _said(file | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
     assert not _findings(file | {"model_type": "stablelm", "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+
+
+def test_scalings_of_other_code() -> None:
+    transformers = pytest.importorskip("transformers")
+    known = {"default", "axial", *transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS}
+    assert known >= TYPES_OF_TRANSFORMERS - {"proportional"}
+    axes = {"type": "mrope", "mrope_section": [8, 12, 12]}
+    assert "rope_type is 'mrope' in" in _said({"model_type": "llama", **_SIZES, "rope_scaling": axes})
+    assert "rope_type is" not in _said({"model_type": "qwen2_vl_text", **_SIZES, "rope_scaling": axes})
+
+
+def test_a_base_that_layers_with_a_window_do_not_have() -> None:
+    """Olmo3Config merges rope_theta into the group of full attention."""
+    file = {"model_type": "olmo3", **_SIZES, "rope_theta": 1e6}
+    assert {name: each.base for name, each in read_huggingface(file).configs.items()} == {
+        "full_attention": 1e6,
+        "sliding_attention": 5e5,
+    }
+    assert "full attention alone: those with a window keep 500000" in _said(file)
+    assert not _findings(file | {"rope_theta": 5e5})
+
+
+def test_a_group_without_base_that_the_class_does_not_fill_in() -> None:
+    groups = {**_GROUPS, "sliding_attention": {"rope_type": "default"}}
+    assert "has no rope_theta, and the class of 'laguna'" in _said(
+        {"model_type": "laguna", **_SIZES, "rope_parameters": groups}
+    )
+
+
+def test_shares_that_one_scaling_alone_reads() -> None:
+    """The plain rotation of LFM 3 turns whole heads; 'proportional' has a share."""
+    groups = {
+        "full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25},
+    }
+    file = {"model_type": "lfm3", **_SIZES, "head_dim": 64, "rope_parameters": groups}
+    assert read_huggingface(file).configs["sliding_attention"].rotary_dim == 64
+    assert "partial_rotary_factor is 0.25, which the class of 'lfm3'" in _said(file)
+
+
+def test_layers_of_muse_rotate_by_their_number() -> None:
+    types = ["sliding_attention"] * 4
+    read = read_huggingface({"model_type": "muse_glimmer_text", **_SIZES, "layer_types": types})
+    assert [read.of_layer(index) is None for index in range(4)] == [False, False, False, True]
+
+
+def test_a_number_of_rotated_features_that_its_own_class_passes_over() -> None:
+    file = {"model_type": "minimax_m3_vl_text", **_SIZES, "head_dim": 128, "rotary_dim": 64}
+    assert read_huggingface(file).config.rotary_dim == 128
+    assert "rotary_dim is 64 in config.json, which the class of 'minimax_m3_vl_text'" in _said(file)

@@ -31,6 +31,14 @@ block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_em
 READ_BY_SOME = tuple(_OF_SOME.split())
 """Entries that say how layers rotate in some classes, and that all others pass over."""
 
+TYPES_OF_TRANSFORMERS = frozenset(
+    ["default", "dynamic", "linear", "llama3", "longrope", "proportional", "yarn", "axial"]
+)
+"""The ``rope_type`` that transformers itself knows (``ROPE_INIT_FUNCTIONS``)."""
+
+TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
+"""Other ones, which some classes translate."""
+
 PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj", "roformer"])
 """Model types whose classes read neither a group of rotary parameters nor a share beside it."""
 
@@ -45,11 +53,13 @@ class ClassEntries:
         takes: Kinds of values that it takes for each of its fields.
         reads: Which of :data:`READ_BY_SOME` its code reads.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
+        types: Which of :data:`TYPES_OF_OTHERS` it translates.
     """
 
     takes: Mapping[str, tuple[str, ...]]
     reads: frozenset[str]
     has_groups: bool
+    types: frozenset[str]
 
 
 def entries_of_class(name: str) -> ClassEntries | None:
@@ -65,6 +75,7 @@ def _all_entries() -> Mapping[str, ClassEntries]:
             {field: tuple(kinds.split(", ")) for kinds, fields in each["takes"].items() for field in fields},
             frozenset(each["reads"]),
             each["groups"],
+            frozenset(each["types"]),
         )
         for name, each in stored.items()
     }

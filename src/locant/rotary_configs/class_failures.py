@@ -11,9 +11,9 @@ from typing import Any
 
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding
-from locant.rotary_configs.class_entries import entries_of_class
+from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import LOCAL, WITHOUT_ATTENTION, has_null_window
+from locant.rotary_configs.layers import LOCAL, WITHOUT_ATTENTION, has_no_window
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -45,6 +45,23 @@ def doubts_about_class(
     yield from _types_of_no_rotation(kind, names, rotations)
     yield from _sliding_layers_without_window(part, kind, names)
     yield from _missing_scale_of_queries(part.values, kind)
+    yield from _unknown_types(part.values, kind)
+
+
+def _unknown_types(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group names a scaling of other code, which the class does not translate either."""
+    own = entries_of_class(kind.name)
+    for where, group in rotary_groups(part):
+        stated = group.get("rope_type", group.get("type"))
+        if where == "config.json" or own is None or not isinstance(stated, str):
+            continue
+        if stated not in TYPES_OF_TRANSFORMERS and stated not in own.types:
+            yield Finding(
+                "warning",
+                f"rope_type is '{stated}' in {where}, which neither transformers nor the class of '{kind.name}' knows: "
+                "it fails.",
+                f"State one of {', '.join(sorted(TYPES_OF_TRANSFORMERS))}.",
+            )
 
 
 def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
@@ -54,8 +71,8 @@ def _sliding_layers_without_window(part: Fields, kind: ModelType, names: Sequenc
     switch = "use_sliding_window"
     stated = part.values.get(switch)
     is_off = (kind.defaults.get(switch) if stated is None else stated) is False and switch in kind.defaults
-    if is_off or has_null_window(part, kind):
-        why = f"{switch} is false" if is_off else "the file has null for their window"
+    if is_off or has_no_window(part, kind):
+        why = f"{switch} is false" if is_off else "there is no number for their window"
         yield Finding(
             "warning",
             f"Layers are of the type '{LOCAL}', and {why}: the class of '{kind.name}' in transformers makes no mask "

@@ -84,6 +84,12 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
     if (
         kind is not None
+        and _passes_over_its_rotary_dim(kind)
+        and (stated := own("rotary_dim")) not in (None, rotary_dim)
+    ):
+        findings.append(_rotary_dim_passed_over(kind, stated, rotary_dim))
+    if (
+        kind is not None
         and not kind.takes_rotary_dim
         and is_in_transformers(kind.name)
         and (features is None or features[1] == features[2])
@@ -91,7 +97,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     ):
         rotary_dim = head_dim if fraction is None else int(head_dim * fraction)
         findings += [_rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
-    if fraction not in (None, 1) and kind is not None and not kind.rotates_partly and read_type(rope) == "default":
+    partly = kind is None or _rotates_partly(kind)
+    if fraction not in (None, 1) and kind is not None and not partly and read_type(rope) == "default":
         findings.append(_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
     elif fraction not in (None, 1) and kind is not None and not kind.rotates_partly and is_in_transformers(kind.name):
@@ -99,6 +106,15 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     if features is not None and features[0] > 0:
         head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
     return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings))
+
+
+def _rotates_partly(kind: ModelType) -> bool:
+    """Whether the class heeds a share of the head without a scaling; 'proportional' alone may read it."""
+    groups = (kind.rope or {}).values() if kind.rope_by_layer and is_in_transformers(kind.name) else ()
+    types = {
+        group.get("rope_type") for group in groups if isinstance(group, Mapping) and "partial_rotary_factor" in group
+    }
+    return kind.rotates_partly and types != {"proportional"}
 
 
 class _Sizes:
@@ -328,9 +344,8 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
 
 def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None) -> int:
     stated = own("rotary_dim") or own("attn_rotary_emb")
-    whole = kind is not None and any(rotated == head for _, rotated, head in kind.features.values())
-    if whole and kind is not None and "rotary_dim" in kind.defaults:
-        return head_dim if fraction is None else int(head_dim * fraction)  # a class that passes over its own entry
+    if kind is not None and _passes_over_its_rotary_dim(kind):
+        return head_dim if fraction is None else int(head_dim * fraction)
     if stated is None and kind is not None and fraction is None:
         stated = kind.defaults.get("rotary_dim")
     counted = None if fraction is None else int(head_dim * fraction)
@@ -339,6 +354,11 @@ def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: fl
             f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
         )
     return stated or (head_dim if counted is None else counted)
+
+
+def _passes_over_its_rotary_dim(kind: ModelType) -> bool:
+    """Whether a class has an entry for the number of rotated features, and rotates whole heads by it all the same."""
+    return "rotary_dim" in kind.defaults and any(rotated == head for _, rotated, head in kind.features.values())
 
 
 def _passes_over_share(kind: ModelType) -> bool:

@@ -218,7 +218,8 @@ def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[
         kind: The facts of its class.
         names: Types of the layers.
     """
-    behaviour = [_behaviour(part, kind, name) for name in names]
+    numbered = by_number(kind, len(names)) if _rotates_by_number(part, kind) else ()
+    behaviour = [_behaviour(part, kind, name) for name in numbered or names]
     dense = rotating_dense_layers(part, kind, len(names))
     behaviour = ["rotates" if index in dense else does for index, does in enumerate(behaviour)]
     listed = _listed(part, kind, len(names))
@@ -230,6 +231,11 @@ def layers_with_positions(part: Fields, kind: ModelType | None, names: Sequence[
         ]
     crossing = _cross_attending(part, kind)
     return tuple("still" if index in crossing and does != "none" else does for index, does in enumerate(behaviour))
+
+
+def _rotates_by_number(part: Fields, kind: ModelType | None) -> bool:
+    """Whether the number of a layer alone tells if it rotates, as in Muse, whatever its type in the file is."""
+    return kind is not None and kind.name.startswith("muse") and part.values.get("layer_rope_theta") is None
 
 
 def _cross_attending(part: Fields, kind: ModelType | None) -> frozenset[int]:
@@ -281,12 +287,9 @@ def _has_window_entry(part: Fields, kind: ModelType) -> bool:
     return any(value is not None for value in stated)
 
 
-def has_null_window(part: Fields, kind: ModelType) -> bool:
-    """Whether a file takes the window from sliding layers of a class that has one, with null."""
-    keys = [key for key in _WINDOWS[LOCAL] if key in part.values]
-    types = part.values.get("layer_types")  # classes that can do without a window then make rounds of 0 layers
-    can_do_without = kind.without_window is not None and types is not None
-    return bool(keys) and all(part.values[key] is None for key in keys) and not can_do_without
+def has_no_window(part: Fields, kind: ModelType) -> bool:
+    """Whether a file and its class leave sliding layers without a number for their window."""
+    return _stated_window(part, kind, LOCAL) is None
 
 
 def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:

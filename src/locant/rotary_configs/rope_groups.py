@@ -115,6 +115,8 @@ def rope_groups(
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
         if GLOBAL not in kind.rope or LOCAL not in kind.rope:
             return _of_class(kind, rope, base)
+        if base is not None and local is None and _drops_base(kind, base):
+            findings.append(_base_of_full_layers(kind, base))
         local = _first(local, _base_in(kind.rope.get(LOCAL)))
         base = _first(base, part.number("global_rope_theta"), _base_in(kind.rope.get(GLOBAL)))
         if not given:
@@ -125,6 +127,21 @@ def rope_groups(
     if kind is not None and kind.name in MERGES_INTO_ALL_LAYERS:
         return {GLOBAL: (rope, base), LOCAL: (Fields(given, where), local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
+
+
+def _drops_base(kind: ModelType, base: float) -> bool:
+    """Whether a class with the same base for layers of all types takes another one for full attention alone."""
+    own = {_base_in(group) for group in (kind.rope or {}).values()}
+    return kind.name in MERGES_INTO_FULL_LAYERS and len(own) == 1 and base not in own
+
+
+def _base_of_full_layers(kind: ModelType, base: float) -> Finding:
+    return Finding(
+        "warning",
+        f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
+        f"full attention alone: those with a window keep {_base_in((kind.rope or {}).get(LOCAL)):g}.",
+        "State rope_parameters with a group for each layer type.",
+    )
 
 
 def _one_group_for_all(kind: ModelType, where: str) -> Finding:
@@ -293,10 +310,20 @@ def _by_layer_type(
             findings.append(_truncate_is_passed_over(name, where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else _scaling_of(default), whose)
+        if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
+            findings.append(_group_without_base(kind, whose))
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
         groups[name] = (rope, _first(rope.number("rope_theta"), beside, _base_in(default)))
     return groups
+
+
+def _group_without_base(kind: ModelType, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"{where} has no rope_theta, and the class of '{kind.name}' in transformers fills none in: it fails there.",
+        "State rope_theta in every group.",
+    )
 
 
 def _stands_beside_groups(name: str, where: str) -> Finding:

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
-from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME
+from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME, TYPES_OF_OTHERS
 from locant.rotary_configs.families import model_type
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
@@ -52,7 +52,8 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     reads = [
         name for name in READ_BY_SOME if any(re.search(_reading(name), source, re.MULTILINE) for source in sources)
     ]
-    return {"takes": takes, "reads": reads, "groups": any(map(_GROUPS.search, sources))}
+    types = [name for name in TYPES_OF_OTHERS if any(f'"{name}"' in source for source in sources)]
+    return {"takes": takes, "reads": reads, "groups": any(map(_GROUPS.search, sources)), "types": types}
 
 
 def _kinds(config_class: Any, name: str, field: Any) -> set[str]:
