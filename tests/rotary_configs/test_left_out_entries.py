@@ -83,7 +83,7 @@ def test_messages_name_the_share_as_the_file_does() -> None:
         for each in read_huggingface(_QWEN | {"model_type": "llama", "rotary_pct": 0.25}).findings
         if each.severity == "warning"
     ]
-    assert said.startswith("rotary_pct is 0.25, which the class of 'llama' in transformers passes over")
+    assert said.startswith("rotary_pct is 0.25 in config.json, which the class of 'llama' in transformers passes over")
 
 
 @pytest.mark.parametrize(("mscale", "of_all", "warned"), [(1.0, 0.0, False), (1.0, None, False), (0.707, 0.0, True)])

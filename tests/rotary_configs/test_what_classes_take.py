@@ -720,3 +720,23 @@ def test_a_number_of_rotated_features_that_its_own_class_passes_over() -> None:
     file = {"model_type": "minimax_m3_vl_text", **_SIZES, "head_dim": 128, "rotary_dim": 64}
     assert read_huggingface(file).config.rotary_dim == 128
     assert "rotary_dim is 64 in config.json, which the class of 'minimax_m3_vl_text'" in _said(file)
+
+
+def test_types_of_layers_of_other_classes() -> None:
+    file = {"model_type": "exaone4", **_SIZES, "layer_types": ["chunked_attention"] * 4}
+    assert "'chunked_attention' in layer_types of config.json is a type of other classes" in _said(file)
+    assert not _findings(file | {"layer_types": ["full_attention", "sliding_attention"] * 2})
+
+
+def test_a_share_by_the_name_of_gpt_neox() -> None:
+    file = {"model_type": "minimax_m3_vl_text", **_SIZES, "head_dim": 128, "rotary_pct": 0.5}
+    assert read_huggingface(file).config.rotary_dim == 128
+    assert "rotary_pct is 0.5 in config.json, which the class of" in _said(file)
+    assert read_huggingface({"model_type": "gpt_neox", **_SIZES, "rotary_pct": 0.5}).config.rotary_dim == 32
+
+
+def test_a_null_scaling_that_takes_the_groups() -> None:
+    """PreTrainedConfig.rope_scaling is a property that sets rope_parameters; LagunaConfig does not take it out."""
+    file = {"model_type": "laguna", **_SIZES, "rope_parameters": _GROUPS}
+    assert "rope_scaling is null in config.json: the class of 'laguna'" in _said(file | {"rope_scaling": None})
+    assert "rope_scaling is null" not in _said({"model_type": "llama", **_SIZES, "rope_scaling": None})

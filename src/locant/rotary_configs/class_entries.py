@@ -26,7 +26,7 @@ _OF_SOME = """
 no_rope_layers no_rope_layer_interval layer_rope_theta sliding_window_pattern max_window_layers rope_scaling_layers
 hybrid_override_pattern linear_attn_config attn_layer_indices full_attn_idxs attn_layer_period full_attention_interval
 global_attn_every_n_layers rope_local_base_freq local_rope_theta global_rope_theta attn_type_list attn_layer_idxs
-block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim
+block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim rotary_pct
 """
 READ_BY_SOME = tuple(_OF_SOME.split())
 """Entries that say how layers rotate in some classes, and that all others pass over."""
@@ -54,12 +54,16 @@ class ClassEntries:
         reads: Which of :data:`READ_BY_SOME` its code reads.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
+        layer_types: Which types of layers its code speaks of.
+        loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
     """
 
     takes: Mapping[str, tuple[str, ...]]
     reads: frozenset[str]
     has_groups: bool
     types: frozenset[str]
+    layer_types: frozenset[str]
+    loses_groups: bool
 
 
 def entries_of_class(name: str) -> ClassEntries | None:
@@ -76,6 +80,8 @@ def _all_entries() -> Mapping[str, ClassEntries]:
             frozenset(each["reads"]),
             each["groups"],
             frozenset(each["types"]),
+            frozenset(each["layer_types"]),
+            each["loses_groups"],
         )
         for name, each in stored.items()
     }

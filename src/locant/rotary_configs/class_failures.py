@@ -13,7 +13,7 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import LOCAL, WITHOUT_ATTENTION, has_no_window
+from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, has_no_window
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -46,6 +46,21 @@ def doubts_about_class(
     yield from _sliding_layers_without_window(part, kind, names)
     yield from _missing_scale_of_queries(part.values, kind)
     yield from _unknown_types(part.values, kind)
+    yield from _types_of_other_classes(part.values, kind)
+
+
+def _types_of_other_classes(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that layers are of a type that transformers knows, and the code of the class does not speak of."""
+    own, stated = entries_of_class(kind.name), part.get("layer_types")
+    known = {*(own.layer_types if own else ()), *kind.behaviour, *kind.layer_types, *(kind.rope or {})}
+    for name in dict.fromkeys(map(str, stated)) if isinstance(stated, list) and known & KNOWN_TYPES else ():
+        if name in KNOWN_TYPES - known:
+            yield Finding(
+                "warning",
+                f"'{name}' in layer_types of config.json is a type of other classes: that of '{kind.name}' in "
+                "transformers does not speak of it, and fails or takes such layers for others.",
+                f"State one of {', '.join(sorted(known & KNOWN_TYPES))}.",
+            )
 
 
 def _unknown_types(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
@@ -111,6 +126,14 @@ def _types_of_no_rotation(kind: ModelType, names: Sequence[str], rotations: Coll
 
 
 def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    own = entries_of_class(kind.name)
+    if own is not None and own.loses_groups and "rope_scaling" in part and part["rope_scaling"] is None:
+        yield Finding(
+            "warning",
+            f"rope_scaling is null in config.json: the class of '{kind.name}' in transformers 5 sets its groups to "
+            "that, and fails.",
+            "Leave rope_scaling out.",
+        )
     known = {*_OF_GROUPS, *(entry for scaling in SCALINGS.values() for entry in scaling.rope_entries)} - _LEFT_OUT
     for where, group in rotary_groups(part):
         if where == "config.json":

@@ -15,8 +15,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
+from locant.extension.inspect.model_class.small_model import quiet
 from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME, TYPES_OF_OTHERS
 from locant.rotary_configs.families import model_type
+from locant.rotary_configs.layers import KNOWN_TYPES
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
 
@@ -53,7 +55,19 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         name for name in READ_BY_SOME if any(re.search(_reading(name), source, re.MULTILINE) for source in sources)
     ]
     types = [name for name in TYPES_OF_OTHERS if any(f'"{name}"' in source for source in sources)]
-    return {"takes": takes, "reads": reads, "groups": any(map(_GROUPS.search, sources)), "types": types}
+    layers = [name for name in sorted(KNOWN_TYPES) if any(f'"{name}"' in source for source in sources)]
+    groups = any(map(_GROUPS.search, sources))
+    found = {"takes": takes, "reads": reads, "groups": groups, "types": types, "layer_types": layers}
+    return {**found, "loses_groups": _loses_groups(config_class)}
+
+
+def _loses_groups(config_class: Any) -> bool:
+    """Whether null for ``rope_scaling`` is set after the groups were made, in their place."""
+    try:
+        with quiet():
+            return not config_class(rope_scaling=None).rope_parameters and bool(config_class().rope_parameters)
+    except (AttributeError, TypeError, ValueError, KeyError):
+        return False
 
 
 def _kinds(config_class: Any, name: str, field: Any) -> set[str]:
