@@ -670,6 +670,13 @@ def test_a_share_beside_a_scaling_of_a_class_that_rotates_whole_heads() -> None:
     assert "passes over: it rotates all features" in _said(file)
     assert "rotates whole heads, and fails" in _said(file | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
     assert not _findings(file | {"model_type": "stablelm", "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    own = {"rope_type": "proportional", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    assert not _findings({"model_type": "llama", **_SIZES, "rope_parameters": own})
+
+
+def test_entries_that_a_class_does_not_read_and_that_say_nothing_new() -> None:
+    file = {"model_type": "cohere2", **_SIZES, "head_dim": 64}
+    assert not _findings(file | {"rotary_pct": 1.0, "kv_channels": 64})
 
 
 def test_scalings_of_other_code() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.spellings import HEADS, WIDTHS, is_count
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, is_count
 from locant.rotary_configs.without_rotation import switches_rotation_off
 
 KINDS_OF_VALUES = ("null", "a whole number", "a number", "true or false", "text", "a list", "a group")
@@ -107,6 +107,8 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
         value = given.pop(entry)
         says_nothing = not value or (isinstance(value, list) and all(each == 1 for each in value))
+        says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
+        says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
         if entry in _SILENT and given.get("use_sliding_window") is not True:
             continue
         if entry in off or not says_nothing:

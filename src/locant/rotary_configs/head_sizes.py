@@ -101,7 +101,13 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     if fraction not in (None, 1) and kind is not None and not partly and read_type(rope) == "default":
         findings.append(_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
-    elif fraction not in (None, 1) and kind is not None and not kind.rotates_partly and is_in_transformers(kind.name):
+    elif (
+        fraction not in (None, 1)
+        and kind is not None
+        and not kind.rotates_partly
+        and is_in_transformers(kind.name)
+        and read_type(rope) != "proportional"  # whose frequencies are those of the whole head
+    ):
         findings.append(_fails_with_a_share(kind, fraction))
     if features is not None and features[0] > 0:
         head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
