@@ -603,6 +603,7 @@ def test_windows_that_only_comments_speak_of(name: str) -> None:
     assert kind.is_windowless
 
 
+_LINEAR_GROUP = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
 _MLA: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2, "qk_rope_head_dim": 64}
 
 
@@ -623,7 +624,7 @@ _MLA: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "num_hidde
             {
                 "model_type": "deepseek_v3",
                 **_MLA,
-                "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25},
+                "rope_parameters": {**_LINEAR_GROUP, "partial_rotary_factor": 0.25},
             },
             "angles for 16 features, but 64 features of a head are rotated",
         ),
@@ -677,6 +678,9 @@ def test_a_share_beside_a_scaling_of_a_class_that_rotates_whole_heads() -> None:
 def test_entries_that_a_class_does_not_read_and_that_say_nothing_new() -> None:
     file = {"model_type": "cohere2", **_SIZES, "head_dim": 64}
     assert not _findings(file | {"rotary_pct": 1.0, "kv_channels": 64})
+    hybrid = {"model_type": "bailing_hybrid", **_MLA, "num_hidden_layers": 6}
+    assert not _findings(hybrid | {"partial_rotary_factor": 0.5})
+    assert not _findings({"model_type": "bamba", **_SIZES, "attn_layer_indices": [1], "attn_rotary_emb": 32})
 
 
 def test_scalings_of_other_code() -> None:

@@ -109,6 +109,9 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         says_nothing = not value or (isinstance(value, list) and all(each == 1 for each in value))
         says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
         says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
+        own_share = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
+        head = _computed_head(given)
+        says_nothing = says_nothing or (entry == "attn_rotary_emb" and head and value == (own_share or 1) * head)
         if entry in _SILENT and given.get("use_sliding_window") is not True:
             continue
         if entry in off or not says_nothing:

@@ -77,7 +77,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     fraction = _fraction(part, rope, kind, layer, findings)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
-        is_stated = any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
+        reads_share = kind is None or kind.rotates_partly or read_type(rope) != "default"
+        is_stated = reads_share and any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
         return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer, is_stated=is_stated)
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
@@ -173,7 +174,7 @@ def _separate(
         fraction: The share of a head, by the file or the class.
         kind: The facts of the class.
         layer: The layer type.
-        is_stated: Whether the file states the share.
+        is_stated: Whether the file states the share, and the class reads it.
     """
     stated, rest = own("head_dim"), own("qk_nope_head_dim")
     whole = None if rest is None else rest + rotated
