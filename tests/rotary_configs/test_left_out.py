@@ -183,3 +183,35 @@ def test_what_is_right_is_not_doubted() -> None:
     rope = {"rope_type": "default", "interleaved": True, "mrope_section": [12, 10, 10]}
     found = read_huggingface(_small("qwen3_omni_moe_text", 2, head_dim=64, rope_scaling=rope))
     assert not [each for each in found.findings if each.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "base", "head_dim", "layers", "window"),
+    [
+        ("lighton_ocr", 1e6, 128, 28, None),
+        ("voxtral_realtime", 1e6, 128, 26, 8192),
+        ("pp_chart2table", 1e6, 64, 24, None),
+        ("mistral3", 1e9, 128, 40, None),
+    ],
+)
+def test_a_whole_without_its_text_part_has_the_one_of_its_class(
+    model_type: str, base: float, head_dim: int, layers: int, window: int | None
+) -> None:
+    """AutoConfig of transformers makes such a text part, with other values than that part's class alone."""
+    parsed = read_huggingface({"model_type": model_type})
+    assert (parsed.config.base, parsed.config.head_dim) == (base, head_dim)
+    assert [(len(each.layers), each.window) for each in parsed.layers] == [(layers, window)]
+    said = [each for each in parsed.findings if each.severity == "warning"]
+    assert ["has no 'text_config'" in each.message for each in said] == [True]
+
+
+def test_a_text_part_under_a_name_that_its_class_does_not_know() -> None:
+    """VibeVoice's published files have decoder_config, which the class of transformers passes over."""
+    decoder = _small("qwen2", 28, rope_theta=1e6)
+    parsed = read_huggingface({"model_type": "vibevoice", "decoder_config": decoder})
+    assert (parsed.config.base, parsed.config.head_dim, len(parsed.layers[0].layers)) == (1e6, 64, 28)
+    said = [each for each in parsed.findings if each.severity == "warning"]
+    assert ["passes over 'decoder_config'" in each.message for each in said] == [True]
+    usual = read_huggingface({"model_type": "vibevoice", "text_config": decoder})
+    assert usual.config == parsed.config
+    assert not [each for each in usual.findings if each.severity == "warning"]

@@ -156,8 +156,10 @@ def test_text_parts_by_any_name_where_the_file_has_code_of_its_own() -> None:
     parsed = read_huggingface(content)
     assert sum(len(kind.layers) for kind in parsed.layers) == content["lm_config"]["num_hidden_layers"] == 28
     assert ask_class(content) is None  # the class of transformers looks for text_config
-    # Without such code it is the class that passes over the group, and takes its own sizes.
-    assert len(read_huggingface({**content, "auto_map": None}).layers[0].layers) == 32
+    # Without such code it is the class that passes over the group, and takes its own sizes: 28 layers as well.
+    without = read_huggingface({**content, "auto_map": None})
+    assert len(without.layers[0].layers) == 28
+    assert any("it passes over 'lm_config'" in each.message for each in without.findings)
     unknown = {"model_type": "mine", "lm": {"model_type": "llama", **_HEADS}, "ear": {"model_type": "whisper"}}
     assert read_huggingface(unknown).config.head_dim == 64
     with pytest.raises(ConfigError, match="stacks of layers"):

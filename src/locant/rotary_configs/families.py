@@ -153,6 +153,7 @@ class ModelType:
         text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
+        text_alone: What it gives that part where the file has none at all, if that is something else.
     """
 
     name: str
@@ -189,6 +190,7 @@ class ModelType:
     text_names: tuple[str, ...] = ()
     text_type: str | None = None
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
+    text_alone: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rope_by_layer(self) -> bool:
@@ -299,4 +301,5 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_names=tuple(facts.get("text_names", ())),
         text_type=facts.get("text_type"),
         text_defaults=facts.get("text_defaults", {}),
+        text_alone=facts.get("text_alone", {}),
     )

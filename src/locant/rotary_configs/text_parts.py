@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import ModelType
@@ -49,11 +49,20 @@ def _given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) -
     """Return what the class of a whole gives its text part, where that leaves it out."""
     steps, name = _steps(config), config.get("model_type")
     whole = families.model_type(name if isinstance(name, str) else None)
-    if whole is None or not steps or not _passes_over_others(config):
+    if whole is None or not _passes_over_others(config):
         return {}
-    if steps[-1][2].get("model_type") not in (None, whole.text_type):
+    if _has_no_text_part(config, whole):
+        return dict(whole.text_alone or whole.text_defaults)
+    if not steps or steps[-1][2].get("model_type") not in (None, whole.text_type):
         return {}
     return {key: value for key, value in whole.text_defaults.items() if _is_left_out(entries, key)}
+
+
+def _has_no_text_part(config: Mapping[str, Any], whole: ModelType) -> bool:
+    """Whether a file has neither the group of its text part nor sizes or rotary entries beside its place."""
+    if not whole.text_part or whole.name in families.TEXT_IN_THE_FILE_ITSELF or _steps(config):
+        return False
+    return not any(config.get(key) is not None for key in _OF_TEXT)
 
 
 def _is_left_out(entries: Mapping[str, Any], key: str) -> bool:
@@ -103,7 +112,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
     """
     share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
     taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
-    found = [*_without_its_group(config), *_notes_on_the_whole(config)]
+    found = [*_without_its_group(config), *_without_text_part(config), *_notes_on_the_whole(config)]
     for name, whole, part in _steps(config):
         known = families.model_type(_name_of(whole))
         for key in [key for key in _beside(whole, part) if known is None or key not in known.of_whole]:
@@ -145,12 +154,40 @@ def _is_in_a_group(part: Mapping[str, Any], key: str) -> bool:
     return any(group.get(key) is not None for group in groups) or (key in _GROUPS and bool(groups))
 
 
+def _without_text_part(config: Mapping[str, Any]) -> list[Finding]:
+    """Return the warning about a file without the text part of its class, which takes one of its own then."""
+    whole, steps = families.model_type(_name_of(config)), _steps(config)
+    if whole is None or not whole.text_part or not _passes_over_others(config):
+        return []
+    if steps and steps[0][0] not in (*_TEXT_PARTS, whole.text_part[0], *whole.text_names):
+        return [
+            Finding(
+                "warning",
+                f"The class of '{whole.name}' in transformers looks for its text part in '{whole.text_part[0]}', which "
+                f"the file lacks: it passes over '{steps[0][0]}', which is read here, and takes sizes and base of its "
+                "own.",
+                f"Name that group '{whole.text_part[0]}' for transformers.",
+            )
+        ]
+    if not _has_no_text_part(config, whole):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"config.json has no '{'.'.join(whole.text_part)}', the text part of the class of '{whole.name}' in "
+            "transformers: what that class takes then is shown, which need not be what the weights have.",
+            f"State the text part of the model in '{whole.text_part[0]}'.",
+        )
+    ]
+
+
 def _notes_on_the_whole(config: Mapping[str, Any]) -> list[Finding]:
     """Return the note on what the class of the whole gives a text part that leaves it out."""
     given = _given_by_the_whole(config, text_part(config))
+    given = {key: value for key, value in given.items() if not isinstance(value, list)}
     if not given:
         return []
-    said = ", ".join(f"{key} ({value})" for key, value in given.items() if not isinstance(value, Mapping))
+    said = ", ".join(f"{key} ({in_json(value)})" for key, value in given.items() if not isinstance(value, Mapping))
     bases = [f"rope_theta ({value['rope_theta']:g})" for value in given.values() if isinstance(value, Mapping)]
     return [
         Finding(
@@ -256,9 +293,20 @@ def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     if known is not None and known.text_part[0] in config:
         return known.text_part[:1]
     if known is not None and not config.get("auto_map"):
-        return (known.text_part[0], *known.text_names)
+        names = (known.text_part[0], *known.text_names)
+        return names if any(isinstance(config.get(name), Mapping) for name in names) else _part_of_type(config, known)
     # Code of its own may call the text part by any name.
     return _TEXT_PARTS if any(part in config for part in _TEXT_PARTS) else _rotating_part(config)
+
+
+def _part_of_type(config: Mapping[str, Any], known: ModelType) -> tuple[str, ...]:
+    """Return the name of the only nested group of the model type of a class's text part, where the file has no other.
+
+    The class passes over it (VibeVoice's ``decoder_config``), but the weights are those of that part.
+    """
+    groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping) and sizes_of_layers(part))
+    found = tuple(name for name, part in groups if part.get("model_type") == known.text_type)
+    return found if len(found) == 1 and not any(config.get(key) is not None for key in _OF_TEXT) else ()
 
 
 def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:

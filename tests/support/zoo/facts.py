@@ -37,6 +37,7 @@ from zoo.left_out import (
     pattern_facts,
     takes_part_for_head,
     takes_rotary_dim,
+    text_alone,
     text_defaults,
 )
 from zoo.verdict import SHORT
@@ -136,10 +137,15 @@ def _composite(found: Architecture) -> dict[str, Any]:
         given = text_defaults(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
     except Exception:  # a class that makes no configuration of its own defaults
         given = {}
+    try:
+        alone = text_alone(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
+    except Exception:
+        alone = {}
     others = other_names_of_text(found, path[0]) if len(path) == 1 else []
     fields = getattr(found.config_class, "__dataclass_fields__", {})
     own = [name for name in ("rope_parameters", "rope_theta", "partial_rotary_factor") if name in fields]
-    return {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
+    facts = {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
+    return {**facts, "text_alone": alone if alone != given else {}}
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:

@@ -181,12 +181,31 @@ def text_defaults(found: Architecture, path: Sequence[str], text_type: str, name
         text_type: Model type of that part.
         names: Of the entries that are compared.
     """
-    from transformers import CONFIG_MAPPING
-
     part: dict[str, Any] = {"model_type": text_type}
     for name in reversed(path):
         part = {name: part}
-    config = _made(found, **part)
+    changed = _unlike_the_part(_made(found, **part), path, text_type, names)
+    if "head_dim" in changed and _computes_heads(found, path, text_type, changed):
+        del changed["head_dim"]
+    return changed
+
+
+def text_alone(found: Architecture, path: Sequence[str], text_type: str, names: re.Pattern[str]) -> dict[str, Any]:
+    """Return what the text part of a whole has where the file has none, otherwise than the class of that part has it.
+
+    Args:
+        found: The class of the whole.
+        path: Names of the nested groups that lead to the text part.
+        text_type: Model type of that part.
+        names: Of the entries that are compared.
+    """
+    return _unlike_the_part(_made(found), path, text_type, names)
+
+
+def _unlike_the_part(config: Any, path: Sequence[str], text_type: str, names: re.Pattern[str]) -> dict[str, Any]:
+    """Return the entries of the text part of a whole that differ from the defaults of that part's class."""
+    from transformers import CONFIG_MAPPING
+
     for name in path:
         config = getattr(config, name, None)
     if config is None or text_type not in CONFIG_MAPPING:
@@ -196,8 +215,6 @@ def text_defaults(found: Architecture, path: Sequence[str], text_type: str, name
     taken = {name: value for name, value in config.to_dict().items() if names.search(name) and name in usual}
     changed = {name for name, value in taken.items() if usual[name] != value}
     changed |= {*_SIZES} if changed & {*_SIZES} else set()  # one is computed from the others
-    if "head_dim" in changed and _computes_heads(found, path, text_type, taken):
-        changed.remove("head_dim")
     return {name: value for name, value in sorted(taken.items()) if name in changed}
 
 
