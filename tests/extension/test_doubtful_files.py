@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.extension import Inspection, inspect_model
-from locant.rotary_configs import read_gguf
+from locant.rotary_configs import read_gguf, read_huggingface
 
 _LLAMA = {
     "model_type": "llama",
@@ -242,3 +243,52 @@ def test_no_engine_is_said_to_rotate_what_has_no_rotary_positions(content: dict[
     assert "no rotary positions" in said
     assert "vLLM" not in said
     assert ("ALiBi" in said) is (content["model_type"] in ("baichuan", "mpt", "bloom"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({**_LLAMA, "num_key_value_heads": 3}, "num_key_value_heads is 3 in config.json, which does not divide the 32"),
+        (
+            {"model_type": "gemma3_text", "num_hidden_layers": 2, "layer_types": ["local", "full_attention"]},
+            "'local' in layer_types of config.json is no layer type that transformers knows",
+        ),
+        (
+            {**_LLAMA, "rope_scaling": {**_YARN, "attention_factor": 0.9, "mscale": 1.2, "mscale_all_dim": 0.8}},
+            r"has attention_factor 0\.9 as well as mscale 1\.2: transformers takes attention_factor",
+        ),
+    ],
+)
+def test_what_the_class_fails_with_or_passes_over_is_told(tmp_path: Path, content: dict[str, Any], words: str) -> None:
+    assert re.search(words, " ".join(each.message for each in _inspected(tmp_path, content).findings))
+
+
+def test_the_attention_factor_goes_before_mscale() -> None:
+    """modeling_rope_utils.py, _compute_yarn_parameters: mscale is looked at where attention_factor is null."""
+    rope = {**_YARN, "attention_factor": 0.9, "mscale": 1.2, "mscale_all_dim": 0.8}
+    assert read_huggingface({**_LLAMA, "rope_scaling": rope}).config.scaling.attention_scale() == 0.9
+
+
+def test_heads_in_whole_groups_are_no_doubt(tmp_path: Path) -> None:
+    for heads in (1, 8, 32):
+        assert not _inspected(tmp_path, {**_LLAMA, "num_key_value_heads": heads}).findings
+
+
+def test_smallthinker_has_windows_between_layers_without_positions() -> None:
+    """models/smallthinker.cpp of llama.cpp: any window is one of 4096; every fourth layer has none and stands still."""
+    keys = {"general.architecture": "smallthinker", "smallthinker.block_count": 8}
+    keys |= {"smallthinker.attention.key_length": 128, "smallthinker.attention.sliding_window": 512}
+    layers = read_gguf(keys).layers
+    assert {(each.layers, each.window, each.config is None) for each in layers} == {
+        ((0, 4), None, True),
+        ((1, 2, 3, 5, 6, 7), 4096, False),
+    }
+    four = read_gguf({**keys, "smallthinker.block_count": 4}).layers
+    assert all(each.config for each in four)
+
+
+def test_a_share_of_the_head_that_graphs_of_llama_cpp_do_not_take() -> None:
+    keys = {"general.architecture": "qwen3", "qwen3.block_count": 4, "qwen3.attention.key_length": 64}
+    assert read_gguf({**keys, "qwen3.rope.dimension_count": 64}).config.rotary_dim == 64
+    with pytest.raises(ConfigError, match=r"is 48, but a head has 64 features; llama\.cpp refuses"):
+        read_gguf({**keys, "qwen3.rope.dimension_count": 48})

@@ -114,7 +114,7 @@ def test_keys_that_llamacpp_needs(architecture: str, more: dict[str, Any], said:
 def test_types_of_values(key: str, value: float, kind: str, expected: str, tmp_path: Path) -> None:
     """GKV::get_kv: "key %s has wrong type %s but expected type %s"."""
     writer = gguf.GGUFWriter(tmp_path / "model.gguf", "qwen2")
-    for name, whole in {"block_count": 4, "context_length": 4096, "embedding_length": 512}.items():
+    for name, whole in {"block_count": 4, "context_length": 4096, "embedding_length": 256}.items():
         getattr(writer, f"add_{name}")(whole)
     writer.add_head_count(4)
     writer.add_key_value(f"qwen2.{key}", value, gguf.GGUFValueType[kind])

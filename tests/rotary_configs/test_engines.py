@@ -76,7 +76,7 @@ _ENGINES: dict[str, tuple[Callable[[RotaryConfig], RotaryConfig], float]] = {
     "vLLM, rope_parameters": (partial(_through_vllm, group="rope_parameters"), 1e-9),
     "vLLM, rope_scaling": (partial(_through_vllm, group="rope_scaling"), 1e-9),
     "GGUF, llama": (partial(_through_gguf, architecture="llama"), 2e-6),
-    "GGUF, apertus": (partial(_through_gguf, architecture="apertus"), 2e-6),
+    "GGUF, step35": (partial(_through_gguf, architecture="step35"), 2e-6),
     "llama.cpp": (_through_llamacpp, 1e-12),
     "CTranslate2": (_through_ctranslate2, 1e-12),
 }

@@ -14,7 +14,7 @@ from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, has_no_window
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
 _LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow", "mrope_interleaved"])
@@ -40,6 +40,7 @@ def doubts_about_class(
         return
     yield from _nulls_in_groups(part.values, kind)
     yield from _sizes_of_nothing(part.values, kind)
+    yield from _heads_in_no_groups(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
     yield from _types_of_no_rotation(kind, names, rotations)
@@ -159,6 +160,19 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
                 f"{name} is {value} in config.json: the class of '{kind.name}' in transformers makes no model of that.",
                 f"State the {name} that the weights have.",
             )
+
+
+def _heads_in_no_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that the heads of keys and values do not divide those of queries, each group of which shares one."""
+    heads = next((value for name in HEADS if is_count(value := part.get(name, kind.defaults.get(name)))), None)
+    keys = part.get("num_key_value_heads")
+    if heads is not None and is_count(keys) and heads % keys and "qk_rope_head_dim" not in kind.defaults:
+        yield Finding(
+            "warning",
+            f"num_key_value_heads is {keys} in config.json, which does not divide the {heads} heads of queries: the "
+            f"class of '{kind.name}' in transformers fails with that, or passes over it.",
+            "State the num_key_value_heads that the weights have.",
+        )
 
 
 def _has_groups(part: Mapping[str, Any]) -> bool:

@@ -187,7 +187,7 @@ def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
     if architecture in WHOLE_HEADS and rotary_dim not in (None, head_dim):
         raise ConfigError(
             f"rope.dimension_count in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
-            f"refuses a file of the architecture '{architecture}' where they differ."
+            f"refuses a file of the architecture '{architecture}' where they differ, or ends."
         )
     return head_dim, rotary_dim or head_dim
 

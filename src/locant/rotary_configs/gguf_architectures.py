@@ -57,8 +57,15 @@ AXES_BY_SECTIONS = frozenset(("glm4", "glm4moe", "hunyuan_vl"))
 SEPARATE_PART = frozenset(("deepseek2", "deepseek32", "minicpm3", "plm", "mistral4", "glm-dsa"))
 """Architectures whose rotated features are a separate part of the head, of ``rope.dimension_count`` features."""
 
-WHOLE_HEADS = frozenset(("llama", "deci", "falcon", "llama-embed"))
-"""Architectures of which llama.cpp loads no file that rotates a part of the head."""
+_WHOLE_IN_GRAPHS = """
+apertus arcee arctic baichuan chameleon codeshell cogvlm cohere2moe dbrx deepseek dots1 dream ernie4_5 ernie4_5-moe
+exaone exaone4 exaone-moe granite grok grovemoe hunyuan-moe hunyuan_vl internlm2 jais2 llada llada-moe llama4
+maincoder mistral3 olmo olmo2 olmoe orion paddleocr pangu-embedded plamo qwen2 qwen2moe qwen2vl qwen3 qwen3moe
+qwen3vl qwen3vlmoe rnd1 seed_oss smallthinker smollm3 starcoder2 xverse
+"""
+WHOLE_HEADS = frozenset(("llama", "deci", "falcon", "llama-embed", *_WHOLE_IN_GRAPHS.split()))
+"""Architectures of which llama.cpp takes no file that rotates a part of the head: it refuses to load those of Llama,
+DeciLM and Falcon, and the graphs of the others end the program (``GGML_ASSERT(n_embd_head == n_rot)``)."""
 
 LOG_MULTIPLIER_UNIT = {"deepseek2": 0.1, "deepseek32": 0.1, "mistral3": 1.0, "mistral4": 0.1}
 """Unit of ``yarn_log_multiplier``, which is mscale_all_dim, by architecture; the others pass over it."""

@@ -32,7 +32,7 @@ _PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gemma-embedding": 6, "gpt-o
 _FULL_FIRST = frozenset(("modern-bert", "cohere2moe"))  # full attention in the first layer of each period, not the last
 _DEEPER = 64  # layers of EXAONE 4 32B, the one with windows
 _WIDE_BAICHUAN = 40  # layers of the one with ALiBi
-_WINDOW = 4096  # of it
+_WINDOW = 4096  # of EXAONE 4 32B, where the file states none, and of SmallThinker, whatever it states
 _MOST_LAYERS = 10_000
 
 
@@ -75,10 +75,12 @@ def layers_of(
         )
     if architecture == "exaone4" and SLIDING in names:
         window = window or _WINDOW
+    if architecture == "smallthinker":
+        window = window and _WINDOW  # any window switches on the one of the models
     layers = []
     for name in dict.fromkeys(names):
         config = name if name in found else ALL_LAYERS if ALL_LAYERS in found else None
-        if name.endswith("without positions") or not _rotates(architecture, name):
+        if name.endswith("without positions") or not _rotates(architecture, name, count):
             config = None
         size = {SLIDING: window, CHUNKED: _CHUNK}.get(name)
         indices = tuple(index for index, each in enumerate(names) if each == name)
@@ -98,9 +100,10 @@ def _names(keys: Fields, architecture: str, count: int, window: int | None) -> t
     stepped = tuple((index + 1) % _PERIOD == 0 for index in range(count))
     if architecture in ("smollm3", "afmoe"):
         return tuple(f"{ALL_LAYERS} without positions" if each else ALL_LAYERS for each in stepped)
-    if architecture == "smallthinker" and window and count != _PERIOD:
-        first = (index % _PERIOD == 0 for index in range(count))
-        return tuple(f"{ALL_LAYERS} without positions" if each else ALL_LAYERS for each in first)
+    if architecture == "smallthinker":
+        return tuple(
+            SLIDING if window and index % _PERIOD else FULL if window else ALL_LAYERS for index in range(count)
+        )
     if architecture == "llama4" and window != 0:
         return tuple(FULL if each else CHUNKED for each in stepped)
     pattern = keys.get("attention.sliding_window_pattern")
@@ -129,7 +132,9 @@ def _slides(architecture: str, index: int, period: int) -> bool:
     return index % period != 0 if architecture in _FULL_FIRST else index % period < period - 1
 
 
-def _rotates(architecture: str, name: str) -> bool:
+def _rotates(architecture: str, name: str, count: int) -> bool:
     if name == "without attention":
         return False
+    if architecture == "smallthinker":
+        return name != FULL or count == _PERIOD  # n_no_rope_layer_step is the number of layers then: all rotate
     return name != FULL or architecture not in {"llama4", *ROTATES_SLIDING_ALONE}

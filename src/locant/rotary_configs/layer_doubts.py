@@ -8,7 +8,7 @@ from locant.errors import nearest
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
-from locant.rotary_configs.layers import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
+from locant.rotary_configs.layers import KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import layers_of_other_kinds
 
 _LISTS = ("layer_types", "layers_block_type")
@@ -27,7 +27,7 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
     """
     if kind is None or not is_in_transformers(kind.name):
         return
-    known = {*KNOWN_TYPES, *PRESENT_NAMES, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
+    known = {*KNOWN_TYPES, *RENAMED, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
     for entry in _LISTS:
         stated = part.values.get(entry)
         for name in dict.fromkeys(stated) if isinstance(stated, list) else ():

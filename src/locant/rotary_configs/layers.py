@@ -26,17 +26,22 @@ from locant.rotary_configs.spellings import LAYERS, words_of
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
 
-PRESENT_NAMES = {
+RENAMED = {
     "attention": GLOBAL,
+    "mamba": LINEAR,
+    "deepseek_sparse_attention": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}
+"""Layer types of older files that transformers itself renames (``remap_legacy_layer_types``)."""
+
+PRESENT_NAMES = {
+    **RENAMED,
     "full": GLOBAL,
     "global": GLOBAL,
     "local": LOCAL,
     "sliding": LOCAL,
-    "mamba": LINEAR,
     "mamba2": LINEAR,
     "recurrent": LINEAR,
-    "deepseek_sparse_attention": "indexed_attention",
-    "qwen_sparse_attention": "indexed_attention",
 }
 WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba"])
 KNOWN_TYPES = frozenset(

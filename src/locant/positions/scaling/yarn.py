@@ -179,18 +179,26 @@ class YaRN(NTKByParts):
                     f"{name} in {rope.where} is 0, which transformers takes for absent, and reads as {usual}.",
                     f"Write {usual}, or what is meant.",
                 )
+        weight_of_scores, attention_factor = mscale_all_dim or None, rope.number("attention_factor")
+        if attention_factor is not None and mscale and mscale_all_dim:
+            context.warn(
+                f"{rope.where} has attention_factor {attention_factor:g} as well as mscale {mscale:g}: transformers "
+                "takes attention_factor, and passes over mscale and mscale_all_dim; DeepSeek's own code does not.",
+                "Leave out what is not meant.",
+            )
+            mscale = mscale_all_dim = None
         truncate = rope.flag("truncate")
         scaling = cls(
             **lengths,
             beta_fast=rope.number("beta_fast") or 32.0,
             beta_slow=rope.number("beta_slow") or 1.0,
             truncate=truncate is not False,
-            attention_factor=rope.number("attention_factor"),
+            attention_factor=attention_factor,
             mscale=mscale or None,
             mscale_all_dim=mscale_all_dim or None,
         )
-        if scaling.mscale_all_dim is not None and context.scales_scores:
-            whole = 0.1 * scaling.mscale_all_dim * math.log(scaling._factor) + 1
+        if weight_of_scores is not None and context.scales_scores:
+            whole = 0.1 * weight_of_scores * math.log(scaling._factor) + 1
             context.note(
                 f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
                 "0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
