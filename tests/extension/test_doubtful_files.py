@@ -292,3 +292,22 @@ def test_a_share_of_the_head_that_graphs_of_llama_cpp_do_not_take() -> None:
     assert read_gguf({**keys, "qwen3.rope.dimension_count": 64}).config.rotary_dim == 64
     with pytest.raises(ConfigError, match=r"is 48, but a head has 64 features; llama\.cpp refuses"):
         read_gguf({**keys, "qwen3.rope.dimension_count": 48})
+
+
+def test_sections_of_axes_that_a_class_passes_over(tmp_path: Path) -> None:
+    """modeling_qwen2.py has one axis, and never reads mrope_section; that of Qwen2-VL does."""
+    rope = {"rope_type": "default", "mrope_section": [16, 24, 24]}
+    content = {**_LLAMA, "model_type": "qwen2", "rope_scaling": rope}
+    assert re.search(
+        "mrope_section .* passes over", " ".join(e.message for e in _inspected(tmp_path, content).findings)
+    )
+    assert not read_huggingface(content).multimodal
+    assert read_huggingface({**content, "model_type": "qwen2_vl"}).multimodal
+
+
+def test_a_misspelt_window_is_an_error(tmp_path: Path) -> None:
+    content = {**_LLAMA, "model_type": "mistral", "sliding_windows": 1024}
+    said = [each.message for each in _inspected(tmp_path, content).findings if each.severity == "error"]
+    assert len(said) == 1
+    assert "'sliding_windows' in config.json is not known, and passed over. Did you mean 'sliding_window'?" in said[0]
+    assert not _inspected(tmp_path, {**content, "sliding_windows": None, "sliding_window": 1024}).findings

@@ -38,7 +38,8 @@ def test_old_names_alone_or_beside_new_ones_are_no_contradiction() -> None:
     for names in ({"type": "su"}, {"type": "su", "rope_type": "longrope"}):
         old = {**phi, "rope_scaling": {**phi["rope_scaling"], **names}}
         assert read_huggingface(old) == read_huggingface(phi)
-    assert read_huggingface(_scaled(type="mrope", rope_type="default", mrope_section=[4, 6, 6])).multimodal
+    axes = _scaled(type="mrope", rope_type="default", mrope_section=[4, 6, 6])
+    assert read_huggingface({**axes, "model_type": "qwen2_vl"}).multimodal
 
 
 def test_deepseek_v2s_scale_of_all_scores_is_a_finding() -> None:

@@ -80,3 +80,9 @@ def test_windows_that_a_file_leaves_out_are_those_of_the_class() -> None:
     dots = {"layer_types": types, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     assert _windows("dots3_note_text", **dots) == [None, 512, None, 512]
     assert _windows("dots3_note_text", **dots, sliding_window_size=64) == [None, 64, None, 64]
+
+
+def test_neomme_has_long_and_short_windows_in_turn() -> None:
+    """configuration_neomme.py: every second sliding layer has default_long_sliding_window, on either side."""
+    types = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
+    assert _windows("neomme", layer_types=types, sliding_window=200) == [201, 1025, None, 201]

@@ -40,7 +40,7 @@ from locant.rotary_configs.layers import (
     layer_names,
     layers_with_positions,
     layers_without_positions,
-    window_of,
+    windows_by_layer,
     windows_of_nothing,
 )
 from locant.rotary_configs.own_code import in_usual_names
@@ -237,7 +237,8 @@ def _read_entries(
                     f"of '{name}' in transformers refuses a scaling without.",
                     "State both, the attention scales of short texts and of long ones.",
                 )
-        _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
+        if not (is_known and not in_vllm and _has_one_axis(rope, kind, context)):
+            _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
         scaling = read_scaling(
             rope,
             context,
@@ -404,12 +405,26 @@ def _layer_types(
             config_of[name] = GLOBAL
         else:
             config_of[name] = None
-    windows = {name: window for name in set(names) if (window := window_of(part, kind, name)) is not None}
     keys = [config_of[name] for name in names]
     for index, base in enumerate((bases_by_layer(part, kind) or ())[: len(names)]):
         if name_of_base(base) in configs:
             keys[index] = name_of_base(base)
-    return grouped(names, behaviour, keys, windows)
+    return grouped(names, behaviour, keys, windows_by_layer(part, kind, names))
+
+
+def _has_one_axis(rope: Fields, kind: ModelType | None, context: RopeContext) -> bool:
+    """Whether the class has positions of one axis, and passes over sections, of which it warns then."""
+    theirs = [name for name in rope.values if name.endswith("rope_section")]
+    if kind is None or kind.axes is not None or kind.rope is None or not theirs or read_type(rope) == "mrope":
+        return False
+    for name in theirs:
+        rope.get(name)
+    context.warn(
+        f"{theirs[0]} stands in {rope.where}, which the class of '{kind.name}' in transformers passes over: its "
+        "positions have one axis.",
+        "Name the model type whose positions have several axes, if it reads images.",
+    )
+    return True
 
 
 def _read_axes(

@@ -60,6 +60,7 @@ _WINDOWS = {
     "compressed_sparse_attention": ("sliding_window",),  # of DeepSeek-V4, which sees older tokens compressed
     "heavily_compressed_attention": ("sliding_window",),
 }
+_LONG_WINDOW = "default_long_sliding_window"
 _BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
 
@@ -304,6 +305,25 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
     return tokens if tokens is not None and tokens > 0 else None
 
 
+def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[int | None]:
+    """Return the window of every layer, in tokens: that of its type, but for classes with long and short ones.
+
+    NeoMME gives every second sliding layer its ``default_long_sliding_window`` (``configuration_neomme.py``).
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+        names: Types of the layers.
+    """
+    of_type = {name: window_of(part, kind, name) for name in dict.fromkeys(names)}
+    windows = [of_type[name] for name in names]
+    long = None if kind is None else kind.defaults.get(_LONG_WINDOW)
+    if isinstance(long, int) and kind is not None and "per_layer_config" not in part.values:
+        for index in [index for index, name in enumerate(names) if name == LOCAL][1::2]:
+            windows[index] = _tokens_of(_LONG_WINDOW, long, part, kind)
+    return windows
+
+
 def _stated_window(part: Fields, kind: ModelType | None, name: str) -> tuple[str, int] | None:
     """Return the entry about the window of layers of a type, and its value."""
     if kind is not None and ((kind.is_windowless and name == ALL_LAYERS) or kind.name in HAS_NO_WINDOW):
@@ -361,7 +381,7 @@ def grouped(
     names: Sequence[str],
     behaviour: Sequence[Behaviour],
     keys: Sequence[str | None],
-    windows: Mapping[str, int],
+    windows: Sequence[int | None],
 ) -> tuple[LayerType, ...]:
     """Return the layers by type and by what they do.
 
@@ -369,22 +389,23 @@ def grouped(
         names: Type of every layer.
         behaviour: What every layer does.
         keys: Key of the configuration of every layer, ``None`` where it has none.
-        windows: Window of each type, in tokens.
+        windows: Window of every layer, in tokens.
     """
-    found: dict[tuple[str, Behaviour, str | None], list[int]] = {}
-    for index, (name, does, key) in enumerate(zip(names, behaviour, keys, strict=True)):
+    found: dict[tuple[str, Behaviour, str | None, int | None], list[int]] = {}
+    for index, (name, does, key, window) in enumerate(zip(names, behaviour, keys, windows, strict=True)):
         does = "still" if does == "rotates" and key is None else does
-        found.setdefault((name, does, key if does == "rotates" else None), []).append(index)
-    mixed = {name for name in set(names) if len({does for each, does, _ in found if each == name}) > 1}
+        seen = window if does != "none" else None
+        found.setdefault((name, does, key if does == "rotates" else None, seen), []).append(index)
+    mixed = {name for name in set(names) if len({does for each, does, _, _ in found if each == name}) > 1}
     return tuple(
         LayerType(
             f"{name} without positions" if does == "still" and name in mixed else name,
             tuple(indices),
             key,
-            windows.get(name) if does != "none" else None,
+            window,
             attends=does != "none",
         )
-        for (name, does, key), indices in found.items()
+        for (name, does, key, window), indices in found.items()
     )
 
 

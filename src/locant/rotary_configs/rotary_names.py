@@ -25,7 +25,12 @@ right_max_position_embeddings max_decoder_position_embeddings max_encoder_positi
 max_2d_position_embeddings num_position_embeddings max_relative_positions position_embeddings_type
 t2u_max_position_embeddings relation_bias_theta layer_type layers_type q_head_dim
 """
+_WINDOWS = {
+    name.replace("_", ""): name
+    for name in ("sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size")
+}
 _NEAR = 0.88
+_NEARER = 0.93  # of windows, whose names are alike in many models
 _LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|mscale|mrope")
 _OF_TWO_WORDS = re.compile(r"freqbase|basefreq|logn|mscale")
 _OF_A_SCALING = re.compile(r"type|scal|factor|ratio|ntk|yarn|alpha|interpol")
@@ -62,10 +67,12 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
             continue
         letters = _letters(name)
         near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
+        near = near or [each for each in difflib.get_close_matches(letters, _WINDOWS, 1, _NEARER) if each != letters]
+        meant = (_KNOWN | _WINDOWS)[near[0]] if near else None
         if near and not name.startswith(("vision", "audio", "text")):
             yield Finding(
                 "error",
-                f"'{name}' in config.json is not known, and passed over. Did you mean '{_KNOWN[near[0]]}'?",
+                f"'{name}' in config.json is not known, and passed over. Did you mean '{meant}'?",
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
         elif value is not False and _looks_rotary(name) and not re.search("rope|rotary", name):
