@@ -66,6 +66,12 @@ def test_overrides_with_which_vllm_cannot_start_are_refused(model: Any, override
         read_vllm(overrides, model)
 
 
+def test_a_group_that_is_a_number_in_the_model_is_refused() -> None:
+    model = _LLAVA | {"text_config": _LLAMA | {"rope_scaling": 1}}
+    with pytest.raises(ConfigError, match="'rope_scaling' of the model must be a group of named values; got 1"):
+        read_vllm({"text_config": {"rope_scaling": _LINEAR}}, model)
+
+
 def test_a_base_that_the_class_of_vllm_fills_in_is_a_note() -> None:
     parsed = read_vllm({"rope_scaling": _LINEAR}, _QWEN | {"rope_theta": 1e6})
     assert (parsed.config.base, parsed.findings[0].severity) == (1e6, "note")

@@ -197,6 +197,8 @@ class _Overrides:
             there = next((group for group in GROUPS if isinstance(present.get(group), Mapping)), name)
             if name in GROUPS and isinstance(value, Mapping) and is_text:
                 group = updated.get(there) or {}
+                if not isinstance(group, Mapping):
+                    raise ConfigError(f"'{there}' of the model must be a group of named values; got {group!r}.")
                 if any(isinstance(each, Mapping) for each in value.values()):
                     group = self._by_type(group)
                 updated[there] = self._merged_group(group, value, name)
