@@ -19,6 +19,7 @@ from locant.extension.inspect.model_class.small_model import quiet
 from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME, TYPES_OF_OTHERS
 from locant.rotary_configs.families import model_type
 from locant.rotary_configs.layers import KNOWN_TYPES
+from zoo.facts import NOT_ABOUT_THEM
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
 
@@ -26,9 +27,6 @@ _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|theta|window|pattern|interval|period|attn_layer|max_position|attention_chunk_size$|^(global_)?head_dim$"
     r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|hidden_layers|heads)$"
     r"|^(alibi|local_attention)$|full_attn|layers?_types?$|block_types?$|interleave|position_embedding_type|^qk_\w*head_dim$"
-)
-_NOT_ABOUT_THEM = re.compile(
-    r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
 )
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
 _EXAMPLES: dict[str, tuple[Any, ...]] = {
@@ -46,7 +44,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
     takes: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
-        if _ABOUT_POSITIONS.search(name) and not _NOT_ABOUT_THEM.search(name):
+        if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
             kinds = _kinds(config_class, name, field)
             if kinds and kinds != {*KINDS_OF_VALUES}:
                 takes.setdefault(", ".join(kind for kind in KINDS_OF_VALUES if kind in kinds), []).append(name)

@@ -49,9 +49,7 @@ _ABOUT_POSITIONS = re.compile(
     r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
     r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$|^cross_attention_layers$"
 )
-_NOT_ABOUT_THEM = re.compile(
-    r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating"
-)
+NOT_ABOUT_THEM = re.compile(r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating")
 
 
 def facts_of(found: Architecture) -> dict[str, Any] | None:
@@ -70,7 +68,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     defaults = {
         name: value
         for name in dir(found.config_class)
-        if _ABOUT_POSITIONS.search(name) and not _NOT_ABOUT_THEM.search(name) and not name.startswith("_")
+        if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name) and not name.startswith("_")
         # That list is written by the configuration, where it is not given.
         for value in [getattr(config if name == "cross_attention_layers" else found.config_class, name, None)]
         if isinstance(value, int | float | str | list | tuple) and name != "model_type"
