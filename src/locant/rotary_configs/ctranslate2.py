@@ -18,8 +18,8 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled
+from locant.positions.scaling.contexts import CTranslate2Context
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import CTranslate2Context
 from locant.positions.scaling.longrope_scales import ctranslate2_attention_scale
 from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, cannot_express, only_config, with_equivalent_base
 

@@ -9,8 +9,9 @@ from functools import partial
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Unscaled, YaRN
 from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import FACTORS, LONG_FACTORS, SHORT_FACTORS, GGUFContext, gguf_factors
+from locant.positions.scaling.forms import gguf_factors
 from locant.positions.scaling.longrope import LongRoPE
 from locant.rotary_configs.gguf_architectures import (
     LOADS_DIVISORS,

@@ -9,7 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling import Unscaled
-from locant.positions.scaling.forms import FACTORS, GGUFForm
+from locant.positions.scaling.contexts import FACTORS, GGUFForm
 from locant.rotary_configs.base import by_layer, cannot_express, with_equivalent_base
 from locant.rotary_configs.gguf_architectures import (
     LOADS_DIVISORS,

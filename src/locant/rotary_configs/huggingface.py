@@ -9,8 +9,8 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling.checks import is_number
+from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs import families
 from locant.rotary_configs.axes import AxisOrder, several_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length

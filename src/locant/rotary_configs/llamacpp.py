@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling, LongRoPE, Unscaled, YaRN
+from locant.positions.scaling.contexts import LlamaCppContext
 from locant.positions.scaling.fields import Finding
-from locant.positions.scaling.forms import LlamaCppContext
 from locant.rotary_configs.base import ParsedConfig, by_layer, cannot_express, only_config, with_equivalent_base
 from locant.rotary_configs.layers import LOCAL
 from locant.rotary_configs.llamacpp_flags import parse_flags

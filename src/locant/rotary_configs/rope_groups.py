@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.errors import ConfigError, nearest
+from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
-from locant.positions.scaling.forms import OF_THE_CLASS
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,

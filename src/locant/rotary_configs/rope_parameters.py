@@ -8,8 +8,8 @@ from typing import Any
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling
+from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import RopeContext
 from locant.rotary_configs.base import cannot_express
 from locant.rotary_configs.rotary_names import passed_over
 

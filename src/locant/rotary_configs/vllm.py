@@ -11,8 +11,8 @@ from locant.errors import ConfigError
 from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled, YaRN
+from locant.positions.scaling.contexts import VllmContext, VllmLengths
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import VllmContext, VllmLengths
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config

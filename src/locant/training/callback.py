@@ -13,7 +13,7 @@ from locant.files import append_line, write_text
 from locant.parsing import parse_json
 
 if TYPE_CHECKING:
-    from locant.training.defaults import Choice, TrainingPlan
+    from locant.training.plan import Choice, TrainingPlan
 
 
 @dataclass(frozen=True)

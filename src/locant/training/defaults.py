@@ -8,19 +8,19 @@ follow it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 
 from locant.models.architectures import ModelConfig
 from locant.models.config import TransformerConfig
-from locant.text import Corpus, TokenCache, TokenizerPair, TokenizerSettings
+from locant.text import Corpus, TokenizerPair, TokenizerSettings
 from locant.text.statistics import TokenStatistics, text_statistics, token_statistics
 from locant.text.vocabulary import VocabularyTooSmallError
 from locant.training.forecast import MeasureSpeed, Speed, measure_speed, memory_needed, memory_warning, passes_warning
+from locant.training.plan import Choice, TrainingPlan
 from locant.training.recipe import Recipe, merged
 from locant.training.settings import TrainingSettings
 
@@ -67,60 +67,6 @@ _GENTLE, _FEW_PASSES = 0.5, 2.0
 _WIDEST_OF_MUON = 256
 _FILLED = 0.93
 """Share of a batch that is no padding."""
-_OFTEN, _OFTEN_SHARE = 1000, 0.05
-"""Training sentences, and share of all of them where that is fewer, that make a length one which was seen often."""
-_ROWS = 1 << 20
-"""Rows that are looked at at once, so that a large text needs no memory."""
-_LEAST_USUAL = 24
-"""Tokens that a sentence of a document may have in any case: parts would be too short to be understood."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A setting that the recipe left open.
-
-    Attributes:
-        key: With dots for sections.
-        value: What was chosen.
-        reason: Why, in a few words.
-    """
-
-    key: str
-    value: Any
-    reason: str
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """What a training will be, before any of it is done.
-
-    Attributes:
-        recipe: Complete.
-        choices: What the recipe left open.
-        pairs: Training pairs; of a large text an estimate of those that cleaning keeps.
-        tokens_per_pair: Target tokens, EOS included.
-        parameters: Of the model.
-        tokens_per_second: Target tokens, measured here by a few updates.
-        steps: Updates that the budget allows.
-        epochs: Passes over the text.
-        seconds: Time of all updates and validations.
-        memory: Most memory, in bytes.
-        memory_warning: What to lower where there is less memory than that; empty where there is enough.
-        passes_warning: What to lower where fine-tuning passes over its text very often; empty otherwise.
-    """
-
-    recipe: Recipe
-    choices: tuple[Choice, ...]
-    pairs: int
-    tokens_per_pair: float
-    parameters: int
-    tokens_per_second: float
-    steps: int
-    epochs: float
-    seconds: float
-    memory: float
-    memory_warning: str = ""
-    passes_warning: str = ""
 
 
 def leaves_open(recipe: Recipe) -> bool:
@@ -168,37 +114,6 @@ def complete_recipe(
         ConfigError: What the recipe sets cannot go together.
     """
     return _Planner(recipe, corpus, device, processes, tokenizers, measure).plan()
-
-
-def choose_usual_length(recipe: Recipe, train: TokenCache) -> tuple[Recipe, tuple[Choice, ...]]:
-    """Choose ``decoding.usual_source_length``: as many tokens as many training sentences have, or more of them.
-
-    Args:
-        recipe: Complete but for that.
-        train: The tokenised training text.
-
-    Returns:
-        The complete recipe, and what was chosen; nothing where the recipe says it, ``null`` included.
-    """
-    if "usual_source_length" in recipe.decoding.model_fields_set:
-        return recipe, ()
-    counts, end = np.zeros(train.max_tokens, np.int64), 0
-    for part in train.parts:
-        begin, end = end, end + part.pairs
-        for first in range(begin, end, _ROWS):
-            # Rows hold what says the languages, which no sentence of a document has.
-            lengths = train.source.lengths[first : min(end, first + _ROWS)] - len(part.prefixes.source)
-            counts += np.bincount(lengths, minlength=len(counts))
-    often = max(1, min(_OFTEN, round(_OFTEN_SHARE * end)))
-    as_long = counts[::-1].cumsum()[::-1]
-    seen = int(np.flatnonzero(as_long >= often)[-1])
-    if seen >= _LEAST_USUAL:
-        reason = f"{often:,} training sentences are as long or longer"
-    else:
-        reason = f"the least; {often:,} training sentences have {seen} tokens or more"
-    chosen = Choice("decoding.usual_source_length", max(seen, _LEAST_USUAL), reason)
-    decoding = recipe.decoding.model_copy(update={"usual_source_length": chosen.value})
-    return recipe.model_copy(update={"decoding": decoding}), (chosen,)
 
 
 class _Planner:

@@ -22,8 +22,8 @@ from locant.positions.scaling import (
     register_scaling,
     scaling_from_options,
 )
+from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import RopeContext
 from locant.positions.scaling.frequency import REGISTERED
 from locant.rotary_configs import read_huggingface, write_ctranslate2, write_gguf, write_huggingface, write_vllm
 

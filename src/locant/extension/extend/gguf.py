@@ -13,7 +13,7 @@ from locant.extension.extend.methods import extend_configs, main_layer
 from locant.extension.source import EXTRA, Source
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
-from locant.positions.scaling.forms import FACTORS, LONG_FACTORS, SHORT_FACTORS
+from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTORS
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_writer import write_gguf

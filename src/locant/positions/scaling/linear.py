@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scaling.checks import require_longer
-from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import (
+from locant.positions.scaling.contexts import (
     CTranslate2Context,
     GGUFContext,
     GGUFForm,
@@ -20,6 +19,7 @@ from locant.positions.scaling.forms import (
     VllmContext,
     VllmLengths,
 )
+from locant.positions.scaling.fields import Fields
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:

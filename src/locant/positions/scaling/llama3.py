@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive
+from locant.positions.scaling.contexts import STANDING, CTranslate2Context, RopeContext
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import STANDING, CTranslate2Context, RopeContext
 from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from locant.errors import ConfigError
 from locant.positions.exact import EXACT, geometric_frequencies
 from locant.positions.scaling.checks import check_length, check_positive, is_number, require_longer
-from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import (
+from locant.positions.scaling.contexts import (
     LONG_FACTORS,
     SHORT_FACTORS,
     CTranslate2Context,
@@ -22,6 +21,7 @@ from locant.positions.scaling.forms import (
     VllmContext,
     VllmLengths,
 )
+from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.frequency import Extension, ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.longrope_scales import (
     ctranslate2_attention_scale,

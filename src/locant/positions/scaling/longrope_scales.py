@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import RopeContext
 
 
 def stated_scales(rope: Fields, context: RopeContext) -> tuple[float | None, float | None]:

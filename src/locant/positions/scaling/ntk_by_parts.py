@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive, require_longer
-from locant.positions.scaling.forms import GGUFForm
+from locant.positions.scaling.contexts import GGUFForm
 from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
 from locant.positions.scaling.checks import check_number, is_number, require_longer
+from locant.positions.scaling.contexts import STANDING, RopeContext, VllmContext
 from locant.positions.scaling.fields import Fields
-from locant.positions.scaling.forms import STANDING, RopeContext, VllmContext
 from locant.positions.scaling.frequency import FrequencyScaling, register_scaling
 from locant.positions.scaling.linear import Linear, Unscaled
 

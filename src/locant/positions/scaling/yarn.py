@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_number, check_positive
+from locant.positions.scaling.contexts import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
 from locant.positions.scaling.fields import Fields, Finding
-from locant.positions.scaling.forms import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
 

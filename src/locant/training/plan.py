@@ -1,0 +1,56 @@
+"""Settings that were chosen for a training, and the forecast of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from locant.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that the recipe left open.
+
+    Attributes:
+        key: With dots for sections.
+        value: What was chosen.
+        reason: Why, in a few words.
+    """
+
+    key: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training will be, before any of it is done.
+
+    Attributes:
+        recipe: Complete.
+        choices: What the recipe left open.
+        pairs: Training pairs; of a large text an estimate of those that cleaning keeps.
+        tokens_per_pair: Target tokens, EOS included.
+        parameters: Of the model.
+        tokens_per_second: Target tokens, measured here by a few updates.
+        steps: Updates that the budget allows.
+        epochs: Passes over the text.
+        seconds: Time of all updates and validations.
+        memory: Most memory, in bytes.
+        memory_warning: What to lower where there is less memory than that; empty where there is enough.
+        passes_warning: What to lower where fine-tuning passes over its text very often; empty otherwise.
+    """
+
+    recipe: Recipe
+    choices: tuple[Choice, ...]
+    pairs: int
+    tokens_per_pair: float
+    parameters: int
+    tokens_per_second: float
+    steps: int
+    epochs: float
+    seconds: float
+    memory: float
+    memory_warning: str = ""
+    passes_warning: str = ""
