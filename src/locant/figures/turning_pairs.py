@@ -98,7 +98,7 @@ def turning_pairs(
         share.set_xlabel("tokens of the text")
         share.set_ylabel("pairs that turn")
         share.set_title("Share of the pairs by length", pad=10)
-        share.legend(loc="upper left", fontsize=9)
+        share.legend(loc="lower right", fontsize=9)
         settle(figure)
     arrays = {"angles": angles, "spreads": spreads, "thresholds": thresholds, "lengths": lengths, "shares": shares}
     return FigureData(figure, arrays)
