@@ -6,6 +6,13 @@ RECIPE ?= bible-modern-english
 DEMO ?= demo/$(RECIPE)
 DISTILLATION ?= runs/distillation
 
+# Where the environment forbids __pycache__ folders, what Python compiles lies in .venv: else every process would compile
+# PyTorch anew, and take twice as long to start.
+ifdef PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+endif
+
 .PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
@@ -33,10 +40,15 @@ lint: $(BIN)/locant
 test: $(BIN)/locant
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
+# Three processes that begin at once would each compile all that they import; one does so before, while lint has the other core.
+$(VENV)/compiled: $(BIN)/locant
+	-@$(BIN)/pytest --collect-only --quiet > /dev/null
+	@touch $@
+
 # Where there is no chromium the tests in a browser are skipped, and the last line says so. A process takes neighbouring
 # tests as long as it can (worksteal), so that what a module's tests share is rarely made twice. There is one more than two
 # cores need, because tests wait: for browsers, servers and processes that they start.
-tests: $(BIN)/locant
+tests: $(VENV)/compiled
 	$(BIN)/pytest --numprocesses 3 --dist worksteal
 
 # The kernels under GCC's sanitizers: random calls of their C interface, then their tests in Python. Takes some minutes.
