@@ -103,6 +103,8 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     read = {*own.reads, *own.takes, *kind.aliases, *(kind.switch or ())[:1]}
     if "qk_rope_head_dim" in kind.defaults or given.get("head_dim") == _computed_head(given):
         read.add("head_dim")
+    elif kind.computes_head:
+        read -= {"head_dim"}
     off = {name for name, value in given.items() if switches_rotation_off(name, value)}
     for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
         value = given.pop(entry)

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling import SCALINGS
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, has_no_window
+from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -48,6 +49,46 @@ def doubts_about_class(
     yield from _missing_scale_of_queries(part.values, kind)
     yield from _unknown_types(part.values, kind)
     yield from _types_of_other_classes(part.values, kind)
+    yield from _scalings_that_fail(part.values, kind)
+    yield from _types_that_are_needed(kind, names)
+    yield from _refused_windows(part.values, kind)
+
+
+def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that the class fails with the scaling of a group."""
+    for where, group in rotary_groups(part):
+        stated = group.get("rope_type") or group.get("type")
+        is_whole = stated == "proportional" and group.get("partial_rotary_factor", 1) == 1
+        if where == "config.json" or stated not in kind.fails_with or is_whole:
+            continue
+        yield Finding(
+            "warning",
+            f"rope_type is '{stated}' in {where}: the class of '{kind.name}' in transformers fails with that scaling.",
+            "State another rope_type, or name the code that has it.",
+        )
+
+
+def _types_that_are_needed(kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield that no layer is of a type without which the class refuses a file."""
+    for name in kind.needed_types if names else ():
+        if name not in names:
+            yield Finding(
+                "warning",
+                f"No layer is of the type '{name}': the class of '{kind.name}' in transformers refuses such a file.",
+                f"State '{name}' for a layer at least in layer_types.",
+            )
+
+
+def _refused_windows(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that an entry about windows is one with which the class refuses a file."""
+    for name in kind.refuses:
+        if part.get(name):
+            yield Finding(
+                "warning",
+                f"{name} is {in_json(part[name])} in config.json, with which the class of '{kind.name}' in "
+                "transformers refuses the file.",
+                f"Leave {name} out.",
+            )
 
 
 def _types_of_other_classes(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
@@ -141,7 +182,10 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
             continue
         for name in ("type",) if "rope_type" not in group else ():
             known = {*known, name}
+        lengths = (group.get("original_max_position_embeddings"), part.get("max_position_embeddings"))
         for name, value in group.items():
+            if name == "factor" and all(map(is_count, lengths)) and _by_lengths(group):
+                continue  # transformers takes the ratio of the lengths
             if value is None and name in known and not (name == "rope_theta" and kind.stands_without_base):
                 yield Finding(
                     "warning",
@@ -149,6 +193,12 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
                     f"not what it has where {name} is left out, and fails where it needs it.",
                     f"State {name}, or leave it out.",
                 )
+
+
+def _by_lengths(group: Mapping[str, Any]) -> bool:
+    """Whether the scaling of a group takes the ratio of the lengths where its factor is null."""
+    kind = scalings_by_type().get(group.get("rope_type") or group.get("type") or "default")
+    return kind is not None and kind.ratio_is_factor != "never"
 
 
 def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -148,6 +148,18 @@ class ModelType:
         features: First rotated feature, number of them and features of the head in the class's own size, by layer type.
         axes: Of a class with positions of several axes: ``sections`` where the file has none, or the number of axes
             that share the pairs in ``equal`` parts, and the ``order`` of :mod:`~locant.rotary_configs.axes`.
+        bases: Entries beside the groups of layer types that are bases where the file has no group, with their types.
+        fills: Types of layers whose group the class fills in where the file has groups of other types alone.
+        fills_share: Whether it fills in the share of a head, too, in a group of the file that has none.
+        null_share: The share of a head that it takes where the file has null for it, if not its default.
+        without_switch: The type of all layers where the file switches sliding windows off and states no types.
+        beside_scaling: Base and share of a head where the file's group states neither, if not those of :attr:`rope`.
+        computes_head: Whether it takes the width for each head, whatever ``head_dim`` the file has.
+        refuses: Entries about windows with which it refuses a file.
+        needed_types: Types without a layer of which the class refuses a file.
+        fails_with: Scalings with which the class fails.
+        turns_odd_share: Whether it rotates an odd number of features, and one more.
+        needs_sections: Whether its group must have an ``mrope_section``.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
@@ -185,6 +197,18 @@ class ModelType:
     switch: tuple[str, Any] | None = None
     features: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     axes: Mapping[str, Any] | None = None
+    bases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fills: Sequence[str] = ()
+    fills_share: bool = False
+    null_share: float | None = None
+    without_switch: str | None = None
+    beside_scaling: Mapping[str, float] = field(default_factory=dict)
+    computes_head: bool = False
+    refuses: Sequence[str] = ()
+    needed_types: Sequence[str] = ()
+    fails_with: Sequence[str] = ()
+    turns_odd_share: bool = False
+    needs_sections: bool = False
     text_part: tuple[str, ...] = ()
     of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
@@ -296,6 +320,18 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         switch=None if switch is None else (switch[0], switch[1]),
         features={layer: tuple(numbers) for layer, numbers in facts.get("features", {}).items()},
         axes=facts.get("axes"),
+        bases=facts.get("bases", {}),
+        fills=facts.get("fills", ()),
+        fills_share=facts.get("fills_share", False),
+        null_share=facts.get("null_share"),
+        without_switch=facts.get("without_switch"),
+        beside_scaling=facts.get("beside_scaling", {}),
+        computes_head=facts.get("computes_head", False),
+        refuses=facts.get("refuses", ()),
+        needed_types=facts.get("needed_types", ()),
+        fails_with=facts.get("fails_with", ()),
+        turns_odd_share=facts.get("odd_share", False),
+        needs_sections=facts.get("needs_sections", False),
         text_part=tuple(facts.get("text_part", ())),
         of_whole=tuple(facts.get("of_whole", ())),
         text_names=tuple(facts.get("text_names", ())),

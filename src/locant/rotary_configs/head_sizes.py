@@ -8,6 +8,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling
+from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.families import (
     SHARES_BESIDE_GROUPS,
@@ -308,7 +309,7 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
     inside = rope.number("partial_rotary_factor")
     is_of_file = rope.where.startswith("'")  # a group for this layer type, of which the class takes 1 without a share
     if kind is not None and inside is None and _passes_over_share(kind) and (beside is not None or is_of_file):
-        group = None if is_of_file else (kind.rope or {}).get(layer)
+        group = None if is_of_file and not kind.fills_share else (kind.rope or {}).get(layer)
         share = group.get("partial_rotary_factor") if isinstance(group, Mapping) else None
         if beside not in (None, 1 if share is None else share):
             part.pass_over("partial_rotary_factor")
@@ -335,8 +336,13 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
     own = default.get(layer)
     default = own if isinstance(own, Mapping) else default
     found = default.get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
+    if rope.values and not rope.where.startswith(OF_THE_CLASS):
+        found = kind.beside_scaling.get("partial_rotary_factor", found)
     if not isinstance(found, int | float):
         return None
+    if "partial_rotary_factor" in part.values and kind.null_share is not None and is_in_transformers(kind.name):
+        findings.append(_null_share(kind, found))
+        return kind.null_share
     if "partial_rotary_factor" in part.values:
         findings.append(
             Finding(
@@ -379,6 +385,15 @@ def _share_passed_over(kind: ModelType, share: float, layer: str, taken: str) ->
         f"partial_rotary_factor is {share:g} beside the groups of the layer types, where the class of '{kind.name}' in "
         f"transformers passes over it for '{layer}': it takes {taken} there.",
         "State it in the group of the layer type in rope_parameters, where it is meant.",
+    )
+
+
+def _null_share(kind: ModelType, usual: float) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor of the file is null: the class of '{kind.name}' in transformers rotates a share of "
+        f"{kind.null_share:g} of each head then, and {usual:g} where it is left out.",
+        "State the share of a head that the model was trained with.",
     )
 
 

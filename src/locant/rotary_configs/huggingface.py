@@ -9,13 +9,14 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
 from locant.positions.scaling.checks import is_number
-from locant.positions.scaling.contexts import RopeContext
+from locant.positions.scaling.contexts import OF_THE_CLASS, RopeContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
-from locant.rotary_configs.axes import AxisOrder, several_axes
+from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.class_entries import values_of_other_kinds, without_unread
 from locant.rotary_configs.class_failures import doubts_about_class
+from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
@@ -45,7 +46,6 @@ from locant.rotary_configs.layers import (
 )
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_groups import (
-    base_of_class,
     bases_by_layer,
     has_null_base,
     name_of_base,
@@ -59,6 +59,7 @@ from locant.rotary_configs.spellings import (
     Spelled,
     in_names_of_all,
     stated_layout,
+    with_usual_width,
     without_null_scaling,
 )
 from locant.rotary_configs.text_parts import (
@@ -113,12 +114,15 @@ def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
 
 
 @speaks_of("huggingface", "config.json")
-def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: ModelType | None = None) -> ParsedConfig:
+def read_config(
+    config: Mapping[str, Any], *, in_vllm: bool = False, is_replaced: bool = False, kind: ModelType | None = None
+) -> ParsedConfig:
     """Read the rotary positions of a model as :func:`read_huggingface` does, or as vLLM's own classes do.
 
     Args:
         config: The content of config.json.
         in_vllm: Whether the classes are those of vLLM, all of which rotate a part of the head where they are told so.
+        is_replaced: Whether groups were replaced behind the class of transformers, which fills in nothing then.
         kind: Facts of the class, for a model type that is not known here.
     """
     name = text_type(config)
@@ -137,6 +141,8 @@ def read_config(config: Mapping[str, Any], *, in_vllm: bool = False, kind: Model
         kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
         kind = replace(kind, rotates_partly=True, takes_rotary_dim=True)
+    if kind is not None and is_replaced:
+        kind = replace(kind, fills=())
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
     if kind is not None and config.get("auto_map") and given.get("rotary_emb_fraction") is not None:
         kind = replace(kind, rotates_partly=True)  # Nomic's own code, of whose share the class knows nothing
@@ -181,7 +187,10 @@ def _read_entries(
         in_vllm: As in :func:`read_config`.
     """
     is_known = families.is_in_transformers(name) and kind is not None
-    part = Fields(in_usual_names({**given, "model_type": name}, findings), "config.json")
+    usual = Spelled(in_usual_names({**given, "model_type": name}, findings))
+    if kind is not None and not is_known:
+        with_usual_width(usual)
+    part = Fields(usual, "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
@@ -217,7 +226,7 @@ def _read_entries(
                 "State it beside the group of the scaling: engines that do not ask the class take another one.",
             )
         if base is None:
-            base = base_of_class(kind, layer)
+            base = base_of_class(kind, layer, is_scaled=bool(rope.values) and not rope.where.startswith(OF_THE_CLASS))
             if "rope_theta" in part.values or "rope_theta" in rope.values:
                 context.warn(
                     f"rope_theta of the file is null; {base:g} is shown, what the class has where it is left out.",
@@ -237,8 +246,8 @@ def _read_entries(
                     f"of '{name}' in transformers refuses a scaling without.",
                     "State both, the attention scales of short texts and of long ones.",
                 )
-        if not (is_known and not in_vllm and _has_one_axis(rope, kind, context)):
-            _read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
+        if not (is_known and not in_vllm and has_one_axis(rope, kind, context)):
+            read_axes(rope, layer, context, multimodal, None if in_vllm else kind, sizes.rotary_dim // 2)
         scaling = read_scaling(
             rope,
             context,
@@ -410,70 +419,6 @@ def _layer_types(
         if name_of_base(base) in configs:
             keys[index] = name_of_base(base)
     return grouped(names, behaviour, keys, windows_by_layer(part, kind, names))
-
-
-def _has_one_axis(rope: Fields, kind: ModelType | None, context: RopeContext) -> bool:
-    """Whether the class has positions of one axis, and passes over sections, of which it warns then."""
-    theirs = [name for name in rope.values if name.endswith("rope_section")]
-    if kind is None or kind.axes is not None or kind.rope is None or not theirs or read_type(rope) == "mrope":
-        return False
-    for name in theirs:
-        rope.get(name)
-    context.warn(
-        f"{theirs[0]} stands in {rope.where}, which the class of '{kind.name}' in transformers passes over: its "
-        "positions have one axis.",
-        "Name the model type whose positions have several axes, if it reads images.",
-    )
-    return True
-
-
-def _read_axes(
-    rope: Fields,
-    layer: str,
-    context: RopeContext,
-    multimodal: dict[str, dict[str, Any]],
-    kind: ModelType | None,
-    pairs: int,
-) -> None:
-    theirs = [name for name in rope.values if name.endswith("rope_section")]
-    sections = next((found for name in theirs if (found := rope.numbers(name)) is not None), None)
-    stated = rope.flag("mrope_interleaved")
-    known = None if kind is None else kind.axes
-    if sections is None and read_type(rope) == "mrope":
-        raise ConfigError(f"{rope.where} has type 'mrope' without mrope_section, the numbers of pairs of each axis.")
-    if sections is None and known is None:
-        return
-    order: AxisOrder = "alternating" if stated else "sections"
-    if known is not None:
-        usual = tuple(known.get("sections") or [pairs // known["equal"]] * known["equal"])
-        if sections is not None and len(sections) != len(usual):
-            context.warn(
-                f"mrope_section has {len(sections)} axes; the class of '{kind.name if kind else ''}' in transformers "
-                f"has {len(usual)}, and passes over the others or fails.",
-                f"State the pairs of {len(usual)} axes.",
-            )
-        sections = usual if sections is None else sections
-        if stated is not None and stated != (known["order"] == "alternating"):
-            context.warn(
-                f"mrope_interleaved is {str(stated).lower()}, which the class of '{kind.name if kind else ''}' in "
-                "transformers passes over.",
-                "Remove the entry, or name a model type whose class shares out the pairs so.",
-            )
-        order = known["order"]
-    assert sections is not None
-    multimodal[layer] = several_axes(sections, order, pairs)
-    if order == "mixed":
-        context.warn(
-            f"The class of '{kind.name if kind else ''}' in transformers turns the two features of a pair by different "
-            "axes of an image, which is no rotation; the configuration is exact for text alone.",
-            "Look into the class for what it does with images.",
-        )
-        return
-    context.note(
-        f"Positions have {len(sections)} axes, with {', '.join(f'{size:g}' for size in sections)} pairs each; the "
-        "configuration holds the frequencies, and is exact for text alone.",
-        "Use locant.positions.rotary.multiaxis.MultimodalRotary with the sections for images and video.",
-    )
 
 
 def _taken_in_the_place_of(name: str | None, kind: ModelType) -> Finding:

@@ -101,6 +101,8 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
         return (*stated[:-1], kind.last_type) if kind is not None and kind.forces_last and kind.last_type else stated
     if count is None:
         return ()
+    if kind is not None and kind.without_switch is not None and part.flag("use_sliding_window") is False:
+        return (kind.without_switch,) * count
     return _derived(part, kind, count) or by_number(kind, count) or (ALL_LAYERS,) * count
 
 

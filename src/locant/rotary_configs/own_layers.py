@@ -15,7 +15,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.layer_rounds import by_number
 from locant.rotary_configs.own_entries import Findings, first_of, rename
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+_FULL, _SLIDING, _INDEXED = "full_attention", "sliding_attention", "indexed_attention"
 
 _COMPRESSED = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
 """Layer types by the entries of ``compress_ratios``."""
@@ -139,11 +139,26 @@ def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
 
 
 def dots3_note(given: dict[str, Any], findings: Findings) -> None:
-    """dots3.note (configuration_dots3_note.py): ``sliding_window_size``, 512 where the file has neither name."""
-    del findings
+    """dots3.note (configuration_dots3_note.py): ``sliding_window_size``, 512 where the file has neither name.
+
+    Files as published call layers of sparse attention ``full_attention``; where ``use_dsa`` is false they are that,
+    with the same rotation.
+    """
     size = given.pop("sliding_window_size", None)
     if given.get("sliding_window") is None:
         given["sliding_window"] = first_of(size, 512)
+    uses_indexer = given.pop("use_dsa", None if "per_layer_config" in given else True)
+    types = given.get("layer_types")
+    if isinstance(types, list) and uses_indexer is not None:
+        given["layer_types"] = [_INDEXED if each == _FULL else each for each in types]
+    if uses_indexer is False:
+        findings.append(
+            Finding(
+                "note",
+                f"use_dsa is false: layers that are called '{_INDEXED}' here have full attention and no indexer.",
+                "Nothing, the rotation of queries and keys is the same.",
+            )
+        )
 
 
 def linear_attention(given: dict[str, Any], findings: Findings) -> None:

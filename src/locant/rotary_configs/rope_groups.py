@@ -9,6 +9,15 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.class_groups import (
+    base_beside_group,
+    base_in,
+    base_of_class,
+    filled_in,
+    first_stated,
+    groups_of_class,
+    scaling_of,
+)
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
@@ -77,6 +86,8 @@ def rope_groups(
         rope = Fields(given, where)
         inside = rope.number("rope_theta")
     listed = dict.fromkeys(base for base in bases_by_layer(part, kind) or () if base)
+    if given and kind is not None and kind.fills and not merges:  # it fills in its own groups beside these entries
+        given, inside, rope = {}, None, Fields({}, where)
     if listed:
         if len(listed) == 1:
             return {ALL_LAYERS: (rope, next(iter(listed)))}
@@ -90,12 +101,12 @@ def rope_groups(
         findings += [] if base in (None, own) else [_base_is_passed_over(part, kind, base or own, own)]
         base = own
     if not given and kind is not None and not kind.rope_by_layer:
-        own = _base_in(kind.rope)
+        own = base_in(kind.rope)
         by_its_name = part.number("rotary_emb_base") is None  # GPT-NeoX takes that
         if kind.keeps_its_base and by_its_name and own is not None and base is not None and base != own:
             findings.append(_base_is_passed_over(part, kind, base, own))
             base = own
-        rope = Fields(_scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
+        rope = Fields(scaling_of(kind.rope), f"{OF_THE_CLASS}'{kind.name}'")
     if UNSCALED in names and read_type(rope) != "default":
         both = {SCALED: (rope, base), UNSCALED: (Fields({}, where), base)}
         return {name: group for name, group in both.items() if name in names}
@@ -107,20 +118,21 @@ def rope_groups(
         and (kind.rope_by_layer or not kind.rope)
     ):
         own = None if kind.rope_by_layer else base_of_class(kind, ALL_LAYERS)
-        if base not in ([_base_in(group) for group in (kind.rope or {}).values()] if kind.rope_by_layer else [own]):
+        if base not in ([base_in(group) for group in (kind.rope or {}).values()] if kind.rope_by_layer else [own]):
             findings.append(_base_is_passed_over(part, kind, base, own))
         base = own
-    local = _first(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
+    local = first_stated(part.number("rope_local_base_freq"), part.number("local_rope_theta"))
     findings += _null_bases(part, kind)
     if kind is not None and kind.rope_by_layer and kind.rope is not None:
-        if GLOBAL not in kind.rope or LOCAL not in kind.rope:
-            return _of_class(kind, rope, base)
+        takes_one_for_all = any({LOCAL, GLOBAL} <= {*types} for types in kind.bases.values())
+        if GLOBAL not in kind.rope or LOCAL not in kind.rope or takes_one_for_all:
+            return groups_of_class(kind, part, rope, base)
         if base is not None and local is None and _drops_base(kind, base):
             findings.append(_base_of_full_layers(kind, base))
-        local = _first(local, _base_in(kind.rope.get(LOCAL)))
-        base = _first(base, part.number("global_rope_theta"), _base_in(kind.rope.get(GLOBAL)))
+        local = first_stated(local, base_in(kind.rope.get(LOCAL)))
+        base = first_stated(base, part.number("global_rope_theta"), base_in(kind.rope.get(GLOBAL)))
         if not given:
-            rope = Fields(_scaling_of(kind.rope.get(GLOBAL)), where)
+            rope = Fields(scaling_of(kind.rope.get(GLOBAL)), where)
     if local is None:
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention, but for a few classes.
@@ -131,7 +143,7 @@ def rope_groups(
 
 def _drops_base(kind: ModelType, base: float) -> bool:
     """Whether a class with the same base for layers of all types takes another one for full attention alone."""
-    own = {_base_in(group) for group in (kind.rope or {}).values()}
+    own = {base_in(group) for group in (kind.rope or {}).values()}
     return kind.name in MERGES_INTO_FULL_LAYERS and len(own) == 1 and base not in own
 
 
@@ -139,7 +151,7 @@ def _base_of_full_layers(kind: ModelType, base: float) -> Finding:
     return Finding(
         "warning",
         f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
-        f"full attention alone: those with a window keep {_base_in((kind.rope or {}).get(LOCAL)):g}.",
+        f"full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):g}.",
         "State rope_parameters with a group for each layer type.",
     )
 
@@ -298,7 +310,7 @@ def _by_layer_type(
     if base is not None and _is_passed_over(base, given):
         findings.append(_base_beside_groups(part, base, where))
     elif base is not None and kind is not None and kind.name in PASSES_OVER_BASE:
-        own = {_base_in(group) for group in given.values()}
+        own = {base_in(group) for group in given.values()}
         findings += [] if base in own else [_base_is_passed_over(part, kind, base, None)]
         base = None
     for name, value in given.items():
@@ -309,13 +321,16 @@ def _by_layer_type(
             value = {key: each for key, each in value.items() if key != "truncate"}
             findings.append(_truncate_is_passed_over(name, where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
-        rope = Fields(value if value is not None else _scaling_of(default), whose)
+        rope = Fields(value if value is not None else scaling_of(default), whose)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
             findings.append(_group_without_base(kind, whose))
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
-        groups[name] = (rope, _first(rope.number("rope_theta"), beside, _base_in(default)))
-    return groups
+        if kind is not None and kind.fills:
+            beside = base_beside_group(part, kind, name)
+        groups[name] = (rope, first_stated(rope.number("rope_theta"), beside, base_in(default)))
+    filled = [] if kind is None else [name for name in kind.fills if name in names and given.get(name) is None]
+    return groups | ({} if kind is None else filled_in(part, kind, filled))
 
 
 def _group_without_base(kind: ModelType, where: str) -> Finding:
@@ -341,40 +356,6 @@ def _truncate_is_passed_over(name: str, where: str) -> Finding:
         "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
         "Expect rounded corners from transformers, or train with them.",
     )
-
-
-def _of_class(kind: ModelType, rope: Fields, base: float | None) -> dict[str, tuple[Fields, float | None]]:
-    """Return the groups of a class whose rotations have labels of their own, where the file has none by layer."""
-    groups = {}
-    for name, default in (kind.rope or {}).items():
-        if default is not None:
-            fields = Fields({**_scaling_of(default), **rope.values}, rope.where)
-            groups[name] = (fields, _first(fields.number("rope_theta"), _base_in(default), base))
-    return groups
-
-
-def _scaling_of(group: Any) -> dict[str, Any]:
-    """Return the scaling of a class's own group; base and rotated fraction are looked up where they are needed."""
-    return {key: value for key, value in (group or {}).items() if key not in ("rope_theta", "partial_rotary_factor")}
-
-
-def _base_in(group: Any) -> float | None:
-    return group.get("rope_theta") if isinstance(group, Mapping) else None
-
-
-def base_of_class(kind: ModelType | None, layer: str) -> float:
-    """Return the base of a class where the file has none, that of the paper where the class is not known.
-
-    Args:
-        kind: The facts of the class.
-        layer: The layer type.
-    """
-    if kind is None:
-        return 10_000.0
-    rope = kind.rope or {}
-    found = _first(_base_in(rope), _base_in(rope.get(layer)), kind.defaults.get("rope_theta"))
-    default = kind.defaults.get("default_theta")
-    return _first(found, default if isinstance(default, int | float) else None, 10_000.0) or 10_000.0
 
 
 def with_length_of_class(rope: Fields, part: Fields, kind: ModelType | None, findings: list[Finding]) -> Fields:
@@ -429,7 +410,3 @@ def _null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
                 "out.",
                 "State the base that the weights were trained with.",
             )
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)

@@ -243,10 +243,7 @@ def _with_usual_sizes(given: Spelled) -> None:
     for usual, is_meant in ((HEADS, _is_heads), (HEAD_SIZES, _is_head_size), (LAYERS, _is_layers)):
         if given.has_none(*usual):
             given.take(_only(given, is_meant, is_count), usual[0])
-    if given.has_none(*WIDTHS):
-        kinds = (_is_width_of_model, _is_width_of_embedding, _is_bare_width, _is_hidden_width)
-        widths = (_only(given, kind, is_count) for kind in kinds)
-        given.take(next((width for width in widths if width is not None), None), WIDTHS[0])
+    with_usual_width(given)
     if given.has_none(*LENGTHS):
         given.take(_only(given, _is_length, is_count), LENGTHS[0])
     if given.has_none("qk_rope_head_dim", "rotary_dim"):
@@ -257,6 +254,18 @@ def _with_usual_sizes(given: Spelled) -> None:
             given.take(rest, "qk_nope_head_dim")
         elif theirs is not None and given[theirs] <= (head_size(given) or 0):
             given.take(theirs, "rotary_dim")
+
+
+def with_usual_width(given: Spelled) -> None:
+    """Give the width of layers its usual name, where nothing else tells the size of heads: ProGen has ``embed_dim``.
+
+    Args:
+        given: The entries, which are changed.
+    """
+    if given.has_none(*WIDTHS, *HEAD_SIZES):
+        kinds = (_is_width_of_model, _is_width_of_embedding, _is_bare_width, _is_hidden_width)
+        widths = (_only(given, kind, is_count) for kind in kinds)
+        given.take(next((width for width in widths if width is not None), None), WIDTHS[0])
 
 
 def head_size(given: Mapping[str, Any]) -> int | None:

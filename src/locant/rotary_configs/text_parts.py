@@ -8,9 +8,9 @@ from typing import Any
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
-from locant.rotary_configs.rope_groups import base_of_class
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
 from locant.rotary_configs.without_rotation import ROPE_KEYS, has_rotary_code, speaks_of_rotation
 
@@ -248,8 +248,9 @@ def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | No
         return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
     for name in (own, outer):
         known = families.model_type(name)
-        if known is not None and known.text_type is not None:
-            return known.text_type
+        while known is not None and known.text_type is not None:
+            name = known.text_type  # a part may be a whole itself, as that of ColQwen2
+            known = families.model_type(name)
         if name is not None:
             return name
     return own_format(part)

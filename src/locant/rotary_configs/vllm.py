@@ -73,7 +73,7 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
         merged = _with_half_of_the_head(merged)
     if model_type == "dbrx":
         merged = _with_base_of_attention_group(merged)
-    parsed = read_config(merged, in_vllm=True)
+    parsed = read_config(merged, in_vllm=True, is_replaced=any(name in GROUPS for name in names_in(given)))
     configs = {}
     for layer, read in parsed.configs.items():
         lengths = _lengths(read.max_length, text_part(merged), model_type)

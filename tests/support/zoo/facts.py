@@ -28,6 +28,7 @@ from locant.extension.inspect.model_class.small_model import (
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
 from zoo.cases import SWITCHED_ON, sections, usual_entries
+from zoo.groups import group_facts
 from zoo.left_out import (
     aliases,
     kept_facts,
@@ -40,6 +41,7 @@ from zoo.left_out import (
     text_alone,
     text_defaults,
 )
+from zoo.scalings import scaling_facts
 from zoo.verdict import SHORT
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
@@ -86,6 +88,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         facts["aliases"] = others
     types = layer_types(config)
     facts |= pattern_facts(found)
+    facts |= group_facts(found)
     facts["windowless"] = not _mentions(found.config_class, "sliding|window", without_comments=True)
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
@@ -226,6 +229,7 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
         after = next((layer.rotation for layer in layers or () if layer.name == rotating[0].name), None)
         if after is not None and before is not None and after.rotary_dim != before.rotary_dim:
             facts["partly"] = True
+        facts |= scaling_facts(rope, usual, with_entries)
     if entries.get("rope_interleave") is not None:
         layers = with_entries(rope_interleave=not entries["rope_interleave"])
         facts["rope_interleave"] = bool(layers) and {each.layout for each in layers} != {each.layout for each in usual}
@@ -333,8 +337,25 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "switch": next(([key, value] for key, value in facts.get("switch", {}).items()), None),
         "features": facts.get("features"),
         "axes": facts.get("axes"),
+        **{name: facts.get(name) for name in _AS_FOUND},
     }
     return {name: value for name, value in found.items() if value}
+
+
+_AS_FOUND = (
+    *(
+        "bases",
+        "fills",
+        "fills_share",
+        "null_share",
+        "without_switch",
+        "needed_types",
+        "beside_scaling",
+        "computes_head",
+        "refuses",
+    ),
+    *("fails_with", "odd_share", "needs_sections"),
+)
 
 
 def _behaviour(name: str, seen: str) -> str:

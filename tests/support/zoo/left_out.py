@@ -31,7 +31,7 @@ def layer_types(config: Any) -> list[str]:
     return [str(each) for each in types] if isinstance(types, list | tuple) else []
 
 
-def _made(found: Architecture, **entries: Any) -> Any:
+def made(found: Architecture, **entries: Any) -> Any:
     """Return a configuration of the class, ``None`` where it refuses the entries."""
     try:
         with quiet():
@@ -40,8 +40,8 @@ def _made(found: Architecture, **entries: Any) -> Any:
         return None
 
 
-def _depth(found: Architecture, count: int) -> dict[str, int]:
-    config = _made(found)
+def depth_of(found: Architecture, count: int) -> dict[str, int]:
+    config = made(found)
     return {next((name for name in _NUMBERS_OF_LAYERS if hasattr(config, name)), _NUMBERS_OF_LAYERS[0]): count}
 
 
@@ -53,18 +53,18 @@ def pattern_facts(found: Architecture) -> dict[str, Any]:
     ``forces_last`` is there where that is so whatever the file states. ``period`` names an entry with the length of a
     round, the type of most of its layers, that of the one other, and whether that is the first or the last.
     """
-    config = _made(found)
+    config = made(found)
     usual = layer_types(config)
     if not usual:
         return {}
     seen = [usual]
     for count in _COUNTS:
-        types = layer_types(_made(found, **_depth(found, count)))
+        types = layer_types(made(found, **depth_of(found, count)))
         seen += [types] if len(types) == count else []
     facts = next(_patterns(seen), None) or {"layer_types": usual}
     if "last_type" in facts:
         others = [name for name in dict.fromkeys(usual) if name != facts["last_type"]]
-        stated = layer_types(_made(found, **_depth(found, 4), layer_types=others[:1] * 4))
+        stated = layer_types(made(found, **depth_of(found, 4), layer_types=others[:1] * 4))
         if stated[-1:] == [facts["last_type"]]:
             facts["forces_last"] = True
     if period := _period(found, seen[0]):
@@ -102,7 +102,7 @@ def _period(found: Architecture, usual: Sequence[str]) -> list[str] | None:
         if not _OF_PERIODS.search(name):
             continue
         seen = {
-            size: layer_types(_made(found, **_depth(found, _DEPTH), **{name: size}))[:-1]  # the last may be another
+            size: layer_types(made(found, **depth_of(found, _DEPTH), **{name: size}))[:-1]  # the last may be another
             for size in _PERIODS
         }
         for most, other in itertools.permutations(dict.fromkeys(itertools.chain(usual, *seen.values())), 2):
@@ -128,7 +128,7 @@ def kept_facts(found: Architecture) -> dict[str, Any]:
 
     The base is taken in the place of one that the file states where it has no group; the share in any file.
     """
-    rope = getattr(_made(found), "rope_parameters", None)
+    rope = getattr(made(found), "rope_parameters", None)
     if not isinstance(rope, dict) or not rope:
         return {}
     facts: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def kept_facts(found: Architecture) -> dict[str, Any]:
 
 
 def _keeps(found: Architecture, rope: Mapping[str, Any], name: str, other: float, **entries: Any) -> bool:
-    taken = getattr(_made(found, **{name: other}, **entries), "rope_parameters", None)
+    taken = getattr(made(found, **{name: other}, **entries), "rope_parameters", None)
     own = list(_stated(rope, name))
     return bool(own) and isinstance(taken, dict) and list(_stated(taken, name)) == own
 
@@ -160,15 +160,15 @@ def takes_rotary_dim(found: Architecture) -> bool:
 
 def takes_part_for_head(found: Architecture) -> bool:
     """Whether the class takes ``qk_rope_head_dim`` for ``head_dim``, whatever the file has there."""
-    config = _made(found, head_dim=_OTHER_SIZE)
+    config = made(found, head_dim=_OTHER_SIZE)
     part = _size(config, "qk_rope_head_dim")
     return isinstance(part, int) and _size(config, "head_dim") == part != _OTHER_SIZE
 
 
 def pairs_blocks(found: Architecture) -> bool:
     """Whether the class takes an attention block and an MLP block of ``layer_types`` for one layer."""
-    kinds = layer_types(_made(found))[:1]
-    config = _made(found, **_depth(found, 6), layer_types=[*kinds, "mlp"] * 3)
+    kinds = layer_types(made(found))[:1]
+    config = made(found, **depth_of(found, 6), layer_types=[*kinds, "mlp"] * 3)
     return bool(kinds) and layer_types(config) == kinds * 3
 
 
@@ -184,7 +184,7 @@ def text_defaults(found: Architecture, path: Sequence[str], text_type: str, name
     part: dict[str, Any] = {"model_type": text_type}
     for name in reversed(path):
         part = {name: part}
-    changed = _unlike_the_part(_made(found, **part), path, text_type, names)
+    changed = _unlike_the_part(made(found, **part), path, text_type, names)
     if "head_dim" in changed and _computes_heads(found, path, text_type, changed):
         del changed["head_dim"]
     return changed
@@ -199,7 +199,7 @@ def text_alone(found: Architecture, path: Sequence[str], text_type: str, names: 
         text_type: Model type of that part.
         names: Of the entries that are compared.
     """
-    return _unlike_the_part(_made(found), path, text_type, names)
+    return _unlike_the_part(made(found), path, text_type, names)
 
 
 def _unlike_the_part(config: Any, path: Sequence[str], text_type: str, names: re.Pattern[str]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _computes_heads(found: Architecture, path: Sequence[str], text_type: str, us
     part: dict[str, Any] = {"model_type": text_type, "hidden_size": 2 * width if isinstance(width, int) else None}
     for name in reversed(path):
         part = {name: part}
-    config = _made(found, **part)
+    config = made(found, **part)
     for name in path:
         config = getattr(config, name, None)
     return config is not None and config.to_dict().get("head_dim") != usual.get("head_dim")
@@ -240,14 +240,14 @@ def other_names_of_text(found: Architecture, part: str) -> list[str]:
     names = []
     for name in sorted(entries_of_class(found)):
         if name.endswith("_config") and name != part and name not in getattr(found.config_class, "sub_configs", {}):
-            taken = getattr(_made(found, **{name: {"num_hidden_layers": _DEPTH}}), part, None)
+            taken = getattr(made(found, **{name: {"num_hidden_layers": _DEPTH}}), part, None)
             names += [name] if getattr(taken, "num_hidden_layers", None) == _DEPTH else []
     return names
 
 
 def aliases(found: Architecture) -> dict[str, str]:
     """Return other names of sizes that the class takes as well, and the size that each of them is."""
-    usual = _made(found)
+    usual = made(found)
     if usual is None:
         return {}
     names = {}
@@ -257,7 +257,7 @@ def aliases(found: Architecture) -> dict[str, str]:
             continue
         if not re.search(r"dim|size|embd?|width|heads?$|channels", name):
             continue
-        changed = _made(found, **{name: _OTHER_SIZE})
+        changed = made(found, **{name: _OTHER_SIZE})
         moved = [size for size in _SIZES if _size(changed, size) == _OTHER_SIZE != _size(usual, size) and size != name]
         if len(moved) == 1:
             names[name] = moved[0]

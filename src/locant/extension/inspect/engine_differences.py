@@ -40,7 +40,9 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
         said = message if message.startswith("vLLM") else f"vLLM: {message}"
         yield Finding("warning", said, "Correct the entry, or do not serve the model with vLLM.")
         return
-    of_layers = ("layers without positions", "base of the class")  # which the class of transformers decides
+    # What the class of transformers decides.
+    of_layers: tuple[str, ...] = ("layers without positions", "base of the class")
+    of_layers += () if parsed.multimodal else ("several axes",)
     for finding in vllm.findings:
         if finding not in parsed.findings and finding.code not in of_layers:
             yield finding

@@ -72,9 +72,11 @@ class Unscaled(FrequencyScaling):
         del context
         factor = rope.number("factor")
         if factor not in (None, 1):
+            named = next((name for name in ("rope_type", "type") if name in rope.values), None)
+            is_null = named is not None and rope.values[named] is None
+            says = f"{named} null, which names no scaling" if is_null else "rope_type 'default', which scales nothing"
             raise ConfigError(
-                f"{rope.where} has factor {factor:g} but rope_type 'default', which scales nothing. "
-                "Name the scaling in rope_type, or remove factor."
+                f"{rope.where} has factor {factor:g} but {says}. Name the scaling in rope_type, or remove factor."
             )
         return cls()
 

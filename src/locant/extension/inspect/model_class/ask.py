@@ -162,6 +162,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         try:
             with quiet():
                 config, parts = _text_config(whole, text_part_names(content))
+                own = _as_loaded(functools.reduce(getattr, parts, config))
                 found = getattr(model_class(type(config)), "__name__", type(config).__name__)
                 entries = entries_of(config)
                 # Some classes read it without an entry for it; others refuse to name one for all layers.
@@ -171,6 +172,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 if layers_kept is None and small_entries == reduced_entries(entries, _MOST_LAYERS, heads):
                     break
                 small = type(config)(**copy.deepcopy(small_entries))
+                if own is not None:  # the class would fill in again what the file states to be missing
+                    functools.reduce(getattr, parts, small).rope_parameters = copy.deepcopy(own)
                 model = build(small)
                 layers = tuple(layer for layer in observe(model, positions) if _is_of(parts, layer.name))
                 text = functools.reduce(getattr, parts, config)
@@ -198,6 +201,18 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     own = {"model_type": name}
     watches_its_own = is_of_file and content.keys() > own.keys() and isinstance(ask_class(own), AskedClass)
     return UnaskedClass(found, release, reason, refuses_the_file=False, watches_its_own=watches_its_own)
+
+
+def _as_loaded(config: Any) -> Mapping[str, Any] | None:
+    """Return the rotary parameters of a configuration as they are when its model is made, ``None`` without any.
+
+    ``from_pretrained`` makes the model of the configuration of the whole file; functions of ``ROPE_INIT_FUNCTIONS``
+    bring its parameters in order once more then, and an entry beside the group counts.
+    """
+    own = getattr(config, "rope_parameters", None)
+    if isinstance(own, Mapping) and own and all(each is not None for each in own.values()):
+        config.standardize_rope_params()
+    return getattr(config, "rope_parameters", None) or None
 
 
 def _in_pairs(stated: Sequence[str], types: Sequence[str]) -> bool:

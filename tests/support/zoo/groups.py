@@ -1,0 +1,132 @@
+"""What the configurations of transformers make of bases, groups and types of layers that a file states in part.
+
+No model is built: the class of the configuration is given one entry, and asked what became of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.architectures import Architecture
+from zoo.left_out import depth_of, entries_of_class, layer_types, made
+
+_BASE = 12345.0
+_NAMES_OF_BASES = re.compile(r"(^|_)theta$|rotary_emb_base|base_freq")
+_COUNT = 4
+_OTHER_HEAD = 48
+_SCALING = {"rope_type": "linear", "factor": 2.0}
+
+
+def group_facts(found: Architecture) -> dict[str, Any]:
+    """Return what a class makes of a file that says a part of how it rotates.
+
+    Of a class with a group for each type of layers: ``bases`` names the entries beside the groups that are bases where
+    the file has no group, with the types whose base each of them is; ``fills`` are the types whose group the class
+    fills in where the file has those of other types alone, ``fills_share`` is there where it fills in the share of a
+    head in a group without. Of one with a single group: ``null_share`` is the share of a head where the file has null
+    for it; ``beside_scaling`` are base and share where the group of the file states neither, unless they are those of
+    the class's own group. Of all: ``without_switch`` is the type of all layers where the file switches sliding windows
+    off; ``needed_types`` are types without a layer of which the class refuses a file; ``computes_head`` is there where
+    it takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows with which it refuses a
+    file.
+    """
+    config = made(found)
+    rope = getattr(config, "rope_parameters", None)
+    facts: dict[str, Any] = {}
+    if isinstance(rope, Mapping) and rope and "rope_type" not in rope:
+        facts["bases"] = _bases(found)
+        facts["fills"] = _filled(found, rope)
+        facts["fills_share"] = _fills_share(found, rope)
+    elif isinstance(rope, Mapping):
+        facts["null_share"] = _null_share(found, rope)
+        facts["beside_scaling"] = _beside_scaling(found, rope)
+    facts["computes_head"] = _computes_head(found)
+    facts["refuses"] = _refused(found)
+    types = layer_types(config)
+    off = {*layer_types(made(found, use_sliding_window=False))}
+    if "sliding_attention" in types and len(off) == 1 and "sliding_attention" not in off:
+        facts["without_switch"] = off.pop()
+    facts["needed_types"] = _needed_types(found, sorted({*types}))
+    return {name: value for name, value in facts.items() if value not in ({}, [], None, False)}
+
+
+def _groups(config: Any) -> dict[str, Mapping[str, Any]]:
+    rope = getattr(config, "rope_parameters", None)
+    return {name: each for name, each in rope.items() if isinstance(each, Mapping)} if isinstance(rope, dict) else {}
+
+
+def _bases(found: Architecture) -> dict[str, list[str]]:
+    names = sorted(name for name in {*entries_of_class(found), "rope_theta"} if _NAMES_OF_BASES.search(name))
+    taken = {name: _groups(made(found, **{name: _BASE})) for name in names if not name.startswith("default")}
+    types = {
+        name: sorted(each for each, group in groups.items() if group.get("rope_theta") == _BASE)
+        for name, groups in taken.items()
+    }
+    return {name: each for name, each in types.items() if each}
+
+
+def _filled(found: Architecture, rope: Mapping[str, Any]) -> list[str]:
+    filled = []
+    for name in sorted(name for name, group in rope.items() if group):
+        others = {each: group for each, group in rope.items() if each != name and group}
+        group = _groups(made(found, rope_parameters=copy.deepcopy(others))).get(name, {}) if others else {}
+        filled += [name] if group.get("rope_theta") is not None else []
+    return filled
+
+
+def _fills_share(found: Architecture, rope: Mapping[str, Any]) -> bool:
+    """Whether a class fills in its own share of a head in groups that have none."""
+    bare = {name: {"rope_type": "default", "rope_theta": _BASE} for name, group in rope.items() if group}
+    filled = _groups(made(found, rope_parameters=bare)) if bare else {}
+    shares = {name: group.get("partial_rotary_factor", 1) for name, group in _groups(made(found)).items()}
+    own = {name: group.get("partial_rotary_factor", 1) for name, group in filled.items()}
+    return any(share != 1 for share in shares.values()) and own == shares
+
+
+def _null_share(found: Architecture, rope: Mapping[str, Any]) -> float | None:
+    """Return the share of a head that a class takes by null, where it is another than where the entry is left out."""
+    taken = getattr(made(found, partial_rotary_factor=None), "rope_parameters", None)
+    usual = rope.get("partial_rotary_factor")
+    if usual is None or not isinstance(taken, Mapping):
+        return None
+    share = taken.get("partial_rotary_factor")
+    share = 1.0 if share is None and "partial_rotary_factor" not in taken else share
+    return None if share == usual or share is None else float(share)
+
+
+def _beside_scaling(found: Architecture, rope: Mapping[str, Any]) -> dict[str, float]:
+    """Return the base and the share of a head that a class takes beside a scaling that states neither."""
+    taken = getattr(made(found, rope_scaling=dict(_SCALING)), "rope_parameters", None)
+    if not isinstance(taken, Mapping) or taken.get("factor") != _SCALING["factor"]:
+        return {}
+    usual = {"rope_theta": None, "partial_rotary_factor": 1.0}
+    pairs = {name: (taken.get(name, other), rope.get(name, other)) for name, other in usual.items()}
+    return {name: value for name, (value, own) in pairs.items() if value is not None and value != own}
+
+
+def _computes_head(found: Architecture) -> bool:
+    changed = made(found, head_dim=_OTHER_HEAD)
+    taken = {} if changed is None else vars(changed)
+    return (
+        "qk_rope_head_dim" not in taken and isinstance(taken.get("head_dim"), int) and taken["head_dim"] != _OTHER_HEAD
+    )
+
+
+def _refused(found: Architecture) -> list[str]:
+    """Return the entries about windows with which a class refuses a file: its masks have none, or another kind."""
+    given = ({"use_sliding_window": True, "sliding_window": 64}, {"attention_chunk_size": 32})
+    return [next(iter(each)) for each in given if made(found) is not None and made(found, **each) is None]
+
+
+def _needed_types(found: Architecture, types: list[str]) -> list[str]:
+    depth, needed = depth_of(found, _COUNT), []
+    if len(types) < 2 or layer_types(made(found, **depth, layer_types=(types * _COUNT)[:_COUNT])) == []:
+        return []
+    for name in types:
+        others = [each for each in types if each != name]
+        if made(found, **depth, layer_types=(others * _COUNT)[:_COUNT]) is None:
+            needed.append(name)
+    return needed
