@@ -19,7 +19,7 @@ from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
 from locant.extension.inspect.model_class.rotation import MeasuredRotation
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import families
+from locant.rotary_configs import families, layers
 from locant.rotary_configs.base import LayerType, ParsedConfig
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
@@ -64,7 +64,7 @@ _DECIDED = [
     pytest.param(
         {"model_type": "modernbert-decoder", "num_hidden_layers": 4, "rope_theta": 20000.0},
         {"sliding_attention": (64, 64, 10000), "full_attention": (64, 64, 160000)},
-        [("full_attention", (0, 3), None), ("sliding_attention", (1, 2), 65)],
+        [("full_attention", (0, 3), None), ("sliding_attention", (1, 2), 64)],
         id="a base that the class passes over",
     ),
     pytest.param(
@@ -187,6 +187,18 @@ def test_blocks_of_attention_and_mlp_are_one_layer_as_in_the_class(
         "full_attention": tuple(range(3, layers, 4)),
     }
     assert not _said(inspection, "warning")
+
+
+def test_windows_are_those_of_the_masks_of_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever size was read; masks are asked about tokens far beyond those of the small model."""
+    monkeypatch.setattr(layers, "_tokens_of", lambda *_: 999)
+    content = {"model_type": "gemma2", "num_hidden_layers": 4, "head_dim": 16, "sliding_window": 70_000}
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    inspection = inspect_model(tmp_path)
+    assert inspection.parsed is not None
+    assert [kind.window for kind in inspection.parsed.layers] == [70_000, None]
+    said = [each.message for each in inspection.findings if each.severity == "warning"]
+    assert any("layers 0, 2: a window of 70000 tokens (by the file: a window of 999 tokens)" in each for each in said)
 
 
 def test_nobody_knows_a_novel_model_type(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_modernbert_sees_its_window_on_both_sides(entries: dict[str, int], windo
     assert _windows("modernbert", **entries) == [None, window, window, None]
 
 
+@pytest.mark.parametrize(("both", "window"), [(128, 64), (7, 3)])
+def test_modernbert_decoder_sees_half_of_its_window_with_the_token_itself(both: int, window: int) -> None:
+    """configuration_modernbert_decoder.py: sliding_window is half of local_attention, and its mask is causal."""
+    assert _windows("modernbert-decoder", local_attention=both) == [None, window, window, None]
+
+
 @pytest.mark.parametrize(
     ("model_type", "entry", "value"),
     [

@@ -27,6 +27,7 @@ no_rope_layers no_rope_layer_interval layer_rope_theta sliding_window_pattern ma
 hybrid_override_pattern linear_attn_config attn_layer_indices full_attn_idxs attn_layer_period full_attention_interval
 global_attn_every_n_layers rope_local_base_freq local_rope_theta global_rope_theta attn_type_list attn_layer_idxs
 block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim rotary_pct
+global_head_dim sliding_window_size local_attention attention_window_size window_size attention_chunk_size
 """
 READ_BY_SOME = tuple(_OF_SOME.split())
 """Entries that say how layers rotate in some classes, and that all others pass over."""
@@ -56,6 +57,8 @@ class ClassEntries:
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
         layer_types: Which types of layers its code speaks of.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
+        fails_without_groups: Whether it takes an empty object for its groups as it is, and has none then.
+        whole_heads: Whether it refuses a width that its heads do not divide, whatever their size is.
     """
 
     takes: Mapping[str, tuple[str, ...]]
@@ -64,6 +67,8 @@ class ClassEntries:
     types: frozenset[str]
     layer_types: frozenset[str]
     loses_groups: bool
+    fails_without_groups: bool
+    whole_heads: bool
 
 
 def entries_of_class(name: str) -> ClassEntries | None:
@@ -82,6 +87,8 @@ def _all_entries() -> Mapping[str, ClassEntries]:
             frozenset(each["types"]),
             frozenset(each["layer_types"]),
             each["loses_groups"],
+            each["fails_without_groups"],
+            each["whole_heads"],
         )
         for name, each in stored.items()
     }
@@ -114,6 +121,8 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         own_share = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
         head = _computed_head(given)
         says_nothing = says_nothing or (entry == "attn_rotary_emb" and head and value == (own_share or 1) * head)
+        window = given.get("sliding_window", kind.defaults.get("sliding_window"))
+        says_nothing = says_nothing or ("window" in entry and value == window)  # as in Gemma 2's files
         if entry in _SILENT and given.get("use_sliding_window") is not True:
             continue
         if entry in off or not says_nothing:

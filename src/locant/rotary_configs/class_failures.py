@@ -23,7 +23,8 @@ _LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fas
 
 _OF_GROUPS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 _OF_QUERIES = ("llama_4_scaling_beta", "original_max_position_embeddings")
-_SIZES = (*HEADS, *WIDTHS, *LAYERS, *HEAD_SIZES)
+_NEEDED = (*HEADS, *WIDTHS, *LAYERS)
+_SIZES = (*_NEEDED, *HEAD_SIZES, "num_key_value_heads")
 
 
 def doubts_about_class(
@@ -42,6 +43,7 @@ def doubts_about_class(
     yield from _nulls_in_groups(part.values, kind)
     yield from _sizes_of_nothing(part.values, kind)
     yield from _heads_in_no_groups(part.values, kind)
+    yield from _width_of_no_whole_heads(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
     yield from _types_of_no_rotation(kind, names, rotations)
@@ -176,6 +178,13 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
             "that, and fails.",
             "Leave rope_scaling out.",
         )
+    if own is not None and own.fails_without_groups and kind.rope and part.get("rope_parameters") == {}:
+        yield Finding(
+            "warning",
+            f"rope_parameters is an empty object in config.json: the class of '{kind.name}' in transformers takes it "
+            "for its groups, and fails.",
+            "Leave rope_parameters out, or state a group for each type of layers.",
+        )
     known = {*_OF_GROUPS, *(entry for scaling in SCALINGS.values() for entry in scaling.rope_entries)} - _LEFT_OUT
     for where, group in rotary_groups(part):
         if where == "config.json":
@@ -204,10 +213,12 @@ def _by_lengths(group: Mapping[str, Any]) -> bool:
 def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
     for name in _SIZES:
         value = part.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+        is_null = name in part and value is None and name in _NEEDED and name in kind.defaults
+        if is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
             yield Finding(
                 "warning",
-                f"{name} is {value} in config.json: the class of '{kind.name}' in transformers makes no model of that.",
+                f"{name} is {in_json(value)} in config.json: the class of '{kind.name}' in transformers makes no model "
+                "of that.",
                 f"State the {name} that the weights have.",
             )
 
@@ -222,6 +233,19 @@ def _heads_in_no_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
             f"num_key_value_heads is {keys} in config.json, which does not divide the {heads} heads of queries: the "
             f"class of '{kind.name}' in transformers fails with that, or passes over it.",
             "State the num_key_value_heads that the weights have.",
+        )
+
+
+def _width_of_no_whole_heads(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that the heads do not divide the width, which some classes check also where heads have their own size."""
+    own, width = entries_of_class(kind.name), part.get("hidden_size", kind.defaults.get("hidden_size"))
+    heads = part.get("num_attention_heads", kind.defaults.get("num_attention_heads"))
+    if own is not None and own.whole_heads and is_count(width) and is_count(heads) and width % heads:
+        yield Finding(
+            "warning",
+            f"hidden_size is {width}, which is no multiple of num_attention_heads, {heads}: the class of '{kind.name}' "
+            "in transformers refuses the file.",
+            "State the hidden_size and the num_attention_heads that the weights have.",
         )
 
 

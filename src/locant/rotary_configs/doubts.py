@@ -10,6 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ParsedConfig
+from locant.rotary_configs.class_entries import entries_of_class
 from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
@@ -37,7 +38,9 @@ def doubts_about(
         names: Types of the layers, where they are known.
     """
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
-    return [*found, *misplaced_names(part, known), *types_without_group(part, kind, names)]
+    of_class = None if kind is None else entries_of_class(kind.name)
+    own = () if of_class is None else of_class.takes
+    return [*found, *misplaced_names(part, known, own), *types_without_group(part, kind, names)]
 
 
 def types_without_group(part: Mapping[str, Any], kind: ModelType | None, names: Sequence[str]) -> list[Finding]:

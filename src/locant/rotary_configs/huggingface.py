@@ -130,6 +130,7 @@ def read_config(
         name = kind.name  # of code of its own that is as that of a known type
     kind = families.model_type(name) or kind
     findings: list[Finding] = []
+    refused: list[Finding] = []
     if kind is None and (named := class_in_architectures(config)) is not None:
         findings.append(_taken_by_architectures(name, named))
         name, kind = named.name, named
@@ -150,7 +151,8 @@ def read_config(
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
     if is_known and kind is not None and not (config.get("auto_map") or given.get("auto_map")):
-        findings += values_of_other_kinds(given, kind)
+        refused = list(values_of_other_kinds(given, kind))
+        findings += refused
         without_unread(given, kind, findings)
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
@@ -161,10 +163,15 @@ def read_config(
         given.names["partial_rotary_factor"] = "rotary_pct"
     try:
         parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)
+    except NoRotaryPositionsError as error:
+        said = given.in_words_of_file(str(error))
+        if refused:  # a switch that is no switch
+            raise ConfigError(f"{said} {refused[0].message}") from error
+        raise NoRotaryPositionsError(said) from error
     except ConfigError as error:
         raise type(error)(given.in_words_of_file(str(error))) from error
-    said = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
-    return replace(parsed, findings=tuple(said))
+    words = [replace(each, message=given.in_words_of_file(each.message)) for each in parsed.findings]
+    return replace(parsed, findings=tuple(words))
 
 
 def _read_entries(

@@ -60,6 +60,9 @@ _WINDOWS = {
     "compressed_sparse_attention": ("sliding_window",),  # of DeepSeek-V4, which sees older tokens compressed
     "heavily_compressed_attention": ("sliding_window",),
 }
+WINDOW_ENTRIES = tuple(dict.fromkeys(name for names in _WINDOWS.values() for name in names))
+"""Entries that say how many tokens layers look back over."""
+
 _LONG_WINDOW = "default_long_sliding_window"
 _BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
@@ -350,6 +353,8 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
         return (value + 1) // 2
     if key == "attention_chunk_size":
         return abs(value)  # by rounding down; 0 cannot be computed
+    if key in _BOTH_WAYS and kind is not None and kind.name not in LOOKS_BOTH_WAYS:
+        return value // 2  # of a decoder, which has the half that looks back, with the token itself
     # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
     if key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all"):
         return value // 2 + 1

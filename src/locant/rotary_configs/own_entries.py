@@ -188,6 +188,8 @@ def dbrx(given: dict[str, Any], findings: Findings) -> None:
         return
     written = given.get("rope_parameters")
     taken = written.get("rope_theta", 10_000) if isinstance(written, Mapping) else 10_000
+    if not is_number(taken):
+        return  # which the group itself is refused for
     if not written:
         given.setdefault("rope_theta", group["rope_theta"])
     if group["rope_theta"] != taken:

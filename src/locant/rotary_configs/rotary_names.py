@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling import SCALINGS
@@ -45,7 +45,9 @@ _KNOWN = {_letters(name): name for name in _READ.split()}
 _EXPECTED = frozenset((*_READ.split(), *_OTHERS.split()))
 
 
-def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iterator[Finding]:
+def misplaced_names(
+    part: Mapping[str, Any], known: Container[str] = (), own: Collection[str] = ()
+) -> Iterator[Finding]:
     """Yield findings about entries that nothing reads, for their spelling or their place.
 
     An error where the name of an entry that is read was probably meant, a warning where the name only looks rotary.
@@ -53,7 +55,9 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
     Args:
         part: The text part of a config.json, or the whole that it stands in.
         known: Names that the model's class has entries for.
+        own: Those about positions and sizes; one that the file leaves out may have been meant.
     """
+    left_out = {_letters(name): name for name in own if name not in part}
     inside = {entry for scaling in SCALINGS.values() for entry in scaling.rope_entries} - {"factor"} - _EXPECTED
     for name, value in part.items():
         if value is None or name in _EXPECTED or name in known or says_rotary({name: value}):
@@ -68,7 +72,8 @@ def misplaced_names(part: Mapping[str, Any], known: Container[str] = ()) -> Iter
         letters = _letters(name)
         near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
         near = near or [each for each in difflib.get_close_matches(letters, _WINDOWS, 1, _NEARER) if each != letters]
-        meant = (_KNOWN | _WINDOWS)[near[0]] if near else None
+        near = near or difflib.get_close_matches(letters, left_out, n=1, cutoff=_NEAR)
+        meant = (_KNOWN | _WINDOWS | left_out)[near[0]] if near else None
         if near and not name.startswith(("vision", "audio", "text")):
             yield Finding(
                 "error",

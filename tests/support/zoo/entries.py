@@ -25,7 +25,7 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|theta|window|pattern|interval|period|attn_layer|max_position|attention_chunk_size$|^(global_)?head_dim$"
-    r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|hidden_layers|heads)$"
+    r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|key_value_heads|hidden_layers|heads)$"
     r"|^(alibi|local_attention)$|full_attn|layers?_types?$|block_types?$|interleave|position_embedding_type|^qk_\w*head_dim$"
 )
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
@@ -56,7 +56,25 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     layers = [name for name in sorted(KNOWN_TYPES) if any(f'"{name}"' in source for source in sources)]
     groups = any(map(_GROUPS.search, sources))
     found = {"takes": takes, "reads": reads, "groups": groups, "types": types, "layer_types": layers}
-    return {**found, "loses_groups": _loses_groups(config_class)}
+    return {
+        **found,
+        "loses_groups": _loses_groups(config_class),
+        "fails_without_groups": groups and _takes_no_groups(config_class),
+        "whole_heads": _wants_whole_heads(config_class),
+    }
+
+
+def _wants_whole_heads(config_class: Any) -> bool:
+    """Whether a width that its heads do not divide is refused, whatever their size is."""
+    heads = getattr(config_class, "num_attention_heads", None)
+    if not isinstance(heads, int) or heads < 2:
+        return False
+    try:
+        with quiet():
+            config_class(hidden_size=8 * heads + 1)
+    except Exception as error:  # whatever a class raises for a width
+        return "multiple of the number of attention heads" in " ".join(str(error).split())
+    return False
 
 
 def _loses_groups(config_class: Any) -> bool:
@@ -66,6 +84,16 @@ def _loses_groups(config_class: Any) -> bool:
             return not config_class(rope_scaling=None).rope_parameters and bool(config_class().rope_parameters)
     except (AttributeError, TypeError, ValueError, KeyError):
         return False
+
+
+def _takes_no_groups(config_class: Any) -> bool:
+    """Whether an empty object in the place of its groups is taken as it is."""
+    try:
+        with quiet():
+            made = config_class(rope_parameters={}).rope_parameters
+    except Exception:  # whatever a class raises without groups
+        return False
+    return not any(isinstance(group, dict) for group in (made or {}).values())
 
 
 def _kinds(config_class: Any, name: str, field: Any) -> set[str]:

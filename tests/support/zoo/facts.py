@@ -89,7 +89,7 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     types = layer_types(config)
     facts |= pattern_facts(found)
     facts |= group_facts(found)
-    facts["windowless"] = not _mentions(found.config_class, "sliding|window", without_comments=True)
+    facts["windowless"] = _has_no_windows(found.config_class)
     small, layers, entries = _observed(found, config, types)
     if small is None and _leaves_rotation_out(found):
         return {"rotates": False}
@@ -280,6 +280,16 @@ def _seen(small: Any, layers: list[ObservedLayer]) -> dict[str, Any]:
 def mentions_rotation(config_class: Any) -> bool:
     """Whether the modules of a class, which stand on their own, speak of rotary positions at all."""
     return _mentions(config_class, r"(?<![A-Za-z])rope|RoPE|Rope|[rR]otary")
+
+
+def _has_no_windows(config_class: Any) -> bool:
+    """Whether neither an entry of a class nor the code of its attention is about windows; towers may have some."""
+    fields = getattr(config_class, "__dataclass_fields__", {})
+    if any("window" in name or name == "local_attention" for name in fields):
+        return False
+    return not _mentions(
+        config_class, r"sliding|local_attention|attention_(window|chunk)|\.window_size", without_comments=True
+    )
 
 
 def _mentions(config_class: Any, pattern: str, *, without_comments: bool = False) -> bool:

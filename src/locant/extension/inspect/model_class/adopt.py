@@ -22,14 +22,14 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, ParsedConfig
 from locant.rotary_configs.identify import identify
-from locant.rotary_configs.layers import layers_without_positions
+from locant.rotary_configs.layers import WINDOW_ENTRIES, layers_without_positions
 
 _ABOUT_LAYERS = ("layer_types", "layers_block_type", "no_rope_layers", "layer_rope_theta", "use_sliding_window")
 _ABOUT_BASES = ("rope_theta", "rotary_emb_base", "rope_scaling", "rope_local_base_freq")
 _ABOUT_SHARES = ("partial_rotary_factor", "rotary_dim", "rotary_pct", "head_dim", "qk_rope_head_dim")
 _ENTRIES = {
     "rotation": _ABOUT_LAYERS,
-    "window": _ABOUT_LAYERS,
+    "window": (*_ABOUT_LAYERS, *WINDOW_ENTRIES),
     "frequencies": _ABOUT_BASES,
     "features": _ABOUT_SHARES,
 }
@@ -90,7 +90,11 @@ def reading_of_class(parsed: ParsedConfig, asked: AskedClass) -> ParsedConfig | 
                 key = None
             elif (key := _key(parsed, configs, layer, name, asked)) is None:
                 return None
-            window = (kind.window or usual or layer.window if layer.window else None) if told else kind.window
+            window = kind.window
+            if layer.mask is not None and layer.mask.window != 0:
+                window = layer.mask.window
+            elif layer.mask is None and told:
+                window = kind.window or usual or layer.window if layer.window else None
             does = (key, window, True)
             by_type.setdefault(name, does)
         elif index < len(types) and name not in attending:

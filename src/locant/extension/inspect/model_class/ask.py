@@ -132,6 +132,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     except Exception as error:  # a package that is broken, or whose own packages are
         return UnaskedClass(name, "", f"its import raises {_in_one_line(error)}", refuses_the_file=False)
 
+    from locant.extension.inspect.model_class.masks import with_masks
     from locant.extension.inspect.model_class.observe import attending_layers, observe
     from locant.extension.inspect.model_class.small_model import (
         HEADS,
@@ -175,7 +176,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 if own is not None:  # the class would fill in again what the file states to be missing
                     functools.reduce(getattr, parts, small).rope_parameters = copy.deepcopy(own)
                 model = build(small)
-                layers = tuple(layer for layer in observe(model, positions) if _is_of(parts, layer.name))
+                observed = with_masks(model, observe(model, positions))
+                layers = tuple(layer for layer in observed if _is_of(parts, layer.name))
                 text = functools.reduce(getattr, parts, config)
                 kind = facts_of_class(functools.reduce(getattr, parts, small), layers)
                 if families.model_type(kind.name) is None:

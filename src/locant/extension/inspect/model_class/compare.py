@@ -54,8 +54,7 @@ def compare_with_class(
     unseen = set(built) - {layer.layer for layer in layers}
     for index in sorted(unseen & {each for kind in parsed.layers if kind.config is not None for each in kind.layers}):
         grouped.setdefault(("rotation", "rotates", "does not attend to the text"), []).append(index)
-    for index, window in _windows(parsed, layers):
-        read, found = ("no window", "a window") if window else ("a window", "no window")
+    for index, read, found in _windows(parsed, layers):
         grouped.setdefault(("window", read, found), []).append(index)
     return [Difference(key[0], tuple(indices), key[1], key[2]) for key, indices in grouped.items()]
 
@@ -78,12 +77,27 @@ def windows_are_told(layers: Sequence[ObservedLayer]) -> bool:
     return len({layer.window is None for layer in layers}) == 2
 
 
-def _windows(parsed: ParsedConfig, layers: Sequence[ObservedLayer]) -> Iterator[tuple[int, int | None]]:
-    """Yield the layers that have a window in the class alone, or in the reading alone, and the one of the class."""
+def _windows(parsed: ParsedConfig, layers: Sequence[ObservedLayer]) -> Iterator[tuple[int, str, str]]:
+    """Yield the layers whose masks have another window than was read, with both.
+
+    Where no mask was seen, only those count that have a window in the class alone, or in the reading alone.
+    """
     read = {index: kind.window for kind in parsed.layers for index in kind.layers}
-    for layer in layers if windows_are_told(layers) else ():
-        if layer.layer in read and (read[layer.layer] is None) is not (layer.window is None):
-            yield layer.layer, layer.window
+    are_told = windows_are_told(layers)
+    for layer in layers:
+        if layer.layer not in read:
+            continue
+        window = read[layer.layer]
+        if layer.mask is not None and layer.mask.window != 0:  # of which it is told that it hides every token
+            if layer.mask.window != window:
+                yield layer.layer, _in_tokens(window), _in_tokens(layer.mask.window)
+        elif layer.mask is None and are_told and (window is None) is not (layer.window is None):
+            has_none = layer.window is None
+            yield layer.layer, *(("a window", "no window") if has_none else ("no window", "a window"))
+
+
+def _in_tokens(window: int | None) -> str:
+    return "no window" if window is None else f"a window of {window} tokens"
 
 
 def config_of_layer(parsed: ParsedConfig, layer: int) -> RotaryConfig | None:

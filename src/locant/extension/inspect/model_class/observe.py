@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from locant.extension.inspect.model_class.inputs import more_inputs, text_inputs
+from locant.extension.inspect.model_class.masks import SeenMask, make_mask, recorder_of_masks
 from locant.extension.inspect.model_class.rotation import MeasuredRotation, measure_rotation
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ObservedLayer:
         layout: How the features of its projections are paired, before the class permutes them.
         scale: What multiplies cosine and sine; ``None`` where it cannot be told.
         window: Tokens that it looks back over, where it says so.
+        mask: Its mask, where that was asked for and seen.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ObservedLayer:
     layout: RotaryLayout | None
     scale: float | None
     window: int | None = None
+    mask: SeenMask | None = None
 
 
 @dataclass
@@ -127,9 +130,12 @@ _PRODUCTS = (
 
 
 def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
-    recorder, names = _current[-1]
-    window = options.get("sliding_window") or getattr(module, "sliding_window", None)
-    recorder.record(names.get(id(module), ""), query, key, value, window if isinstance(window, int) else None)
+    masks = recorder_of_masks()
+    if masks is not None:
+        masks.keep(module, args[0] if args else options.get("attention_mask"))
+    for recorder, names in _current[-1:]:
+        window = options.get("sliding_window") or getattr(module, "sliding_window", None)
+        recorder.record(names.get(id(module), ""), query, key, value, window if isinstance(window, int) else None)
     batch, heads, length, _ = query.shape
     return query.new_zeros(batch, length, heads, value.shape[-1]), None
 
@@ -140,10 +146,10 @@ _current: list[tuple[Recorder, dict[int, str]]] = []
 def register() -> None:
     """Make the observing attention known to transformers, under :data:`ATTENTION`."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+    from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(ATTENTION, _attention)
-    AttentionMaskInterface.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    AttentionMaskInterface.register(ATTENTION, make_mask)
 
 
 @torch.no_grad()

@@ -1,0 +1,117 @@
+"""Files that a class of transformers refuses, and misspelt entries of its own: each is told without that class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from locant.errors import ConfigError
+from locant.extension.inspect.model_class.small_model import build, quiet
+from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
+
+_SMALL: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 4,
+    "intermediate_size": 64,
+    "vocab_size": 16,
+    "vocab_size_per_layer_input": 16,
+    "pad_token_id": 0,
+}
+_FAILS = [
+    ({"model_type": "llama", "num_key_value_heads": "2"}, "num_key_value_heads"),
+    ({"model_type": "cohere", "num_key_value_heads": -1}, "num_key_value_heads is -1"),
+    ({"model_type": "gemma3_text", "hidden_size": 65, "head_dim": 32}, "hidden_size is 65"),
+    ({"model_type": "gemma3_text", "num_attention_heads": 3, "head_dim": 32}, "num_attention_heads, 3"),
+    ({"model_type": "phi3", "rope_scaling": {"type": "linear", "factor": 4.0}}, "rope_type is 'linear'"),
+    ({"model_type": "gemma4_text", "head_dim": 32, "rope_parameters": {}}, "rope_parameters is an empty object"),
+    ({"model_type": "dbrx", "n_layers": None}, "n_layers is null"),
+]
+
+
+def _run(config_class: Any, content: dict[str, Any]) -> None:
+    with quiet():
+        model = build(config_class.from_dict(dict(content)))
+        model.set_attn_implementation("eager")
+        model(torch.zeros((1, 4), dtype=torch.long))
+
+
+@pytest.mark.parametrize(("entries", "said"), _FAILS)
+def test_what_a_class_refuses_is_told_without_it(entries: dict[str, Any], said: str) -> None:
+    """The class raises for the file, and not for the same one with its own values in the place of these."""
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    usual = {name: value for name, value in _SMALL.items() if name not in entries}
+    with pytest.raises(Exception):  # noqa: B017, PT011 -- every class raises something else
+        _run(mapping[entries["model_type"]], {**usual, **entries})
+    if entries["model_type"] != "dbrx":  # whose own layers are too wide to be built
+        _run(mapping[entries["model_type"]], {**_SMALL, "model_type": entries["model_type"]})
+    warned = [each.message for each in read_huggingface({**usual, **entries}).findings if each.severity != "note"]
+    assert any(said in message for message in warned)
+
+
+def test_a_switch_that_is_no_switch_does_not_say_that_nothing_rotates() -> None:
+    """ClvpEncoderConfig refuses 'true'; it does not take it for false."""
+    content = {"model_type": "clvp_encoder", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+    with pytest.raises(ConfigError, match="it refuses the file") as raised:
+        read_huggingface({**content, "use_rotary_embedding": "true"})
+    assert not isinstance(raised.value, NoRotaryPositionsError)
+    with pytest.raises(NoRotaryPositionsError):
+        read_huggingface({**content, "use_rotary_embedding": False})
+
+
+def test_a_null_base_in_a_group_of_dbrx_is_told() -> None:
+    content = {"model_type": "dbrx", "d_model": 64, "n_heads": 2, "n_layers": 2, "attn_config": {"rope_theta": 5e5}}
+    parsed = read_huggingface({**content, "rope_parameters": {"rope_type": "default", "rope_theta": None}})
+    assert any("null" in each.message for each in parsed.findings if each.severity == "warning")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("hidden_siez", "hidden_size"), ("hidden-size", "hidden_size"), ("num_atention_heads", "num_attention_heads")],
+)
+def test_a_misspelt_size_that_the_file_leaves_out_is_told(name: str, meant: str) -> None:
+    """It is passed over, and the class takes a size of its own."""
+    rest = {key: value for key, value in _SMALL.items() if key != meant}
+    parsed = read_huggingface({"model_type": "llama", **rest, name: _SMALL[meant]})
+    said = [each.message for each in parsed.findings if each.severity == "error"]
+    assert said == [f"'{name}' in config.json is not known, and passed over. Did you mean '{meant}'?"]
+    beside = read_huggingface({"model_type": "llama", **_SMALL, name: _SMALL[meant]})
+    assert not any(each.severity == "error" for each in beside.findings)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "entries"),
+    [
+        ("gemma3_text", {"global_head_dim": 512}),
+        ("diffllama", {"layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window_size": 5}),
+    ],
+)
+def test_heads_and_windows_by_entries_of_other_classes_are_passed_over(
+    model_type: str, entries: dict[str, Any]
+) -> None:
+    """Neither class reads the entry: the heads of full attention are those of all, and no mask has a window."""
+    parsed = read_huggingface({"model_type": model_type, **_SMALL, "head_dim": 32, **entries})
+    assert {each.head_dim for each in parsed.configs.values()} == {32}
+    assert model_type == "gemma3_text" or {kind.window for kind in parsed.layers} == {None}
+    said = [each.message for each in parsed.findings if each.severity == "warning"]
+    assert any(message.startswith(next(reversed(entries))) for message in said)
+
+
+def test_a_window_under_two_names_as_in_the_files_of_gemma_2_is_no_warning() -> None:
+    entries = {"sliding_window": 4096, "sliding_window_size": 4096, "head_dim": 32}
+    assert not [
+        each
+        for each in read_huggingface({"model_type": "gemma2", **_SMALL, **entries}).findings
+        if each.severity != "note"
+    ]
+
+
+def test_a_window_of_images_is_none_of_text() -> None:
+    """modeling_granite4_vision.py speaks of windows of its tower alone."""
+    parsed = read_huggingface({"model_type": "granite4_vision_text", **_SMALL, "sliding_window": 5})
+    assert {kind.window for kind in parsed.layers} == {None}
+    assert any(each.message.startswith("sliding_window is 5") for each in parsed.findings)
