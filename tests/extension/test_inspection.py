@@ -133,7 +133,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
             "error",
             "48 numbers in short_factor but 47 in long_factor",
         ),
-        (_changed("GPT-NeoX 20B", rotary_pct=0.305), "error", "even"),
+        (_changed("GPT-NeoX 20B", rotary_pct=0.305), "warning", "an odd number"),
         (_changed("Llama 2 7B", num_attention_heads=33), "error", "that num_attention_heads .33. divides"),
         (_changed("Llama 2 7B", head_dim=2_000_000_000), "error", "2e.09 features"),
         (_changed("Llama 2 7B", hidden_size=2**40, num_attention_heads=1), "error", "1.09951e.12 features"),

@@ -11,7 +11,7 @@ import pytest
 import locant
 from locant.errors import ConfigError
 from locant.extension.inspect.inspection import inspect_model
-from locant.rotary_configs import read_huggingface
+from locant.rotary_configs import read_huggingface, read_vllm
 from locant.rotary_configs.base import ParsedConfig
 
 _SIZES: dict[str, Any] = {
@@ -201,3 +201,59 @@ def test_one_axis_is_no_note_on_several(tmp_path: Path) -> None:
     found = locant.inspect(tmp_path, ask_class=False)
     assert not [each for each in found.findings if "axes" in each.message]
     assert any("passes over: its positions have one axis" in each.message for each in found.findings)
+
+
+def test_an_odd_share_of_a_head(tmp_path: Path) -> None:
+    """Glm4RotaryEmbedding makes angles of 11 pairs by frequencies for 21 features, and its attention rotates 22."""
+    file = _file("glm4", head_dim=64, partial_rotary_factor=0.33, rope_theta=1e4)
+    config = read_huggingface(file).config
+    assert config.rotary_dim == 22
+    assert [float(each) for each in config.frequencies(1)] == pytest.approx([1e4 ** (-2 * i / 21) for i in range(11)])
+    for other in ({"model_type": "phi"}, {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}):
+        with pytest.raises(ConfigError, match="is 21 of them"):
+            read_huggingface(file | {"max_position_embeddings": 4096} | other)
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    found = inspect_model(tmp_path)
+    assert found.checked_against is not None
+    assert not [each for each in found.findings if "something else than the file" in each.message]
+
+
+@pytest.mark.parametrize("original", [1, 6])
+def test_a_ramp_that_runs_backwards(original: int) -> None:
+    """linear_ramp_factor of modeling_rope_utils.py, whose upper corner may be below 0."""
+    scaling = {"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": original}
+    file = _file("llama", max_position_embeddings=4096, rope_theta=1e4, rope_scaling=scaling)
+    parsed = read_huggingface(file)
+    found = [float(each) for each in parsed.config.frequencies(1)]
+    utils = pytest.importorskip("transformers").modeling_rope_utils
+    theirs, scale = utils.ROPE_INIT_FUNCTIONS["yarn"](pytest.importorskip("transformers").LlamaConfig.from_dict(file))
+    assert found == pytest.approx(theirs.tolist(), rel=1e-6)
+    assert parsed.config.attention_scale() == pytest.approx(scale)
+    assert ("runs backwards" in _said(parsed)) is (original == 1)
+
+
+def test_neighbours_of_a_class_that_reads_sound() -> None:
+    """rotate_half of modeling_moonshine_streaming.py takes x[..., 0::2] and x[..., 1::2]."""
+    parsed = read_huggingface({"model_type": "moonshine_streaming"})
+    config = parsed.config
+    assert (config.layout, config.head_dim, config.rotary_dim, config.base) == ("interleaved", 40, 32, 1e4)
+    assert not _said(parsed)
+
+
+def test_hidden_states_that_are_turned_before_projections() -> None:
+    """_apply_rotary_embedding of modeling_wav2vec2_conformer.py turns halves of each part as wide as a head."""
+    file = {"model_type": "wav2vec2-conformer", **_SIZES, "position_embeddings_type": "rotary"}
+    parsed = read_huggingface(file | {"rotary_embedding_base": 5000})
+    assert (parsed.config.layout, parsed.config.head_dim, parsed.config.base) == ("half", 64, 5000)
+    assert "before queries and keys are projected" in _said(parsed)
+
+
+def test_one_group_in_overrides_of_a_class_that_takes_out_a_base() -> None:
+    """Gemma3TextConfig takes out rope_local_base_freq, which vLLM's class reads where there are no groups by type."""
+    flat = {"rope_type": "default", "rope_theta": 5e5}
+    with pytest.raises(ConfigError, match="has no groups for layer types: vLLM looks for"):
+        read_vllm({"rope_parameters": flat}, _file("gemma3_text", rope_theta=1e6))
+    groups = {"full_attention": flat, "sliding_attention": {**flat, "rope_theta": 1e4}}
+    served = read_vllm({"rope_parameters": groups}, _file("gemma3_text", rope_theta=1e6))
+    assert {config.base for config in served.configs.values()} == {5e5, 1e4}

@@ -135,7 +135,6 @@ def test_a_text_part_by_any_name_beside_sizes_of_the_whole() -> None:
     [
         ({"model_type": "wav2vec2-conformer"}, "this model has others"),
         ({"model_type": "wav2vec2-bert", "position_embeddings_type": "relative_key"}, "this model has others"),
-        ({"model_type": "wav2vec2-conformer", "position_embeddings_type": "rotary"}, "before queries and keys are"),
         ({"model_type": "dinov3_vit", "rope_theta": 100.0}, "reads images"),
         ({"model_type": "sam2_video"}, "reads images"),
     ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling import FrequencyScaling
+from locant.positions.scaling import FrequencyScaling, LongRoPE
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
 from locant.rotary_configs.families import (
@@ -32,12 +32,14 @@ class HeadSizes:
         rotary_dim: Those that are rotated.
         fraction: ``partial_rotary_factor``, where it is stated or the class has one.
         findings: What is doubtful about it.
+        turns_one_more: Whether the class rotates one feature more where they are an odd number.
     """
 
     head_dim: int
     rotary_dim: int
     fraction: float | None
     findings: tuple[Finding, ...] = ()
+    turns_one_more: bool = False
 
     def rotated_by(self, scaling: FrequencyScaling) -> int:
         """Return the features that a scaling rotates: the whole head where it says itself which pairs turn.
@@ -46,6 +48,9 @@ class HeadSizes:
             ConfigError: They are no pairs.
         """
         features = self.rotary_dim if scaling.turning_fraction is None else self.head_dim
+        follows_length = scaling.depends_on_length and not isinstance(scaling, LongRoPE)  # by the number of features
+        if features % 2 and self.turns_one_more and features < self.head_dim and not follows_length:
+            return features + 1
         if features % 2 and features < self.head_dim and self.fraction is not None:
             raise ConfigError(
                 f"partial_rotary_factor {self.fraction:g} of a head of {self.head_dim} features is {features} of them, "
@@ -113,7 +118,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         findings.append(_fails_with_a_share(kind, fraction))
     if features is not None and features[0] > 0:
         head_dim = rotary_dim  # the class rotates the last features, which no configuration of a whole head says
-    return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings))
+    turns_one_more = kind is not None and kind.turns_odd_share
+    return HeadSizes(head_dim, rotary_dim, fraction, tuple(findings), turns_one_more)
 
 
 def _rotates_partly(kind: ModelType) -> bool:

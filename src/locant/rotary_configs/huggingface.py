@@ -12,6 +12,12 @@ from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.contexts import OF_THE_CLASS, RopeContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
+from locant.rotary_configs.around_scalings import (
+    base_of_one_more,
+    length_for,
+    original_length_for,
+    with_ramp_of_transformers,
+)
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.class_entries import values_of_other_kinds, without_unread
@@ -78,9 +84,6 @@ from locant.rotary_configs.without_rotation import (
 )
 from locant.rotary_configs.wording import speaks_of
 
-_EXTENDED = frozenset(["llama3", "longrope", "su", "yarn"])
-"""Types for which transformers looks for an original length beside the group, also that of the class."""
-
 LAYOUT_MARK = "locant_rotary_layout"
 """Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
@@ -141,7 +144,7 @@ def read_config(
     if kind is not None and not kind.rotates and has_rotary_code(text_part(config), config):
         kind, is_known = None, False  # the class of transformers is another one
     if kind is not None and in_vllm:
-        kind = replace(kind, rotates_partly=True, takes_rotary_dim=True)
+        kind = replace(kind, rotates_partly=True, takes_rotary_dim=True, turns_odd_share=False)
     if kind is not None and is_replaced:
         kind = replace(kind, fills=())
     given = Spelled({key: value for key, value in entries_of_text(config).items() if key != LAYOUT_MARK})
@@ -218,9 +221,9 @@ def _read_entries(
         for entry in () if kind is None else kind.ignored:
             rope.get(entry)
         sizes = head_sizes(part, rope, kind, layer, names)
-        original = _original_length_for(rope, original_length, kind)
+        original = original_length_for(rope, original_length, kind)
         context = RopeContext(
-            _length_for(rope, max_length, kind),
+            length_for(rope, max_length, kind),
             original,
             sizes.fraction,
             heeds_mscale=in_vllm or not is_known or name in families.HEEDS_MSCALE,
@@ -261,10 +264,14 @@ def _read_entries(
             takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE,
             passes_over_unknown=is_known,
         )
+        rotary_dim = sizes.rotated_by(scaling)
+        if rotary_dim == sizes.rotary_dim + 1:
+            base = base_of_one_more(sizes.rotary_dim, base, context)
+        scaling = with_ramp_of_transformers(scaling, rotary_dim, base, context)
         configs[layer] = RotaryConfig(
             head_dim=sizes.head_dim,
             base=base,
-            rotary_dim=sizes.rotated_by(scaling),
+            rotary_dim=rotary_dim,
             layout=layout,
             scaling=scaling,
             max_length=declared_length(scaling, max_length, context.findings),
@@ -315,21 +322,6 @@ def _interleaves(part: Fields, in_vllm: bool) -> bool | None:
     """Return ``rope_interleave``, which vLLM's classes pass over."""
     stated = part.flag("rope_interleave")
     return None if in_vllm else stated
-
-
-def _length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
-    """Return the declared length; that of the class where the file has none and a scaling goes by it."""
-    if stated is not None or kind is None or read_type(rope) == "default":
-        return stated
-    return next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
-
-
-def _original_length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
-    """Return the original length beside the group; that of the class, as of Phi-3, where the file has none."""
-    name = "original_max_position_embeddings"
-    if stated is not None or kind is None or rope.values.get(name) is not None or read_type(rope) not in _EXTENDED:
-        return stated
-    return kind.defaults.get(name)
 
 
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:

@@ -59,6 +59,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "clvp_encoder": own_entries.clvp_encoder,
     "dots3_note_text": own_layers.dots3_note,
     "neobert": own_entries.neobert,
+    **dict.fromkeys(("wav2vec2-bert", "wav2vec2-conformer"), own_entries.conformer),
     "zamba2": own_entries.zamba2,
     "new": own_entries.gte_new,
     "telechat": own_entries.telechat,
@@ -113,6 +114,12 @@ OWN_CODE: dict[str, ModelType] = {
         "lasr_encoder": _half(
             rope_theta=10000.0, hidden_size=512, num_attention_heads=8, num_hidden_layers=17
         ),  # sound
+        **{  # of transformers, of sound
+            f"wav2vec2-{name}": _half(
+                rope_theta=10000.0, hidden_size=64 * heads, num_attention_heads=heads, num_hidden_layers=layers
+            )
+            for name, heads, layers in (("bert", 16, 24), ("conformer", 12, 12))
+        },
         "openelm": _half(head_dim=128),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
         "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),

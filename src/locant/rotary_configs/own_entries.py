@@ -344,6 +344,19 @@ def moonshine(given: dict[str, Any], findings: Findings) -> None:
     given.pop("pad_head_dim_to_multiple_of", None)  # for a kernel, after the rotation
 
 
+def conformer(given: dict[str, Any], findings: Findings) -> None:
+    """Wav2Vec2-Conformer, Wav2Vec2-BERT (modeling_wav2vec2_conformer.py of transformers), with ``rotary``."""
+    del given
+    findings.append(
+        Finding(
+            "warning",
+            "The class turns the parts of hidden states, as wide as heads, before queries and keys are projected from "
+            "them: an engine that rotates queries and keys runs another model.",
+            "Turn the hidden states, in code of your own; no rotary scheme does.",
+        )
+    )
+
+
 def neobert(given: dict[str, Any], findings: Findings) -> None:
     """NeoBERT (model.py): ``max_length``."""
     del findings

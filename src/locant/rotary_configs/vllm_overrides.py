@@ -131,6 +131,12 @@ class _Overrides:
                 merged.pop(each, None)
             merged[name] = given
             return
+        if self._kind is not None and "rope_local_base_freq" in self._kind.bases and not _is_by_layer(given):
+            raise ConfigError(
+                f"{name} in {OPTION} has no groups for layer types: vLLM looks for the base of layers with a window in "
+                f"rope_local_base_freq then, which the class of '{self._kind.name}' in transformers has taken out, and "
+                "cannot start. State a group for each layer type."
+            )
         share = self._share(merged)
         for each in (*GROUPS, *_BASES, *_SHARES):
             merged.pop(each, None)

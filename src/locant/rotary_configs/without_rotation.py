@@ -93,15 +93,10 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
     if part.flag("alibi"):
         raise NoRotaryPositionsError("config.json has alibi true: the model has ALiBi in place of rotary positions.")
     stated = part.get("position_embedding_type")
-    if name in families.TURNS_BEFORE_PROJECTIONS:
-        if part.values.get("position_embeddings_type") != "rotary":
-            raise NoRotaryPositionsError(
-                f"The class of the model type '{name}' has rotary positions where position_embeddings_type is "
-                "'rotary' alone: this model has others."
-            )
-        raise ConfigError(
-            f"The class of the model type '{name}' turns hidden states before queries and keys are projected from "
-            "them, which a rotary configuration does not express."
+    if name in families.TURNS_BEFORE_PROJECTIONS and part.values.get("position_embeddings_type") != "rotary":
+        raise NoRotaryPositionsError(
+            f"The class of the model type '{name}' has rotary positions where position_embeddings_type is 'rotary' "
+            "alone: this model has others."
         )
     if kind is not None and kind.reads_images:
         raise NoRotaryPositionsError(

@@ -5,7 +5,9 @@ Run this file after transformers was updated: ``.venv/bin/python tests/support/z
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import itertools
 import json
 import re
@@ -17,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
+from locant.extension.inspect.code_facts import layouts_in
 from locant.extension.inspect.model_class.observe import ObservedLayer, observe
 from locant.extension.inspect.model_class.small_model import (
     HEADS,
@@ -62,20 +65,13 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         return {"rotates": False}
     if found.kind == "other":
         read = str(getattr(model_class(found.config_class), "main_input_name", ""))
-        return {"rotates": False, "reads": "images"} if read.startswith("pixel_values") else None
+        return {"rotates": False, "reads": "images"} if read.startswith("pixel_values") else _by_code(found)
     if found.kind != "text":
         return None
     with quiet():
         config = found.config_class()
-    defaults = {
-        name: value
-        for name in dir(found.config_class)
-        if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name) and not name.startswith("_")
-        # That list is written by the configuration, where it is not given.
-        for value in [getattr(config if name == "cross_attention_layers" else found.config_class, name, None)]
-        if isinstance(value, int | float | str | list | tuple) and name != "model_type"
-    }
-    facts: dict[str, Any] = {"defaults": {name: _plain(value) for name, value in sorted(defaults.items())}}
+    defaults = _defaults(found, config)
+    facts: dict[str, Any] = {"defaults": defaults}
     rope = getattr(config, "rope_parameters", None)
     if rope:
         facts["rope"] = rope
@@ -110,6 +106,40 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
         with quiet():
             facts["axes"] = axes_of_class(build(found.config_class(**copy.deepcopy(entries))), layers)
     return facts | (_changed(found, entries, layers) if facts["rotates"] else {})
+
+
+def _defaults(found: Architecture, config: Any) -> dict[str, Any]:
+    """Return the entries of a class about positions, with its values."""
+    return {
+        name: _plain(value)
+        for name in dir(found.config_class)
+        if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name) and not name.startswith("_")
+        # That list is written by the configuration, where it is not given.
+        for value in [getattr(config if name == "cross_attention_layers" else found.config_class, name, None)]
+        if isinstance(value, int | float | str | list | tuple) and name != "model_type"
+    }
+
+
+def _by_code(found: Architecture) -> dict[str, Any] | None:
+    """Return the facts of a class that reads sound into a decoder of text, by its code: no text alone makes it run."""
+    accepted = inspect.signature(getattr(model_class(found.config_class), "forward", print)).parameters
+    with quiet():
+        config = found.config_class()
+    rope = getattr(config, "rope_parameters", None)
+    folder = Path(sys.modules[found.config_class.__module__].__file__ or "").parent
+    functions = {
+        file.name: ast.Module([each for each in ast.parse(file.read_bytes()).body if _rotates_half(each)], [])
+        for file in folder.glob("modeling_*.py")
+    }
+    layouts = {layout for layout, _ in layouts_in(functions)}
+    if "decoder_input_ids" not in accepted or not rope or len(layouts) != 1:
+        return None
+    facts = {"defaults": _defaults(found, config), "rope": rope, "rotates": True, "layout": layouts.pop()}
+    return {**facts, "windowless": not _mentions(found.config_class, "sliding|window", without_comments=True)}
+
+
+def _rotates_half(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "rotate_half"
 
 
 _OTHER_BASE = 12345.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
@@ -77,14 +77,31 @@ class NTKByParts(Extension):
         if not isinstance(self.truncate, bool):
             raise ConfigError(f"truncate of the scaling '{self.name}' must be true or false; got {self.truncate!r}.")
 
-    def _blended_indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
-        """Return the index up to which pairs are kept and the one from which on they are interpolated."""
+    def _indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
+        """Return the indices at which pairs make ``beta_fast`` and ``beta_slow`` turns, before they are clipped."""
         low, high = (
             dim * (self.trained_length / (TWO_PI * Decimal(beta))).ln() / (2 * base.ln())
             for beta in (self.beta_fast, self.beta_slow)
         )
         if self.truncate:
             low, high = low.to_integral_value(ROUND_FLOOR), high.to_integral_value(ROUND_CEILING)
+        return low, high
+
+    def with_ramp_of_transformers(self, dim: int, base: float) -> Self:
+        """Return the scaling of transformers and vLLM: with all pairs kept where the ramp runs backwards there.
+
+        Args:
+            dim: Even number of rotated features.
+            base: Base of the unscaled frequencies.
+        """
+        if self._indices(dim, Decimal(base))[1] >= 0:
+            return self
+        turns = float(self.trained_length / TWO_PI) / base**2  # fewer than those of any pair
+        return replace(self, beta_fast=turns, beta_slow=turns)
+
+    def _blended_indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
+        """Return the index up to which pairs are kept and the one from which on they are interpolated."""
+        low, high = self._indices(dim, base)
         last = Decimal(dim - 1)
         return min(max(low, Decimal(0)), last), min(max(high, Decimal(0)), last)
 

@@ -1,0 +1,81 @@
+"""Lengths, corners and bases by which a class of transformers computes a scaling otherwise than its group says."""
+
+from __future__ import annotations
+
+from locant.positions.scaling.contexts import RopeContext
+from locant.positions.scaling.fields import Fields
+from locant.positions.scaling.frequency import FrequencyScaling
+from locant.positions.scaling.ntk_by_parts import NTKByParts
+from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.rope_parameters import read_type
+from locant.rotary_configs.spellings import LENGTHS
+
+_EXTENDED = frozenset(["llama3", "longrope", "su", "yarn"])
+"""Types for which transformers looks for an original length beside the group, also that of the class."""
+
+
+def base_of_one_more(features: int, base: float, context: RopeContext) -> float:
+    """Return the base by which one feature more has the frequencies of an odd number of them.
+
+    Args:
+        features: The odd number.
+        base: The base of the file, with the frequencies ``base^(-2i/features)``.
+        context: Where the warning goes.
+    """
+    context.warn(
+        f"The share of a head is {features} features, an odd number: the class rotates {features + 1} of them by "
+        f"frequencies for {features}, which those shown are by their base. No other engine does.",
+        "State a share that is an even number of features.",
+    )
+    return float(base ** ((features + 1) / features))
+
+
+def with_ramp_of_transformers(
+    scaling: FrequencyScaling, rotary_dim: int, base: float, context: RopeContext
+) -> FrequencyScaling:
+    """Return a scaling whose ramp keeps all pairs where it runs backwards in transformers, of which it warns then.
+
+    Args:
+        scaling: The scaling.
+        rotary_dim: Features that are rotated.
+        base: Base of the frequencies.
+        context: Where the warning goes.
+    """
+    if not isinstance(scaling, NTKByParts) or rotary_dim < 2:
+        return scaling
+    kept = scaling.with_ramp_of_transformers(rotary_dim, base)
+    if kept is not scaling:
+        context.warn(
+            f"No pair makes {scaling.beta_slow:g} turns within the {scaling.trained_length} tokens before the "
+            "extension: the ramp of YaRN runs backwards in transformers and vLLM, which keep all frequencies, as is "
+            "shown. llama.cpp interpolates all of them but the first.",
+            "State the length that the model was trained for before the extension.",
+        )
+    return kept
+
+
+def length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
+    """Return the declared length; that of the class where the file has none and a scaling goes by it.
+
+    Args:
+        rope: The group.
+        stated: The length beside it.
+        kind: The facts of the class.
+    """
+    if stated is not None or kind is None or read_type(rope) == "default":
+        return stated
+    return next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
+
+
+def original_length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:
+    """Return the original length beside the group; that of the class, as of Phi-3, where the file has none.
+
+    Args:
+        rope: The group.
+        stated: The length beside it.
+        kind: The facts of the class.
+    """
+    name = "original_max_position_embeddings"
+    if stated is not None or kind is None or rope.values.get(name) is not None or read_type(rope) not in _EXTENDED:
+        return stated
+    return kind.defaults.get(name)
