@@ -115,3 +115,26 @@ def test_a_window_of_images_is_none_of_text() -> None:
     parsed = read_huggingface({"model_type": "granite4_vision_text", **_SMALL, "sliding_window": 5})
     assert {kind.window for kind in parsed.layers} == {None}
     assert any(each.message.startswith("sliding_window is 5") for each in parsed.findings)
+
+
+@pytest.mark.parametrize("name", ["llm_config", "language_config", "thinker_config"])
+def test_a_text_part_under_a_name_that_the_class_passes_over_is_told(name: str) -> None:
+    """AriaConfig has text_config; the part under another name counts for nothing."""
+    part = {"model_type": "aria_text", **_SMALL, "rope_theta": 77777.0}
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    made = mapping["aria"].from_dict({name: dict(part)}).get_text_config()
+    assert made.rope_parameters["rope_theta"] != part["rope_theta"]
+    said = [each.message for each in read_huggingface({"model_type": "aria", name: part}).findings]
+    assert any(f"passes over '{name}'" in message for message in said)
+
+
+def test_a_text_part_of_another_type_is_read_as_the_class_takes_it() -> None:
+    """Gemma3Config makes its text part of Gemma3TextConfig, whatever model_type stands there."""
+    part = {"model_type": "mistral", **_SMALL, "head_dim": 32, "rope_theta": 4e5}
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    made = mapping["gemma3"].from_dict({"text_config": dict(part)}).get_text_config()
+    parsed = read_huggingface({"model_type": "gemma3", "text_config": part})
+    assert {name: config.base for name, config in parsed.configs.items()} == {
+        name: group["rope_theta"] for name, group in made.rope_parameters.items()
+    }
+    assert any("model_type is 'mistral' in 'text_config'" in each.message for each in parsed.findings)

@@ -164,6 +164,7 @@ class ModelType:
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
+        has_one_text_type: Whether that is its type also where it states another.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
         text_alone: What it gives that part where the file has none at all, if that is something else.
     """
@@ -213,6 +214,7 @@ class ModelType:
     of_whole: tuple[str, ...] = ()
     text_names: tuple[str, ...] = ()
     text_type: str | None = None
+    has_one_text_type: bool = False
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
     text_alone: Mapping[str, Any] = field(default_factory=dict)
 
@@ -336,6 +338,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         of_whole=tuple(facts.get("of_whole", ())),
         text_names=tuple(facts.get("text_names", ())),
         text_type=facts.get("text_type"),
+        has_one_text_type=facts.get("one_text_type", False),
         text_defaults=facts.get("text_defaults", {}),
         text_alone=facts.get("text_alone", {}),
     )

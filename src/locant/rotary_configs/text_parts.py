@@ -112,7 +112,12 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
     """
     share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
     taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
-    found = [*_without_its_group(config), *_without_text_part(config), *_notes_on_the_whole(config)]
+    found = [
+        *_of_another_type(config),
+        *_without_its_group(config),
+        *_without_text_part(config),
+        *_notes_on_the_whole(config),
+    ]
     for name, whole, part in _steps(config):
         known = families.model_type(_name_of(whole))
         for key in [key for key in _beside(whole, part) if known is None or key not in known.of_whole]:
@@ -154,12 +159,27 @@ def _is_in_a_group(part: Mapping[str, Any], key: str) -> bool:
     return any(group.get(key) is not None for group in groups) or (key in _GROUPS and bool(groups))
 
 
+def _of_another_type(config: Mapping[str, Any]) -> list[Finding]:
+    """Return the warning about a text part of another model type than the class of the whole takes it for."""
+    whole, own = families.model_type(_name_of(config)), _name_of(text_part(config))
+    if whole is None or not _takes_one_type(config, whole, own):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"model_type is '{own}' in '{'.'.join(text_part_names(config))}', which the class of '{whole.name}' in "
+            f"transformers passes over: it takes that part for one of '{whole.text_type}', and so is it read here.",
+            "Name the model type of the whole whose class takes such a text part.",
+        )
+    ]
+
+
 def _without_text_part(config: Mapping[str, Any]) -> list[Finding]:
     """Return the warning about a file without the text part of its class, which takes one of its own then."""
     whole, steps = families.model_type(_name_of(config)), _steps(config)
     if whole is None or not whole.text_part or not _passes_over_others(config):
         return []
-    if steps and steps[0][0] not in (*_TEXT_PARTS, whole.text_part[0], *whole.text_names):
+    if steps and steps[0][0] not in (whole.text_part[0], *whole.text_names):
         return [
             Finding(
                 "warning",
@@ -246,6 +266,8 @@ def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | No
     whole = families.model_type(outer)
     if own and outer and whole and whole.text_type and own.startswith(outer) and families.model_type(own) is None:
         return whole.text_type  # as EXAONE 4.5's class does with the type that its text part states
+    if _takes_one_type(config, whole, own):
+        return whole.text_type if whole else None
     for name in (own, outer):
         known = families.model_type(name)
         while known is not None and known.text_type is not None:
@@ -254,6 +276,14 @@ def _stated_type(config: Mapping[str, Any], part: Mapping[str, Any]) -> str | No
         if name is not None:
             return name
     return own_format(part)
+
+
+def _takes_one_type(config: Mapping[str, Any], whole: ModelType | None, own: str | None) -> bool:
+    """Whether the class of a whole takes its text part for one of its own type, whatever other known type is stated."""
+    if whole is None or not whole.has_one_text_type or own in (None, whole.text_type) or not _steps(config):
+        return False
+    kind = families.model_type(own)
+    return kind is not None and not kind.text_part and _passes_over_others(config)
 
 
 def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:

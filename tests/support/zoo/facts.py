@@ -176,7 +176,24 @@ def _composite(found: Architecture) -> dict[str, Any]:
     fields = getattr(found.config_class, "__dataclass_fields__", {})
     own = [name for name in ("rope_parameters", "rope_theta", "partial_rotary_factor") if name in fields]
     facts = {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
+    facts["one_text_type"] = has_one_text_type(found, path, text_type)
     return {**facts, "text_alone": alone if alone != given else {}}
+
+
+def has_one_text_type(found: Architecture, path: list[str], text_type: str | None) -> bool:
+    """Whether a text part that states another model type is taken for one of the class's own."""
+    other = "llama" if text_type == "mistral" else "mistral"
+    content: dict[str, Any] = {"model_type": other}
+    for name in reversed(path):
+        content = {name: content}
+    try:
+        with quiet():
+            config: Any = found.config_class.from_dict(content)
+        for name in path:
+            config = getattr(config, name)
+    except Exception:  # whatever a class raises for another type
+        return False
+    return text_type is not None and type(config).model_type == text_type
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:
