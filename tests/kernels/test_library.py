@@ -20,12 +20,16 @@ import locant.kernels
 from locant.cli.messages import messages_on_stderr
 from locant.errors import ConfigError
 from locant.kernels import rotation
-from locant.kernels.building import built_path, find_compiler, sources
+from locant.kernels.building import built_path, find_compiler
 from locant.kernels.library import Kernel, Library
 from locant.kernels.tensors import SMALLEST
 from locant.positions import Rotary
 
-SOME_SOURCES = {name: text for name, text in sources().items() if name.startswith(("threads.", "watch."))}
+# Sources of a library that is built at once.
+SOME_SOURCES = {
+    "some.cpp": b'#include "some.h"\nextern "C" int locant_some() { return SOME; }\n',
+    "some.h": b"#define SOME 1\n",
+}
 
 
 def fresh(library: Library | None = None) -> Kernel:
@@ -114,8 +118,7 @@ def test_threads_build_once(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_processes_build_at_once(cache: Path) -> None:
     code = (
         "from locant.kernels import building, library\n"
-        "some = {name: text for name, text in building.sources().items() if name.startswith(('threads.', 'watch.'))}\n"
-        "building.sources = lambda: some\n"
+        f"building.sources = lambda: {SOME_SOURCES}\n"
         "assert library.LIBRARY.usable()"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]

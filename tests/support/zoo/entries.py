@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,12 @@ def entries_of(config_class: Any) -> dict[str, Any]:
             kinds = _kinds(config_class, name, field)
             if kinds and kinds != {*KINDS_OF_VALUES}:
                 takes.setdefault(", ".join(kind for kind in KINDS_OF_VALUES if kind in kinds), []).append(name)
-    sources = sources_of(config_class)
-    reads = [
-        name for name in READ_BY_SOME if any(re.search(_reading(name), source, re.MULTILINE) for source in sources)
-    ]
-    types = [name for name in TYPES_OF_OTHERS if any(f'"{name}"' in source for source in sources)]
-    layers = [name for name in sorted(KNOWN_TYPES) if any(f'"{name}"' in source for source in sources)]
-    groups = any(map(_GROUPS.search, sources))
+    parts = parts_of(config_class)
+    reads, types, layers = (
+        [name for name in names if any(name in part[kind] for part in parts)]
+        for kind, names in (("reads", READ_BY_SOME), ("types", TYPES_OF_OTHERS), ("layers", sorted(KNOWN_TYPES)))
+    )
+    groups = any(part["groups"] for part in parts)
     found = {"takes": takes, "reads": reads, "groups": groups, "types": types, "layer_types": layers}
     return {
         **found,
@@ -121,13 +121,31 @@ def _reading(entry: str) -> str:
     return rf"""["']{entry}["']|(self|config)\.{entry}(?!\w)|^ +{entry}:"""
 
 
-def sources_of(config_class: Any) -> list[str]:
-    """Return the code of a configuration's class, and of the models in its folder."""
-    found = [
-        inspect.getsource(each) for each in config_class.__mro__ if each.__module__.startswith("transformers.models.")
-    ]
+def parts_of(config_class: Any) -> list[dict[str, Any]]:
+    """Return what stands in the code of a configuration's class, and in that of the models in its folder."""
+    classes = [each for each in config_class.__mro__ if each.__module__.startswith("transformers.models.")]
     folder = Path(inspect.getsourcefile(config_class) or "").parent
-    return found + [file.read_text(encoding="utf-8") for file in sorted(folder.glob("modeling_*.py"))]
+    return [*map(_in_class, classes), *map(_in_file, sorted(folder.glob("modeling_*.py")))]
+
+
+@cache
+def _in_class(each: type[Any]) -> dict[str, Any]:
+    return _in_source(inspect.getsource(each))
+
+
+@cache
+def _in_file(file: Path) -> dict[str, Any]:
+    return _in_source(file.read_text(encoding="utf-8"))
+
+
+def _in_source(source: str) -> dict[str, Any]:
+    """Return what a source has of what is looked for; several classes share a file, or a class that they derive from."""
+    return {
+        "reads": [name for name in READ_BY_SOME if name in source and re.search(_reading(name), source, re.MULTILINE)],
+        "types": [name for name in TYPES_OF_OTHERS if f'"{name}"' in source],
+        "layers": [name for name in KNOWN_TYPES if f'"{name}"' in source],
+        "groups": bool(_GROUPS.search(source)),
+    }
 
 
 def entries_of_all() -> dict[str, Any]:
