@@ -139,7 +139,7 @@ def _in_file(file: Path) -> dict[str, Any]:
 
 
 def _in_source(source: str) -> dict[str, Any]:
-    """Return what a source has of what is looked for; several classes share a file, or a class that they derive from."""
+    """Return what a source has of what is looked for. Classes share files, and classes that they derive from."""
     return {
         "reads": [name for name in READ_BY_SOME if name in source and re.search(_reading(name), source, re.MULTILINE)],
         "types": [name for name in TYPES_OF_OTHERS if f'"{name}"' in source],
