@@ -106,10 +106,6 @@ OWN_CODE: dict[str, ModelType] = {
         own_formats.DEEPSEEK_ARGS: {"layout": "interleaved", **_half(rope_theta=10000.0)},
         own_formats.TENCENT_PRETRAIN: {"layout": "interleaved", **_half(rope_theta=10000.0)},
         own_formats.FLA_TRANSFORMER: _half(rope_theta=10000.0, hidden_size=2048, num_heads=32),
-        "moonshine": {  # of transformers, whose class says the heads of encoder and decoder apart
-            "layout": "interleaved",
-            **_half(rope_theta=10000.0, partial_rotary_factor=0.9, hidden_size=288, num_attention_heads=8),
-        },
         "timesfm2_5": _half(rope_theta=10000.0, head_dim=80, num_hidden_layers=20),  # of transformers, of series
         "lasr_encoder": _half(
             rope_theta=10000.0, hidden_size=512, num_attention_heads=8, num_hidden_layers=17

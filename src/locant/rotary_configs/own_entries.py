@@ -333,11 +333,14 @@ def telechat(given: dict[str, Any], findings: Findings) -> None:
 def moonshine(given: dict[str, Any], findings: Findings) -> None:
     """Moonshine (modeling_moonshine.py of transformers): heads of the encoder and of the decoder, which are alike."""
     del findings
-    heads, layers = (f"num_{name}" for name in ("attention_heads", "hidden_layers"))
-    if given.get(f"encoder_{heads}") != given.get(f"decoder_{heads}"):
+    heads, layers = "num_attention_heads", "num_hidden_layers"
+    for side in ("encoder", "decoder"):
+        given.setdefault(f"{side}_{heads}", 8)
+    if given[f"encoder_{heads}"] != given[f"decoder_{heads}"]:
         raise ConfigError(
             f"encoder_{heads} and decoder_{heads} of config.json differ, so heads do; one configuration cannot be both."
         )
+    given.setdefault(f"decoder_{layers}", 6)
     for name in (heads, layers):
         rename(given, f"decoder_{name}", name)
         given.pop(f"encoder_{name}", None)
