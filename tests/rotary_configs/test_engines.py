@@ -76,7 +76,7 @@ _ENGINES: dict[str, tuple[Callable[[RotaryConfig], RotaryConfig], float]] = {
     "vLLM, rope_parameters": (partial(_through_vllm, group="rope_parameters"), 1e-9),
     "vLLM, rope_scaling": (partial(_through_vllm, group="rope_scaling"), 1e-9),
     "GGUF, llama": (partial(_through_gguf, architecture="llama"), 2e-6),
-    "GGUF, step35": (partial(_through_gguf, architecture="step35"), 2e-6),
+    "GGUF, apertus": (partial(_through_gguf, architecture="apertus"), 2e-6),
     "llama.cpp": (_through_llamacpp, 1e-12),
     "CTranslate2": (_through_ctranslate2, 1e-12),
 }
@@ -98,7 +98,7 @@ def _expressible(config: RotaryConfig, engine: str) -> RotaryConfig:
         return replace(config, scaling=replace(config.scaling, factor=8.0, target_length=None))
     if isinstance(config.scaling, YaRN | NTKByParts) and engine.startswith("GGUF"):
         config = replace(config, scaling=replace(config.scaling, beta_fast=32.0, beta_slow=1.0))
-    if engine == "GGUF, llama":
+    if engine.startswith("GGUF"):  # both rotate whole heads
         return replace(config, head_dim=config.rotary_dim)
     return config
 

@@ -489,8 +489,8 @@ GGUF: dict[str, tuple[dict[str, Any], str]] = {
         "full_attention 64/192 half 5e+06; sliding_attention 64/192 half 10000",
     ),
     "Step-3.5, sliding layers with another part of the head": (
-        keys("step35", block_count=2, attention__key_length=128, rope__dimension_count=64, rope__freq_base=5e6)
-        | {"step35.rope.freq_base_swa": 10000.0, "step35.rope.dimension_count_swa": 128}
+        keys("step35", block_count=2, attention__key_length=128, rope__freq_base=5e6)  # as conversion/step3.py has it
+        | {"step35.rope.freq_base_swa": 10000.0}
         | {"step35.attention.sliding_window": 512, "step35.attention.sliding_window_pattern": [0, 1]},
         "full_attention 64/128 half 5e+06; sliding_attention 128/128 half 10000",
     ),

@@ -16,9 +16,11 @@ from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.gguf_architectures import (
     AXES_BY_SECTIONS,
+    HALVES_FULL_ATTENTION,
     KNOWN,
     LOCAL_BASE,
     LOCAL_BASE_WITH_WINDOW,
+    OWN_HEADS,
     RAISES_BASE,
     SEPARATE_PART,
     SEVERAL_AXES,
@@ -26,8 +28,9 @@ from locant.rotary_configs.gguf_architectures import (
     WHOLE_HEADS,
     layout_of,
 )
-from locant.rotary_configs.gguf_layers import FULL, SLIDING, layers_of
+from locant.rotary_configs.gguf_layers import CHUNKED, FULL, SLIDING, layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
+from locant.rotary_configs.gguf_windows import WINDOWS, window_of
 from locant.rotary_configs.layers import layers_without_positions
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of
@@ -91,6 +94,10 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     base = _with_alpha(keys, architecture, 10000.0 if base is None else base, head_dim)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
+    if architecture in HALVES_FULL_ATTENTION:  # the tensors are as long as sliding attention has pairs
+        given = {
+            name: values[: rotary_dim // 2] if len(values) == rotary_dim else values for name, values in given.items()
+        }
     scaling = scaling_of(keys, architecture, given, rotary_dim, base, findings)
     config = RotaryConfig(
         head_dim=head_dim,
@@ -103,6 +110,8 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     again = partial(_scaling_again, keys, architecture, given)
     by_type = _with_sliding(keys, architecture, config, length, again, findings)
     configs, layers = layers_of(keys, architecture, by_type)
+    if FULL in configs and SLIDING in by_type and SLIDING not in configs:
+        findings += _passes_over_base(keys, architecture, config.base)
     findings += _notes_on_parts(keys, architecture, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
@@ -134,14 +143,18 @@ def _of_another_architecture(metadata: Mapping[str, Any], architecture: str) -> 
 
 def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[int]:
     """Return the numbers of pairs of each axis, where positions have several."""
-    sections = [int(size) for size in keys.numbers("rope.dimension_sections") or () if size]
-    if not sections or architecture in {*SEVERAL_AXES, *AXES_BY_SECTIONS} or architecture not in KNOWN:
+    stated = keys.numbers("rope.dimension_sections") or ()
+    sections = [int(size) for size in stated if size]
+    has_axes = architecture in SEVERAL_AXES or (
+        architecture in AXES_BY_SECTIONS and len(stated) > 1 and all(stated[:2])  # llama_hparams::use_mrope
+    )
+    if not sections or has_axes or architecture not in KNOWN:
         return sections
     findings.append(
         Finding(
             "warning",
             f"llama.cpp passes over rope.dimension_sections {sections} in the architecture '{architecture}', whose "
-            "positions have one axis.",
+            f"positions have one axis{' unless the first two are not 0' if architecture in AXES_BY_SECTIONS else ''}.",
             "Convert the model to an architecture whose positions have several axes, if it reads images.",
         )
     )
@@ -170,7 +183,7 @@ def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> 
 def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
     rotary_dim, head_dim = keys.whole(f"rope.dimension_count{of}"), keys.whole(f"attention.key_length{of}")
     if of:  # those of the other layers, where sliding ones have none of their own
-        rotary_dim = rotary_dim or keys.whole("rope.dimension_count")
+        rotary_dim = rotary_dim or keys.whole("rope.dimension_count") or keys.whole("attention.key_length")
         head_dim = head_dim or keys.whole("attention.key_length")
     width = keys.whole("embedding_length")
     heads = keys.get("attention.head_count")
@@ -189,7 +202,8 @@ def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
             f"rope.dimension_count in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
             f"refuses a file of the architecture '{architecture}' where they differ, or ends."
         )
-    return head_dim, rotary_dim or head_dim
+    rotary_dim = rotary_dim or head_dim
+    return head_dim, rotary_dim // 2 if architecture in HALVES_FULL_ATTENTION and not of else rotary_dim
 
 
 def _with_sliding(
@@ -201,34 +215,76 @@ def _with_sliding(
     findings: list[Finding],
 ) -> dict[str, RotaryConfig]:
     """Return the configuration of the file by layer types: sliding attention has a base of its own in some."""
-    base, window = keys.number("rope.freq_base_swa"), keys.get("attention.sliding_window")
-    has_own_heads = keys.whole("attention.key_length_swa") or keys.whole("rope.dimension_count_swa")
+    base = keys.number("rope.freq_base_swa")
+    has_own_heads = architecture in HALVES_FULL_ATTENTION or _states_own_heads(keys, architecture, findings)
     head_dim, rotary_dim = _dims(keys, architecture, "_swa") if has_own_heads else (full.head_dim, full.rotary_dim)
     assert rotary_dim is not None
     is_local = architecture in LOCAL_BASE or (
-        architecture in LOCAL_BASE_WITH_WINDOW and bool(window or has_own_heads or base)
+        architecture in LOCAL_BASE_WITH_WINDOW and bool(window_of(keys, architecture) or has_own_heads or base)
     )
     if is_local:
+        attention = keys.number("rope.scaling.attn_factor")
+        if attention not in (None, 1):
+            findings.append(
+                Finding(
+                    "warning",
+                    f"rope.scaling.attn_factor {attention:g} scales the attention of sliding layers, too, in the "
+                    f"architecture '{architecture}', although their frequencies are not scaled; that is not shown.",
+                    "Compare with the model's publication.",
+                )
+            )
         base = 10000.0 if base is None else base
         sliding = RotaryConfig(
             head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=full.layout, max_length=length
         )
         return {FULL: full, SLIDING: sliding}
     if base is not None and architecture not in SHARED_SCALING:
+        findings += _passes_over_base(keys, architecture, full.base)
+        base = None
+    if base is None:
+        return {ALL_LAYERS: full}
+    own = full.scaling if base == full.base else scaling(rotary_dim, base)
+    sliding = replace(full, base=base, scaling=own)
+    if sliding == full:
+        return {ALL_LAYERS: full}
+    return {FULL: full, CHUNKED if architecture == "llama4" else SLIDING: sliding}
+
+
+def _passes_over_base(keys: Fields, architecture: str, base: float) -> Iterator[Finding]:
+    """Yield that the base of sliding attention has no effect, where the file states one."""
+    stated = keys.number("rope.freq_base_swa")
+    if stated is not None and stated != base:
+        yield Finding(
+            "warning",
+            f"llama.cpp passes over rope.freq_base_swa {stated:g} in the architecture '{architecture}': all layers "
+            f"have the base {base:g}.",
+            "Compare with the model's publication.",
+        )
+
+
+def _states_own_heads(keys: Fields, architecture: str, findings: list[Finding]) -> bool:
+    """Return whether sliding attention has heads of its own; warn of sizes that llama.cpp passes over.
+
+    Raises:
+        ConfigError: The graph has one size for all layers, and the file two.
+    """
+    stated = {name: keys.whole(f"{name}_swa") for name in ("attention.key_length", "rope.dimension_count")}
+    if architecture in OWN_HEADS:
+        return any(stated.values())
+    for name, size in stated.items():
+        if size is None or size == keys.whole(name):
+            continue
+        if architecture in WINDOWS:
+            raise ConfigError(
+                f"{name}_swa in {keys.where} is {size}, but the graph of '{architecture}' has one size for all layers, "
+                f"that of the first. Only {', '.join(sorted(OWN_HEADS))} have heads of their own in sliding attention."
+            )
         findings.append(
             Finding(
                 "warning",
-                f"llama.cpp passes over rope.freq_base_swa {base:g} in the architecture '{architecture}': all layers "
-                f"have the base {full.base:g}.",
-                "Compare with the model's publication.",
+                f"llama.cpp passes over {name}_swa {size} in the architecture '{architecture}', which has no sliding "
+                "attention.",
+                "Remove the key, or compare with the model's publication.",
             )
         )
-        base = None
-    if base is None and not has_own_heads:
-        return {ALL_LAYERS: full}
-    base = full.base if base is None else base
-    own = full.scaling if (rotary_dim, base) == (full.rotary_dim, full.base) else scaling(rotary_dim, base)
-    sliding = replace(full, head_dim=head_dim, rotary_dim=rotary_dim, base=base, scaling=own)
-    if architecture == "llama4":
-        return {ALL_LAYERS: sliding}  # layers of full attention do not rotate, and the others are chunked
-    return {ALL_LAYERS: full} if sliding == full else {FULL: full, SLIDING: sliding}
+    return False

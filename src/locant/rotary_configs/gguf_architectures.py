@@ -88,8 +88,15 @@ LOCAL_BASE = frozenset(("gemma3", "gemma3n", "gemma-embedding"))
 LOCAL_BASE_WITH_WINDOW = frozenset(("gemma4", "mimo2", "modern-bert", "plamo3", "step35"))
 """Architectures with such a sliding attention where the file states a window."""
 
-SHARED_SCALING = frozenset(("afmoe", "cohere2", "gemma2", "gpt-oss", "llama4", "smallthinker"))
+SHARED_SCALING = frozenset(("afmoe", "gemma2", "gpt-oss", "llama4", "smallthinker"))
 """Architectures whose sliding attention has base and scaling of the file, but for ``rope.freq_base_swa``."""
+
+OWN_HEADS = frozenset(("gemma4", "step35"))
+"""Architectures whose sliding attention has heads and rotated features of its own; in the graphs of others all layers
+have those of the first."""
+
+HALVES_FULL_ATTENTION = frozenset(("step35",))
+"""Architectures whose full attention rotates half of ``rope.dimension_count`` features (llama_model_step35)."""
 
 LOADS_LISTS = frozenset(("minicpm3", "phi3", "phimoe"))
 """Architectures that load LongRoPE's lists whatever ``rope.scaling.type`` says."""
@@ -102,8 +109,8 @@ _DIVISORS = "arcee cogvlm exaone exaone-moe exaone4 falcon-h1 gemma4 granitehybr
 LOADS_DIVISORS = LOADS_LISTS_BY_TYPE | frozenset(_DIVISORS.split())
 """Architectures that load ``rope_freqs.weight``."""
 
-NEEDS_SECTIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"))
-"""Architectures of which llama.cpp loads no file without ``rope.dimension_sections``."""
+NEEDS_SECTIONS = frozenset(("paddleocr", "qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"))
+"""Architectures of which llama.cpp loads no file without ``rope.dimension_sections``, or ends (``rope_multi``)."""
 
 _PERMUTED = """
 llama llama-embed deci arctic chameleon bailingmoe deepseek internlm2 minicpm llada mistral3 granite granitemoe

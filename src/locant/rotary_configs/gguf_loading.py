@@ -9,13 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.gguf_architectures import (
-    AXES_BY_SECTIONS,
-    LOCAL_BASE,
-    LOCAL_BASE_WITH_WINDOW,
-    NEEDS_SECTIONS,
-    SHARED_SCALING,
-)
+from locant.rotary_configs.gguf_architectures import AXES_BY_SECTIONS, NEEDS_SECTIONS
+from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
 
 _NEEDED = ("block_count", "context_length", "embedding_length")
 _TYPES = {
@@ -32,6 +28,8 @@ _TYPES = {
     "rope.scaling.finetuned": "bool",
     "rope.scaling.type": "string",
 }
+_TYPES_OF_WINDOWS = {"rope.freq_base_swa": "float32", WINDOW: "uint32"}
+_NEEDED_BY = {"cohere2moe": ("leading_dense_block_count",), "gemma4": ("attention.key_length_swa",)}
 _BY_LAYER = ("attention.head_count", "attention.head_count_kv")
 _AXES = 4
 
@@ -44,22 +42,41 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
         types: The types of the values, by key.
     """
     architecture = str(metadata.get("general.architecture"))
-    for name in _NEEDED:
+    windows = WINDOWS.get(architecture)
+    needed = (*_NEEDED, *_NEEDED_BY.get(architecture, ()), *((WINDOW,) if windows and windows.needed else ()))
+    for name in needed:
         if f"{architecture}.{name}" not in metadata:
             yield _error(f"{architecture}.{name} is missing", "Convert the model again.")
+    if windows and windows.period is None and types.get(f"{architecture}.{PATTERN}") != "array":
+        yield _error(
+            f"{architecture}.{PATTERN} does not list for every layer whether it has a window",
+            "Convert the model again.",
+        )
     if architecture in NEEDS_SECTIONS and f"{architecture}.rope.dimension_sections" not in metadata:
         yield _error(
             f"{architecture}.rope.dimension_sections is missing, the numbers of pairs of each axis",
             "Convert the model again; config.json has them as mrope_section.",
         )
-    own_base = architecture in LOCAL_BASE | LOCAL_BASE_WITH_WINDOW | SHARED_SCALING
-    for name, expected in (_TYPES | ({"rope.freq_base_swa": "float32"} if own_base else {})).items():
+    if windows and windows.stays and metadata.get(f"{architecture}.{WINDOW}") == 0:
+        yield Finding(
+            "error",
+            f"{architecture}.{WINDOW} is 0: the sliding layers of this architecture see nothing then.",
+            "State the window in tokens.",
+        )
+    read = dict(_TYPES)
+    if windows:
+        read |= _TYPES_OF_WINDOWS
+    elif architecture in WINDOW_EVERYWHERE:
+        read[WINDOW] = "uint32"
+    for name, expected in read.items():
         key = f"{architecture}.{name}"
         if types.get(key, expected) != expected:
             yield _error(f"{key} is stored as {types[key]}, where {expected} is expected", f"Store it as {expected}.")
     lengths = dict.fromkeys(_BY_LAYER, metadata.get(f"{architecture}.block_count"))
     if architecture in NEEDS_SECTIONS | AXES_BY_SECTIONS:
         lengths["rope.dimension_sections"] = _AXES
+    if architecture in LINEAR_BETWEEN:
+        lengths["attention.recurrent_layers"] = metadata.get(f"{architecture}.block_count")
     for name, length in lengths.items():
         values = metadata.get(f"{architecture}.{name}")
         if isinstance(values, Sequence) and not isinstance(values, str) and length not in (None, len(values)):

@@ -62,7 +62,8 @@ def scaling_of(
     if attention is not None and attention <= 0:
         raise ConfigError(f"rope.scaling.attn_factor {attention:g} in {keys.where} must be above 0: scores go by it.")
     loaded = _loaded(tensors, architecture, kind, rotary_dim, findings)
-    given = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear")
+    given, by_old_name = keys.number("rope.scaling.factor"), keys.number("rope.scale_linear")
+    given = by_old_name if given is None else given
     factor = given or 1.0
     if LONG_FACTORS in loaded:
         kind, factor = "longrope", 1.0 if kind == "none" else factor
@@ -79,7 +80,7 @@ def scaling_of(
     )
     _warn_of_lengths(keys, context, kind)
     scaling = types[kind].from_gguf(_heeded(keys, architecture, findings), context)
-    if given is None and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
+    if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
         findings.append(_note_on_missing_factor(kind, keys))
         scaling = Unscaled() if scaling.attention_scale() == 1 else scaling
     if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:

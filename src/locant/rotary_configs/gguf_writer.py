@@ -12,6 +12,7 @@ from locant.positions.scaling import Unscaled
 from locant.positions.scaling.contexts import FACTORS, GGUFForm
 from locant.rotary_configs.base import by_layer, cannot_express, with_equivalent_base
 from locant.rotary_configs.gguf_architectures import (
+    HALVES_FULL_ATTENTION,
     LOADS_DIVISORS,
     LOADS_LISTS,
     LOADS_LISTS_BY_TYPE,
@@ -69,6 +70,11 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
         raise ConfigError(
             f"The architecture '{architecture}' has positions of several axes, whose sections no rotary configuration "
             "holds."
+        )
+    if architecture in HALVES_FULL_ATTENTION:
+        raise ConfigError(
+            f"GGUF cannot express rotary positions of one size for the architecture '{architecture}': llama.cpp "
+            "rotates half as many features in its full attention as in its sliding attention."
         )
     given = {layer: with_equivalent_base(config) for layer, config in by_layer(configs).items()}
     full = next(iter(given.values()))

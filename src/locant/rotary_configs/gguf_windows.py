@@ -1,0 +1,104 @@
+"""Sliding windows of the architectures of GGUF files: which layers have one, and how far they see.
+
+Source: ``load_arch_hparams`` of every architecture in ``src/models`` of llama.cpp, ``load_swa_pattern`` in
+``llama-model.cpp`` and ``set_swa_pattern`` in ``llama-hparams.cpp``, as llama-cpp-python 0.3.36 brings them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from locant.positions.scaling.fields import Fields
+
+WINDOW = "attention.sliding_window"
+PATTERN = "attention.sliding_window_pattern"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How an architecture finds its layers with windows.
+
+    Attributes:
+        period: One layer in so many has full attention, where the file states no other number; ``None`` where it must
+            list the layers.
+        full_first: Whether that is the first of a period, not the last.
+        needed: Whether llama.cpp refuses a file without a window.
+        usual: The window of a file that states none.
+        fixed: The window, whatever the file states.
+    """
+
+    period: int | None = 4
+    full_first: bool = False
+    needed: bool = False
+    usual: int | None = None
+    fixed: int | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether layers slide even with a window of 0; it switches the windows of the others off."""
+        return self.needed or (self.usual is not None and self.fixed is None)
+
+
+_LISTED = Windows(period=None, needed=True)
+WINDOWS = {
+    "afmoe": Windows(),
+    "cohere2": Windows(needed=True),
+    "cohere2moe": Windows(needed=True, full_first=True),
+    "exaone-moe": Windows(needed=True),
+    "exaone4": Windows(usual=4096),
+    "gemma-embedding": Windows(6, needed=True),
+    "gemma2": Windows(2, usual=4096),
+    "gemma3": Windows(6),
+    "gemma3n": Windows(5, needed=True),
+    "gemma4": _LISTED,
+    "gpt-oss": Windows(2, needed=True),
+    "llama4": Windows(usual=8192, fixed=8192),
+    "mimo2": _LISTED,
+    "modern-bert": Windows(3, full_first=True),
+    "olmo2": Windows(),
+    "plamo3": Windows(8),
+    "smallthinker": Windows(full_first=True, fixed=4096),
+    "step35": _LISTED,
+}
+"""Architectures with windows in some of their layers; others pass over the keys, but for LFM2, where every layer of
+attention has the window that the file states."""
+
+WINDOW_EVERYWHERE = frozenset(("lfm2",))
+"""Architectures whose layers of attention all have the window that the file states."""
+
+_DEEPER = 64  # layers of EXAONE 4 32B, the one with windows
+
+
+def window_of(keys: Fields, architecture: str) -> int | None:
+    """Return how far layers with a window see, in tokens; ``None`` where no layer has one, or the file does not say."""
+    stated = keys.get(WINDOW)
+    stated = stated if isinstance(stated, int) and not isinstance(stated, bool) else None
+    windows = WINDOWS.get(architecture)
+    if windows is None:
+        return (stated or None) if architecture in WINDOW_EVERYWHERE else None
+    size = windows.usual if stated is None else stated
+    return (windows.fixed or size) if size else None
+
+
+def sliding_layers(keys: Fields, architecture: str, count: int) -> tuple[bool, ...] | None:
+    """Return for every layer whether it has a window; ``None`` where the file must say, and does not.
+
+    Args:
+        keys: The metadata of the architecture.
+        architecture: ``general.architecture``.
+        count: Number of layers that compute the next token.
+    """
+    windows = WINDOWS.get(architecture)
+    is_without = windows is None or (architecture == "exaone4" and count != _DEEPER)
+    if windows is None or is_without or not (windows.stays or window_of(keys, architecture)):
+        return (False,) * count
+    pattern = keys.get(PATTERN)
+    if isinstance(pattern, Sequence) and not isinstance(pattern, str):
+        return tuple(index < len(pattern) and bool(pattern[index]) for index in range(count))
+    if windows.period is None:
+        return None
+    stated = isinstance(pattern, int) and not isinstance(pattern, bool)
+    period = pattern if stated else windows.period
+    full = 0 if windows.full_first else period - 1
+    return tuple(period == 0 or index % period != full for index in range(count))
