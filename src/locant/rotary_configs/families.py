@@ -167,6 +167,9 @@ class ModelType:
         has_one_text_type: Whether that is its type also where it states another.
         text_defaults: What the class of the whole gives a part of that type where it leaves it out.
         text_alone: What it gives that part where the file has none at all, if that is something else.
+        text_base: The base that it gives a group of that part which states none, if not that of the part's own class.
+        text_keeps_base: Whether it passes over a base of that part beside no group.
+        text_needs_type: Whether it fails with such a part that states no model type.
     """
 
     name: str
@@ -217,6 +220,9 @@ class ModelType:
     has_one_text_type: bool = False
     text_defaults: Mapping[str, Any] = field(default_factory=dict)
     text_alone: Mapping[str, Any] = field(default_factory=dict)
+    text_base: float | None = None
+    text_keeps_base: bool = False
+    text_needs_type: bool = False
 
     @property
     def rope_by_layer(self) -> bool:
@@ -341,4 +347,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         has_one_text_type=facts.get("one_text_type", False),
         text_defaults=facts.get("text_defaults", {}),
         text_alone=facts.get("text_alone", {}),
+        text_base=facts.get("text_base"),
+        text_keeps_base=facts.get("text_keeps_base", False),
+        text_needs_type=facts.get("text_needs_type", False),
     )

@@ -42,7 +42,17 @@ def entries_of_text(config: Mapping[str, Any]) -> dict[str, Any]:
     for _, whole, part in reversed(steps):
         if not _passes_over_others(whole):
             entries |= {key: whole[key] for key in _beside(whole, part) if _is_left_out(entries, key)}
+    if _passes_over_base(config, entries):
+        del entries["rope_theta"]
     return entries | _given_by_the_whole(config, entries)
+
+
+def _passes_over_base(config: Mapping[str, Any], entries: Mapping[str, Any]) -> bool:
+    """Whether the class of a whole passes over the base of its text part: it gives one in a group there."""
+    whole = families.model_type(_name_of(config))
+    if whole is None or not whole.text_keeps_base or not _steps(config) or not _passes_over_others(config):
+        return False
+    return entries.get("rope_theta") is not None and not any(isinstance(entries.get(name), Mapping) for name in _GROUPS)
 
 
 def _given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,18 +61,41 @@ def _given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) -
     whole = families.model_type(name if isinstance(name, str) else None)
     if whole is None or not _passes_over_others(config):
         return {}
-    if _has_no_text_part(config, whole):
-        return dict(whole.text_alone or whole.text_defaults)
+    if _without_text(config) is not None:
+        return dict(
+            next(filter(None, (given for each in _inner(whole) for given in (each.text_alone, each.text_defaults))), {})
+        )
+    given: dict[str, Any] = {}
+    group = next((group for each in _GROUPS if isinstance(group := entries.get(each), Mapping)), {})
+    if whole.text_base and group and entries.get("rope_theta") is None and not _states_a_base(group):
+        given["rope_theta"] = whole.text_base
     if not steps or steps[-1][2].get("model_type") not in (None, whole.text_type):
-        return {}
-    return {key: value for key, value in whole.text_defaults.items() if _is_left_out(entries, key)}
+        return given
+    return given | {key: value for key, value in whole.text_defaults.items() if _is_left_out(entries, key)}
 
 
-def _has_no_text_part(config: Mapping[str, Any], whole: ModelType) -> bool:
-    """Whether a file has neither the group of its text part nor sizes or rotary entries beside its place."""
-    if not whole.text_part or whole.name in families.TEXT_IN_THE_FILE_ITSELF or _steps(config):
-        return False
-    return not any(config.get(key) is not None for key in _OF_TEXT)
+def _states_a_base(group: Mapping[str, Any]) -> bool:
+    """Whether a group of rotary parameters, or those of layer types in it, states a base."""
+    return any(each.get("rope_theta") is not None for each in (group, *group.values()) if isinstance(each, Mapping))
+
+
+def _inner(whole: ModelType) -> list[ModelType]:
+    """Return a class and those of its parts that are wholes themselves."""
+    found = [whole]
+    while (inner := families.model_type(found[-1].text_type)) is not None and inner.text_part:
+        found.append(inner)
+    return found
+
+
+def _without_text(config: Mapping[str, Any]) -> ModelType | None:
+    """Return the class whose text part a file lacks with all sizes beside its place: the whole, or a part of it."""
+    part, steps = text_part(config), _steps(config)
+    outer = families.model_type(_name_of(steps[-1][1])) if steps else None
+    whole = families.model_type(_name_of(part) or (None if outer is None else outer.text_type))
+    if whole is None or not whole.text_part or whole.name in families.TEXT_IN_THE_FILE_ITSELF:
+        return None
+    is_known = _passes_over_others({**part, "model_type": whole.name})
+    return whole if is_known and not any(part.get(key) is not None for key in _OF_TEXT) else None
 
 
 def _is_left_out(entries: Mapping[str, Any], key: str) -> bool:
@@ -116,6 +149,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         *_of_another_type(config),
         *_without_its_group(config),
         *_without_text_part(config),
+        *_base_and_type_of_the_part(config),
         *_notes_on_the_whole(config),
     ]
     for name, whole, part in _steps(config):
@@ -189,16 +223,44 @@ def _without_text_part(config: Mapping[str, Any]) -> list[Finding]:
                 f"Name that group '{whole.text_part[0]}' for transformers.",
             )
         ]
-    if not _has_no_text_part(config, whole):
+    lacking = _without_text(config)
+    if lacking is None:
         return []
+    names = ".".join((*text_part_names(config), *lacking.text_part))
     return [
         Finding(
             "warning",
-            f"config.json has no '{'.'.join(whole.text_part)}', the text part of the class of '{whole.name}' in "
-            "transformers: what that class takes then is shown, which need not be what the weights have.",
-            f"State the text part of the model in '{whole.text_part[0]}'.",
+            f"config.json has no '{names}', the text part of the class of '{lacking.name}' in transformers: what that "
+            "class takes then is shown, which need not be what the weights have.",
+            f"State the text part of the model in '{names}'.",
         )
     ]
+
+
+def _base_and_type_of_the_part(config: Mapping[str, Any]) -> list[Finding]:
+    """Return warnings about a base that the class of the whole passes over, and a type that it cannot do without."""
+    whole, steps = families.model_type(_name_of(config)), _steps(config)
+    if whole is None or not steps or not _passes_over_others(config):
+        return []
+    found, part = [], text_part(config)
+    if _passes_over_base(config, part):
+        found.append(
+            Finding(
+                "warning",
+                f"rope_theta is {part['rope_theta']:g} in '{steps[-1][0]}': the class of '{whole.name}' in "
+                "transformers passes over it, and takes the base of its own group.",
+                "State rope_parameters with rope_theta in it.",
+            )
+        )
+    if whole.text_needs_type and _name_of(part) is None:
+        found.append(
+            Finding(
+                "warning",
+                f"'{steps[-1][0]}' states no model_type: the class of '{whole.name}' in transformers fails without.",
+                f"State the model_type of that part: '{whole.text_type}'.",
+            )
+        )
+    return found
 
 
 def _notes_on_the_whole(config: Mapping[str, Any]) -> list[Finding]:

@@ -34,6 +34,7 @@ from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.groups import group_facts
 from zoo.left_out import (
     aliases,
+    bases_of_text,
     kept_facts,
     layer_types,
     other_names_of_text,
@@ -177,6 +178,7 @@ def _composite(found: Architecture) -> dict[str, Any]:
     own = [name for name in ("rope_parameters", "rope_theta", "partial_rotary_factor") if name in fields]
     facts = {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
     facts["one_text_type"] = has_one_text_type(found, path, text_type)
+    facts |= bases_of_text(found, path, text_type, alone) if text_type else {}
     return {**facts, "text_alone": alone if alone != given else {}}
 
 

@@ -202,6 +202,60 @@ def text_alone(found: Architecture, path: Sequence[str], text_type: str, names: 
     return _unlike_the_part(made(found), path, text_type, names)
 
 
+def bases_of_text(found: Architecture, path: Sequence[str], text_type: str, alone: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a whole does with the base of its text part, and whether it fails with a part of no stated type.
+
+    Args:
+        found: The class of the whole.
+        path: Names of the nested groups that lead to the text part.
+        text_type: Model type of that part.
+        alone: What that part has where the file has none: a width of it that other parts must have.
+    """
+    from transformers import CONFIG_MAPPING
+
+    width = {name: value for name, value in alone.items() if name == "hidden_size"}
+    scaled = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    facts: dict[str, Any] = {}
+    try:
+        own = [
+            _base(CONFIG_MAPPING[text_type].from_dict(copy.deepcopy(each)))
+            for each in (scaled, {"rope_theta": _OTHER_BASE})
+        ]
+        given = [_base(_part_of(found, path, {"model_type": text_type, **width, **scaled}))]
+        given.append(_base(_part_of(found, path, {"model_type": text_type, **width, "rope_theta": _OTHER_BASE})))
+    except Exception:  # a class that refuses such a part
+        return facts
+    if isinstance(given[0], float) and given[0] != own[0]:
+        facts["text_base"] = given[0]
+    if isinstance(given[1], float) and own[1] == _OTHER_BASE != given[1]:
+        facts["text_keeps_base"] = True
+    try:
+        _part_of(found, path, {**width, "rope_theta": _OTHER_BASE})
+    except KeyError:
+        facts["text_needs_type"] = True
+    except Exception:  # what it refuses for another reason is another fact
+        return facts
+    return facts
+
+
+def _part_of(found: Architecture, path: Sequence[str], part: dict[str, Any]) -> Any:
+    """Return the configuration that a whole makes of its text part; raise what it raises."""
+    content = copy.deepcopy(part)  # transformers writes into groups
+    for name in reversed(path):
+        content = {name: content}
+    with quiet():
+        config: Any = found.config_class.from_dict(content)
+    for name in path:
+        config = getattr(config, name)
+    return config
+
+
+def _base(config: Any) -> Any:
+    rope = getattr(config, "rope_parameters", None)
+    base = rope.get("rope_theta") if isinstance(rope, dict) else None
+    return float(base) if isinstance(base, int | float) else base
+
+
 def _unlike_the_part(config: Any, path: Sequence[str], text_type: str, names: re.Pattern[str]) -> dict[str, Any]:
     """Return the entries of the text part of a whole that differ from the defaults of that part's class."""
     from transformers import CONFIG_MAPPING
