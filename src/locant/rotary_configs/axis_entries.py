@@ -77,6 +77,13 @@ def read_axes(
                 f"State the pairs of {len(usual)} axes.",
             )
         sections = usual if sections is None else sections
+        if any(isinstance(size, float) for name in theirs for size in rope.values[name] or ()):
+            context.warn(
+                f"mrope_section in {rope.where} has numbers with a fraction, by which the class of "
+                f"'{kind.name if kind else ''}' in transformers cannot split features: it fails, also where they are "
+                "whole.",
+                f"Write {[int(size) for size in sections]}.",
+            )
         if stated is not None and stated != (known["order"] == "alternating"):
             context.warn(
                 f"mrope_interleaved is {str(stated).lower()}, which the class of '{kind.name if kind else ''}' in "

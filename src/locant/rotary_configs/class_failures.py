@@ -52,6 +52,7 @@ def doubts_about_class(
     yield from _unknown_types(part.values, kind)
     yield from _types_of_other_classes(part.values, kind)
     yield from _scalings_that_fail(part.values, kind)
+    yield from _scalings_without_head(part.values, kind)
     yield from _types_that_are_needed(kind, names)
     yield from _refused_windows(part.values, kind)
 
@@ -68,6 +69,21 @@ def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
             f"rope_type is '{stated}' in {where}: the class of '{kind.name}' in transformers fails with that scaling.",
             "State another rope_type, or name the code that has it.",
         )
+
+
+def _scalings_without_head(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that the class fails with the scaling of a group where the size of its heads is not stated."""
+    if part.get("head_dim") is not None or ("head_dim" not in part and kind.defaults.get("head_dim") is not None):
+        return
+    for where, group in rotary_groups(part):
+        stated = group.get("rope_type") or group.get("type")
+        if where != "config.json" and stated in kind.fails_headless:
+            yield Finding(
+                "warning",
+                f"rope_type is '{stated}' in {where}, and the file has no head_dim: the class of '{kind.name}' in "
+                "transformers computes that scaling by head_dim alone, and fails.",
+                "State head_dim, the features of a head.",
+            )
 
 
 def _types_that_are_needed(kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
@@ -227,6 +243,13 @@ def _heads_in_no_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Fi
     """Yield that the heads of keys and values do not divide those of queries, each group of which shares one."""
     heads = next((value for name in HEADS if is_count(value := part.get(name, kind.defaults.get(name)))), None)
     keys = part.get("num_key_value_heads")
+    if kind.fails_with_groups and is_count(heads) and is_count(keys) and keys != heads:
+        yield Finding(
+            "warning",
+            f"num_key_value_heads is {keys} in config.json beside {heads} heads of queries: the latent attention of "
+            f"the class of '{kind.name}' in transformers makes as many keys as queries, and fails in grouping them.",
+            f"State {heads} for num_key_value_heads, or leave it out where that is what the class has.",
+        )
     if heads is not None and is_count(keys) and heads % keys and "qk_rope_head_dim" not in kind.defaults:
         yield Finding(
             "warning",

@@ -39,7 +39,7 @@ def doubts_about(
     """
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
     of_class = None if kind is None else entries_of_class(kind.name)
-    own = () if of_class is None else of_class.takes
+    own = () if of_class is None else {*of_class.takes, *of_class.reads}
     return [*found, *misplaced_names(part, known, own), *types_without_group(part, kind, names)]
 
 

@@ -158,6 +158,9 @@ class ModelType:
         refuses: Entries about windows with which it refuses a file.
         needed_types: Types without a layer of which the class refuses a file.
         fails_with: Scalings with which the class fails.
+        fails_headless: Scalings with which it fails where the size of its heads is null, as it is where left out.
+        fails_with_share: Whether its latent attention fails with a share of a head and no scaling.
+        fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
         needs_sections: Whether its group must have an ``mrope_section``.
         text_part: Names of the nested groups that lead to the text part of a multimodal model.
@@ -211,6 +214,9 @@ class ModelType:
     refuses: Sequence[str] = ()
     needed_types: Sequence[str] = ()
     fails_with: Sequence[str] = ()
+    fails_headless: Sequence[str] = ()
+    fails_with_share: bool = False
+    fails_with_groups: bool = False
     turns_odd_share: bool = False
     needs_sections: bool = False
     text_part: tuple[str, ...] = ()
@@ -338,6 +344,9 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         refuses=facts.get("refuses", ()),
         needed_types=facts.get("needed_types", ()),
         fails_with=facts.get("fails_with", ()),
+        fails_headless=facts.get("fails_headless", ()),
+        fails_with_share=facts.get("fails_with_share", False),
+        fails_with_groups=facts.get("fails_with_groups", False),
         turns_odd_share=facts.get("odd_share", False),
         needs_sections=facts.get("needs_sections", False),
         text_part=tuple(facts.get("text_part", ())),

@@ -83,7 +83,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     fraction = _fraction(part, rope, kind, layer, findings)
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
-        reads_share = kind is None or kind.rotates_partly or read_type(rope) != "default"
+        reads_share = kind is None or kind.fails_with_share or read_type(rope) != "default"
         is_stated = reads_share and any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
         return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer, is_stated=is_stated)
     head_dim = _head_dim(own, kind, layer, findings)

@@ -73,6 +73,7 @@ from locant.rotary_configs.text_parts import (
     doubts_about_others,
     entries_of_text,
     other_type_in_architectures,
+    refuse_text_part_of_another_kind,
     text_part,
     text_type,
 )
@@ -128,6 +129,7 @@ def read_config(
         is_replaced: Whether groups were replaced behind the class of transformers, which fills in nothing then.
         kind: Facts of the class, for a model type that is not known here.
     """
+    refuse_text_part_of_another_kind(config)
     name = text_type(config)
     if families.model_type(name) is None and kind is not None and families.model_type(kind.name) is not None:
         name = kind.name  # of code of its own that is as that of a known type
@@ -205,7 +207,7 @@ def _read_entries(
     refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values)
     stated = stated_layout(part.values) if kind is None else None
-    by_name = families.layout_of(name, _interleaves(part, in_vllm), kind) if stated is None else stated[1]
+    by_name = families.layout_of(name, _interleaves(part, in_vllm, kind), kind) if stated is None else stated[1]
     layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
     if part.flag("rotary_emb_interleaved"):  # of Nomic's own code
         layout = "interleaved"
@@ -318,9 +320,11 @@ def _read_entries(
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
 
-def _interleaves(part: Fields, in_vllm: bool) -> bool | None:
-    """Return ``rope_interleave``, which vLLM's classes pass over."""
+def _interleaves(part: Fields, in_vllm: bool, kind: ModelType | None) -> bool | None:
+    """Return ``rope_interleave``, which vLLM's classes pass over; classes of transformers take null for false."""
     stated = part.flag("rope_interleave")
+    if "rope_interleave" in part.values and kind is not None and families.is_in_transformers(kind.name):
+        stated = bool(stated)
     return None if in_vllm else stated
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from locant.errors import ConfigError, nearest
@@ -28,6 +28,9 @@ from locant.rotary_configs.families import (
 )
 from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count
 from locant.rotary_configs.rope_parameters import read_type
+
+_BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")
+"""Entries beside the groups that are the base of one type of layers."""
 
 
 def rope_groups(
@@ -330,7 +333,23 @@ def _by_layer_type(
             beside = base_beside_group(part, kind, name)
         groups[name] = (rope, first_stated(rope.number("rope_theta"), beside, base_in(default)))
     filled = [] if kind is None else [name for name in kind.fills if name in names and given.get(name) is None]
-    return groups | ({} if kind is None else filled_in(part, kind, filled))
+    groups |= {} if kind is None else filled_in(part, kind, filled)
+    findings += _bases_of_types_beside(part, [base for _, base in groups.values()], where)
+    return groups
+
+
+def _bases_of_types_beside(part: Fields, taken: Collection[float | None], where: str) -> Iterator[Finding]:
+    """Yield that a base of one type of layers stands beside groups that all have other ones."""
+    for name in _BASES_OF_TYPES:
+        stated = part.number(name)
+        if stated is not None and stated not in taken:
+            part.pass_over(name)
+            yield Finding(
+                "warning",
+                f"{name} is {stated:g} beside the groups of {where}, where the group of such layers has its own: it is "
+                "passed over.",
+                "Remove it, or state it in the group of the layers that it is meant for.",
+            )
 
 
 def _group_without_base(kind: ModelType, where: str) -> Finding:
@@ -402,7 +421,7 @@ def _null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
     """Yield that bases of layer types are null, where the class has its own ones."""
     if kind is None or not kind.rope_by_layer:
         return
-    for name in ("rope_local_base_freq", "local_rope_theta", "global_rope_theta"):
+    for name in _BASES_OF_TYPES:
         if name in part.values and part.values[name] is None:
             yield Finding(
                 "warning",

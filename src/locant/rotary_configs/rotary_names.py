@@ -31,6 +31,7 @@ _WINDOWS = {
 }
 _NEAR = 0.88
 _NEARER = 0.93  # of windows, whose names are alike in many models
+_STEM = 3  # letters
 _LOOK = re.compile(r"rope|rotary|rotat|theta|yarn|ntk|logn|mscale|mrope")
 _OF_TWO_WORDS = re.compile(r"freqbase|basefreq|logn|mscale")
 _OF_A_SCALING = re.compile(r"type|scal|factor|ratio|ntk|yarn|alpha|interpol")
@@ -72,7 +73,9 @@ def misplaced_names(
         letters = _letters(name)
         near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
         near = near or [each for each in difflib.get_close_matches(letters, _WINDOWS, 1, _NEARER) if each != letters]
-        near = near or difflib.get_close_matches(letters, left_out, n=1, cutoff=_NEAR)
+        own_near = [] if name.startswith("_") else difflib.get_close_matches(letters, left_out, n=1, cutoff=_NEAR)
+        near = near or own_near  # with an underscore it is what a class kept for itself
+        near = near or [each for each, usual in left_out.items() if _has_same_stems(name, usual)]
         meant = (_KNOWN | _WINDOWS | left_out)[near[0]] if near else None
         if near and not name.startswith(("vision", "audio", "text")):
             yield Finding(
@@ -87,6 +90,17 @@ def misplaced_names(
                 f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
                 f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
             )
+
+
+def _has_same_stems(name: str, usual: str) -> bool:
+    """Whether two names have as many words, each the beginning of the other's: ``head_dimension``, ``heads_dim``."""
+    words, others = name.lower().split("_"), usual.split("_")
+    pairs = [sorted(pair, key=len) for pair in zip(words, others, strict=False)]
+    return (
+        len(words) == len(others)
+        and name != usual
+        and all(short == long or (len(short) >= _STEM and long.startswith(short)) for short, long in pairs)
+    )
 
 
 def _looks_rotary(name: str) -> bool:

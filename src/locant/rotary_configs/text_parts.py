@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.class_entries import READ_BY_SOME
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.layers import WINDOW_ENTRIES
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
 from locant.rotary_configs.without_rotation import ROPE_KEYS, has_rotary_code, speaks_of_rotation
@@ -19,12 +22,32 @@ _BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_em
 _GROUPS = ("rope_parameters", "rope_scaling")
 _OF_TEXT = (*LAYERS, *HEADS, *HEAD_SIZES, *WIDTHS, *_BASE_AND_SCALING)
 _LENGTHS = ("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor")
+_OF_LAYERS = (*WINDOW_ENTRIES, *READ_BY_SOME, "layer_types", "layers_block_type", "use_sliding_window")
+BESIDE_TEXT = tuple(dict.fromkeys((*ROPE_KEYS, *_LENGTHS, *_OF_LAYERS)))
+"""Entries about positions that a file may have beside its text part."""
 
 
 def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a config.json that is about text: a nested one of multimodal models, or the whole."""
     steps = _steps(config)
     return steps[-1][2] if steps else config
+
+
+def refuse_text_part_of_another_kind(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a file that has something else than a group where a known class has its text part.
+
+    Args:
+        config: The content of config.json.
+    """
+    for whole in (config, *(part for _, _, part in _steps(config))):
+        known = families.model_type(_name_of(whole))
+        name = known.text_part[0] if known is not None and known.text_part else ""
+        value = whole.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise ConfigError(
+                f"'{name}' in config.json must be a group of entries, the text part of the model; got "
+                f"{in_json(value):.60}."
+            )
 
 
 def text_part_names(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -124,8 +147,11 @@ def _repeats(config: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
 
 
 def _beside(config: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
-    """Return the entries about positions beside a text part, as far as it has not the same."""
-    names = dict.fromkeys((*ROPE_KEYS, *_LENGTHS))
+    """Return the entries about positions beside a text part, as far as it has not the same.
+
+    Those about layers count where the class of the whole, which is known, passes over them.
+    """
+    names = BESIDE_TEXT if _passes_over_others(config) else dict.fromkeys((*ROPE_KEYS, *_LENGTHS))
     stated = (key for key in names if config.get(key) is not None and key != "use_mrope")
     return [key for key in stated if config[key] != part.get(key)]
 
@@ -144,7 +170,8 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
         kind: The facts of the class of its text part, where they are known.
     """
     share = None if kind is None else (kind.rope or {}).get("partial_rotary_factor")
-    taken = {"rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
+    defaults = {} if kind is None else kind.defaults
+    taken = {**defaults, "rope_theta": base_of_class(kind, ALL_LAYERS), "partial_rotary_factor": share}
     found = [
         *_of_another_type(config),
         *_without_its_group(config),
@@ -174,7 +201,7 @@ def doubts_about_others(config: Mapping[str, Any], kind: ModelType | None) -> li
                         f"Move it into '{name}', if that is what the model's code reads.",
                     )
                 )
-            elif key in ROPE_KEYS and whole[key] != taken.get(key) and not _is_in_a_group(part, key):
+            elif whole[key] != taken.get(key) and not _is_in_a_group(part, key):
                 found.append(
                     Finding(
                         "error",

@@ -29,8 +29,10 @@ from locant.extension.inspect.model_class.small_model import (
     reduced_entries,
 )
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
+from locant.rotary_configs.text_parts import BESIDE_TEXT
 from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
 from zoo.cases import SWITCHED_ON, sections, usual_entries
+from zoo.failures import failure_facts
 from zoo.groups import group_facts
 from zoo.left_out import (
     aliases,
@@ -175,7 +177,7 @@ def _composite(found: Architecture) -> dict[str, Any]:
         alone = {}
     others = other_names_of_text(found, path[0]) if len(path) == 1 else []
     fields = getattr(found.config_class, "__dataclass_fields__", {})
-    own = [name for name in ("rope_parameters", "rope_theta", "partial_rotary_factor") if name in fields]
+    own = [name for name in BESIDE_TEXT if name in fields]
     facts = {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
     facts["one_text_type"] = has_one_text_type(found, path, text_type)
     facts |= bases_of_text(found, path, text_type, alone) if text_type else {}
@@ -279,6 +281,8 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
         if after is not None and before is not None and after.rotary_dim != before.rotary_dim:
             facts["partly"] = True
         facts |= scaling_facts(rope, usual, with_entries)
+    if before := next((layer.rotation for layer in rotating if layer.rotation is not None), None):
+        facts |= failure_facts(found, entries, before.rotary_dim, with_entries)
     if entries.get("rope_interleave") is not None:
         layers = with_entries(rope_interleave=not entries["rope_interleave"])
         facts["rope_interleave"] = bool(layers) and {each.layout for each in layers} != {each.layout for each in usual}
@@ -413,7 +417,7 @@ _AS_FOUND = (
         "computes_head",
         "refuses",
     ),
-    *("fails_with", "odd_share", "needs_sections"),
+    *("fails_with", "odd_share", "needs_sections", "fails_headless", "fails_with_share", "fails_with_groups"),
 )
 
 

@@ -11,7 +11,7 @@ Tried = Callable[..., list[ObservedLayer] | None]
 """What a small model of a class does with other entries, ``None`` where it fails."""
 
 _LENGTHS = {"factor": 4.0, "original_max_position_embeddings": 64}
-_SCALINGS: dict[str, dict[str, Any]] = {
+SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
     "yarn": _LENGTHS,
@@ -42,14 +42,14 @@ def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried
 
     def fails(name: str) -> bool:
         whole = {"partial_rotary_factor": 0.5 if name == "proportional" else 1.0}
-        forms = (_scaling(name, part // 2), {**_scaling(name, head // 2), **whole})
-        return all(tried(rope_parameters=_with(rope, each)) is None for each in forms)
+        forms = (complete_scaling(name, part // 2), {**complete_scaling(name, head // 2), **whole})
+        return all(tried(rope_parameters=with_entries(rope, each)) is None for each in forms)
 
-    found = [name for name in _SCALINGS if (is_flat or name != "longrope") and fails(name)]
-    if found and tried(rope_parameters=_with(rope, {})) is not None:
+    found = [name for name in SCALINGS if (is_flat or name != "longrope") and fails(name)]
+    if found and tried(rope_parameters=with_entries(rope, {})) is not None:
         facts["fails_with"] = found
     odd = part // 2 + 1
-    layers = tried(rope_parameters=_with(rope, {"partial_rotary_factor": odd / head})) if odd % 2 else None
+    layers = tried(rope_parameters=with_entries(rope, {"partial_rotary_factor": odd / head})) if odd % 2 else None
     changed = next((each.rotation for each in layers or () if each.rotation is not None), None)
     if changed is not None and changed.rotary_dim == odd + 1:
         facts["odd_share"] = True
@@ -59,13 +59,13 @@ def scaling_facts(rope: Mapping[str, Any], usual: Sequence[ObservedLayer], tried
     return facts
 
 
-def _scaling(name: str, pairs: int) -> dict[str, Any]:
+def complete_scaling(name: str, pairs: int) -> dict[str, Any]:
     """Return a complete group of a type of scaling, for so many pairs."""
     lists = {"short_factor": [1.0] * pairs, "long_factor": [2.0] * pairs} if name == "longrope" else {}
-    return {"rope_type": name, **_SCALINGS[name], **lists, "short_mscale": 1.0, "long_mscale": 1.0}  # of Phi-3.5-MoE
+    return {"rope_type": name, **SCALINGS[name], **lists, "short_mscale": 1.0, "long_mscale": 1.0}  # of Phi-3.5-MoE
 
 
-def _with(rope: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+def with_entries(rope: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group, or all groups by type, with other entries."""
     if "rope_type" in rope:
         return {**rope, **entries}

@@ -1,0 +1,83 @@
+"""Sizes and shares of a head with which a class of transformers fails, though it computes a file without them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from locant.extension.inspect.model_class.small_model import build, model_class, quiet
+from zoo.architectures import Architecture
+from zoo.scalings import SCALINGS, Tried, complete_scaling, with_entries
+
+_LATENT = "qk_rope_head_dim"
+_SHARE = 0.25
+
+
+def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tried: Tried) -> dict[str, Any]:
+    """Return with what a class fails that has one rotation for all layers.
+
+    ``fails_headless`` are types of scalings with which it fails where ``head_dim`` is null, and not where it is a
+    number. Of latent attention, ``fails_with_share`` is there where it fails with a share of a head and no scaling, and
+    ``fails_with_groups`` where it fails with fewer heads of keys than of queries.
+
+    Args:
+        found: The class.
+        entries: The entries of a small model that it computes.
+        part: How many features of a head that model rotates.
+        tried: What it does with other entries.
+    """
+    rope, facts = entries.get("rope_parameters"), dict[str, Any]()
+    heads, size = entries.get("num_attention_heads"), entries.get("head_dim")
+    if isinstance(heads, int) and isinstance(size, int):  # a class that computes the size of heads has the same then
+        entries = {**entries, "hidden_size": heads * size}
+    is_flat = isinstance(rope, Mapping) and "rope_type" in rope
+    if is_flat and "head_dim" in entries and _LATENT not in entries and _is_made(found, {**entries, "head_dim": None}):
+        scaled = {name: with_entries(rope, complete_scaling(name, part // 2)) for name in SCALINGS}
+        whole = {name: {**entries, "rope_parameters": group} for name, group in scaled.items()}
+        facts["fails_headless"] = [
+            name
+            for name, each in whole.items()
+            if _is_made(found, each) and not _is_made(found, {**each, "head_dim": None})
+        ]
+    if entries.get(_LATENT) is not None:
+        shared = with_entries(rope, {"partial_rotary_factor": _SHARE}) if rope else None
+        facts["fails_with_share"] = shared is not None and tried(rope_parameters=shared) is None
+        facts["fails_with_groups"] = _fails_with_groups(found, entries)
+    return facts
+
+
+def _is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class makes a model of entries; frequencies are computed while it is made, numbers are not kept."""
+    made = model_class(found.config_class)
+    try:
+        with quiet(), torch.device("meta"):
+            return made is not None and made(found.config_class(**copy.deepcopy(dict(entries)))) is not None
+    except Exception:  # whatever the class raises
+        return False
+
+
+def _fails_with_groups(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class computes a file with as many heads of keys as of queries, and fails with half of them."""
+    heads = entries.get("num_attention_heads")
+    if not isinstance(heads, int) or heads < 2:
+        return False
+    try:
+        _run(found, {**entries, "num_key_value_heads": heads})
+    except Exception:  # a class that cannot be run so tells nothing
+        return False
+    try:
+        _run(found, {**entries, "num_key_value_heads": heads // 2})
+    except Exception:  # whatever the class raises
+        return True
+    return False
+
+
+def _run(found: Architecture, entries: Mapping[str, Any]) -> None:
+    """Run a small model with the attention of transformers itself, which groups heads."""
+    with quiet(), torch.no_grad():
+        model = build(found.config_class(**copy.deepcopy(dict(entries))))
+        model.set_attn_implementation("eager")
+        model(torch.zeros((1, 4), dtype=torch.long))
