@@ -54,7 +54,31 @@ def doubts_about_class(
     yield from _scalings_that_fail(part.values, kind)
     yield from _scalings_without_head(part.values, kind)
     yield from _types_that_are_needed(kind, names)
+    yield from _layers_unlike_others_of_their_type(part.values, kind, names)
     yield from _refused_windows(part.values, kind)
+
+
+def _layers_unlike_others_of_their_type(
+    part: Mapping[str, Any], kind: ModelType, names: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield that layers of one type have entries of their own, for which a class looks by type."""
+    given = part.get("per_layer_config")
+    if not isinstance(given, Mapping) or not kind.rope_by_layer:
+        return
+    firsts: dict[str, tuple[int, dict[str, Any]]] = {}
+    for index, name in enumerate(names):
+        entries = given.get(str(index))
+        own = dict(entries) if isinstance(entries, Mapping) else {}
+        own = {key: value for key, value in own.items() if value != part.get(key, kind.defaults.get(key))}
+        first, expected = firsts.setdefault(name, (index, own))
+        if own != expected:
+            yield Finding(
+                "warning",
+                f"per_layer_config of config.json tells layers {first} and {index} apart, both of the type '{name}': "
+                f"the class of '{kind.name}' in transformers refuses that.",
+                "Let layer_types and per_layer_config say the same.",
+            )
+            return
 
 
 def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

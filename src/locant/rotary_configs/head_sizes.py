@@ -111,7 +111,7 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     elif (
         fraction not in (None, 1)
         and kind is not None
-        and not kind.rotates_partly
+        and not partly
         and is_in_transformers(kind.name)
         and read_type(rope) != "proportional"  # whose frequencies are those of the whole head
     ):

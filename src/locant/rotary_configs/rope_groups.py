@@ -86,6 +86,9 @@ def rope_groups(
     if kind is not None and merges:
         agreed(inside, base, _two_bases(inside, base, where))
         given = _merged_by_type(kind, given, where, is_new=bool(new), findings=findings)
+        if not in_vllm and given.get("truncate") is False:
+            given = {key: each for key, each in given.items() if key != "truncate"}
+            findings.append(_truncate_is_passed_over(f"the groups that the class of '{kind.name}' makes", where))
         rope = Fields(given, where)
         inside = rope.number("rope_theta")
     listed = dict.fromkeys(base for base in bases_by_layer(part, kind) or () if base)
@@ -322,7 +325,7 @@ def _by_layer_type(
             continue
         if not in_vllm and value is not None and value.get("truncate") is False:
             value = {key: each for key, each in value.items() if key != "truncate"}
-            findings.append(_truncate_is_passed_over(name, where))
+            findings.append(_truncate_is_passed_over(f"'{name}'", where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else scaling_of(default), whose)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
@@ -331,7 +334,13 @@ def _by_layer_type(
         beside = part.number("rope_local_base_freq") if is_local else base
         if kind is not None and kind.fills:
             beside = base_beside_group(part, kind, name)
-        groups[name] = (rope, first_stated(rope.number("rope_theta"), beside, base_in(default)))
+        usual = base_in(default)
+        if kind is not None and kind.rope_by_layer and value is not None and value.get("rope_theta") is None:
+            taken = _base_of_a_group_without(part, kind, base)
+            if beside is None and taken not in (None, usual):
+                findings.append(_base_is_filled_in(kind, whose, taken, usual))
+                usual = taken
+        groups[name] = (rope, first_stated(rope.number("rope_theta"), beside, usual))
     filled = [] if kind is None else [name for name in kind.fills if name in names and given.get(name) is None]
     groups |= {} if kind is None else filled_in(part, kind, filled)
     findings += _bases_of_types_beside(part, [base for _, base in groups.values()], where)
@@ -352,6 +361,27 @@ def _bases_of_types_beside(part: Fields, taken: Collection[float | None], where:
             )
 
 
+def _base_of_a_group_without(part: Fields, kind: ModelType, base: float | None) -> float | None:
+    """Return the base that transformers fills into a group without one, ``None`` where the class has its own way.
+
+    ``standardize_rope_params`` takes ``rope_theta`` beside the groups, or ``default_theta`` of the class.
+    """
+    if not is_in_transformers(kind.name) or kind.name in PASSES_OVER_BASE:
+        return None
+    if "rope_theta" in kind.defaults:
+        return first_stated(part.number("rope_theta"), kind.defaults["rope_theta"])
+    return None if kind.fills else first_stated(base, kind.defaults.get("default_theta"))
+
+
+def _base_is_filled_in(kind: ModelType, where: str, taken: float | None, usual: float | None) -> Finding:
+    own = "" if usual is None else f", not the {usual:g} of its own group"
+    return Finding(
+        "warning",
+        f"{where} has no rope_theta: the class of '{kind.name}' in transformers fills in {taken:g} there{own}.",
+        "State rope_theta in every group.",
+    )
+
+
 def _group_without_base(kind: ModelType, where: str) -> Finding:
     return Finding(
         "warning",
@@ -368,10 +398,10 @@ def _stands_beside_groups(name: str, where: str) -> Finding:
     )
 
 
-def _truncate_is_passed_over(name: str, where: str) -> Finding:
+def _truncate_is_passed_over(group: str, where: str) -> Finding:
     return Finding(
         "warning",
-        f"truncate false stands in '{name}' of {where}, where transformers passes over it: it looks for truncate next "
+        f"truncate false stands in {group} of {where}, where transformers passes over it: it looks for truncate next "
         "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
         "Expect rounded corners from transformers, or train with them.",
     )

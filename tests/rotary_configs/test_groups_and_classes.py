@@ -1,0 +1,84 @@
+"""What classes with groups by layer type fill in, pass over and fail with, compared with the class in transformers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from locant.rotary_configs import ParsedConfig, read_huggingface
+from locant.rotary_configs.families import model_type
+
+_SIZES = {
+    **{"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 6},
+    **{"max_position_embeddings": 512, "head_dim": 64, "vocab_size": 32, "intermediate_size": 64},
+}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "truncate": False}
+
+
+def _warnings(parsed: ParsedConfig) -> str:
+    return " ".join(finding.message for finding in parsed.findings if finding.severity == "warning")
+
+
+def _config_of(file: dict[str, Any]) -> Any:
+    mapping = pytest.importorskip("transformers").CONFIG_MAPPING
+    if file["model_type"] not in mapping:
+        pytest.skip(f"this transformers has no '{file['model_type']}'")
+    return mapping[file["model_type"]].from_dict(copy.deepcopy(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"), [("dory", "full_attention"), ("lfm3", "sliding_attention"), ("ultrabert", "full_attention")]
+)
+def test_a_group_without_a_base_has_that_of_every_group(name: str, layer: str) -> None:
+    """standardize_rope_params: rope_theta beside the groups, or default_theta."""
+    kind = model_type(name)
+    assert kind is not None
+    groups = copy.deepcopy(dict(kind.rope or {}))
+    own = groups[layer].pop("rope_theta")
+    file = {"model_type": name, "rope_parameters": groups}
+    parsed = read_huggingface(file)
+    base = parsed.configs[layer].base
+    assert base == _config_of(file).rope_parameters[layer]["rope_theta"] != own
+    assert f"fills in {base:g} there, not the {own:g} of its own group" in _warnings(parsed)
+
+
+def test_a_group_of_deepseek_v4_without_a_base_has_the_main_one() -> None:
+    groups = {"main": {"rope_type": "default", "rope_theta": 1e4}, "compress": {"rope_type": "default"}}
+    parsed = read_huggingface({"model_type": "deepseek_v4", "rope_parameters": groups})
+    assert {config.base for config in parsed.configs.values()} == {1e4}
+    assert "fills in 10000 there, not the 160000 of its own group" in _warnings(parsed)
+
+
+@pytest.mark.parametrize("name", ["gemma3_text", "olmo3", "modernbert"])
+def test_truncate_in_a_scaling_that_is_merged_into_groups(name: str) -> None:
+    """_compute_yarn_parameters looks for truncate beside the groups of layer types."""
+    file = {"model_type": name, **_SIZES, "rope_scaling": _YARN}
+    parsed = read_huggingface(file)
+    assert parsed.configs["full_attention"].scaling.truncate  # type: ignore[attr-defined]
+    assert "truncate false stands in the groups that the class" in _warnings(parsed)
+    assert "truncate" not in {**_config_of(file).rope_parameters, "full_attention": None}
+
+
+@pytest.mark.parametrize("name", ["gemma4_text", "lfm3"])
+def test_a_share_beside_a_scaling_of_whole_heads(name: str) -> None:
+    full = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6, "partial_rotary_factor": 0.5}
+    local = {"rope_type": "default", "rope_theta": 1e4}
+    file = {"model_type": name, **_SIZES, "rope_parameters": {"full_attention": full, "sliding_attention": local}}
+    said = "frequencies for that part of a head then, rotates whole heads, and fails"
+    assert said in _warnings(read_huggingface(file))
+    file["rope_parameters"]["full_attention"] = {**full, "rope_type": "proportional", "factor": 1.0}
+    assert said not in _warnings(read_huggingface(file))
+
+
+def test_layers_of_one_type_with_other_heads() -> None:
+    """configuration_utils.py of transformers 5.24: "is not homogeneous across layers"."""
+    types = ["sliding_attention"] * 5 + ["full_attention"]
+    file = {"model_type": "embedding_gemma2_text", **_SIZES, "per_layer_config": {"5": {"head_dim": 128}}}
+    assert "both of the type" not in _warnings(read_huggingface({**file, "layer_types": types}))
+    wrong = {**file, "layer_types": ["full_attention", *types[1:]]}
+    said = "per_layer_config of config.json tells layers 0 and 5 apart, both of the type 'full_attention'"
+    assert said in _warnings(read_huggingface(wrong))
+    alike = {"0": {"head_dim": 128}, "5": {"head_dim": 128}}
+    assert "both of the type" not in _warnings(read_huggingface({**wrong, "per_layer_config": alike}))
