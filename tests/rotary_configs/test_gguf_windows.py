@@ -184,3 +184,12 @@ def test_files_with_all_of_it_are_not_refused() -> None:
     assert not [*refusals(listed, {f"mimo2.{_PATTERN}": "array"})]
     for architecture in ("afmoe", "gemma3", "olmo2"):
         assert not [*refusals(_metadata(architecture, **{_WINDOW: 0}), {})]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3next"])
+def test_text_in_the_place_of_heads_is_no_list_of_them(architecture: str) -> None:
+    """GKV::get_kv refuses a key of another type."""
+    metadata = _metadata(architecture, **{"attention.head_count_kv": "longrope"})
+    assert sum(len(kind.layers) for kind in read_gguf(metadata).layers) == 8
+    (error,) = refusals(metadata, {f"{architecture}.attention.head_count_kv": "string"})
+    assert "attention.head_count_kv is stored as string, where uint32 is expected, or a list" in error.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
@@ -97,18 +98,25 @@ def _count(keys: Fields) -> int | None:
 
 def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
     """Return for every layer whether it has attention, not a state space or a convolution."""
-    heads = keys.get("attention.head_count_kv")
-    if isinstance(heads, Sequence) and len(heads) >= count and 0 in heads:
+    heads = _listed(keys, "attention.head_count_kv", count)
+    if heads is not None and 0 in heads:
         return tuple(heads[index] != 0 for index in range(count))
     if architecture not in LINEAR_BETWEEN:
         return (True,) * count
-    recurrent = keys.get("attention.recurrent_layers")
-    if isinstance(recurrent, Sequence) and len(recurrent) >= count:
+    recurrent = _listed(keys, "attention.recurrent_layers", count)
+    if recurrent is not None:
         return tuple(not recurrent[index] for index in range(count))
-    if isinstance(recurrent, int):
-        return (not recurrent,) * count
+    if isinstance(for_all := keys.get("attention.recurrent_layers"), int):
+        return (not for_all,) * count
     every = keys.whole("full_attention_interval") or _PERIOD
     return tuple((index + 1) % every == 0 for index in range(count))
+
+
+def _listed(keys: Fields, name: str, count: int) -> list[Any] | None:
+    """Return the values by layer of a key, ``None`` where it has one for all, or too few."""
+    values = keys.get(name)
+    is_list = isinstance(values, Sequence) and not isinstance(values, str) and len(values) >= count
+    return list(values) if is_list else None
 
 
 def _rotates(keys: Fields, architecture: str, slides: Sequence[bool]) -> tuple[bool, ...]:

@@ -72,6 +72,10 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
         key = f"{architecture}.{name}"
         if types.get(key, expected) != expected:
             yield _error(f"{key} is stored as {types[key]}, where {expected} is expected", f"Store it as {expected}.")
+    for name in _BY_LAYER:
+        key = f"{architecture}.{name}"
+        if types.get(key, "array") not in ("uint32", "array"):
+            yield _error(f"{key} is stored as {types[key]}, where uint32 is expected, or a list", "Store it as uint32.")
     lengths = dict.fromkeys(_BY_LAYER, metadata.get(f"{architecture}.block_count"))
     if architecture in NEEDS_SECTIONS | AXES_BY_SECTIONS:
         lengths["rope.dimension_sections"] = _AXES
