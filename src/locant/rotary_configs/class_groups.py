@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.contexts import OF_THE_CLASS
-from locant.positions.scaling.fields import Fields
-from locant.rotary_configs.families import ModelType
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.families import PASSES_OVER_BASE, ModelType, is_in_transformers
 
 
 def groups_of_class(
@@ -94,3 +94,49 @@ def base_of_class(kind: ModelType | None, layer: str, *, is_scaled: bool = False
 def first_stated(*values: float | None) -> float | None:
     """Return the first of some values that is there."""
     return next((value for value in values if value is not None), None)
+
+
+def base_of_a_group_without(part: Fields, kind: ModelType, base: float | None) -> float | None:
+    """Return the base that transformers fills into a group without one, ``None`` where the class has its own way.
+
+    ``standardize_rope_params`` takes ``rope_theta`` beside the groups, or ``default_theta`` of the class.
+    """
+    if not is_in_transformers(kind.name) or kind.name in PASSES_OVER_BASE:
+        return None
+    if "rope_theta" in kind.defaults:
+        return first_stated(part.number("rope_theta"), kind.defaults["rope_theta"])
+    return None if kind.fills else first_stated(base, kind.defaults.get("default_theta"))
+
+
+def base_is_filled_in(kind: ModelType, where: str, taken: float | None, usual: float | None) -> Finding:
+    """Return the warning about a group whose base the class fills in otherwise than it has it itself."""
+    own = "" if usual is None else f", not the {usual:g} of its own group"
+    return Finding(
+        "warning",
+        f"{where} has no rope_theta: the class of '{kind.name}' in transformers fills in {taken:g} there{own}.",
+        "State rope_theta in every group.",
+    )
+
+
+def group_without_base(kind: ModelType, where: str) -> Finding:
+    """Return the warning about a group without a base, of a class that fills none in."""
+    return Finding(
+        "warning",
+        f"{where} has no rope_theta, and the class of '{kind.name}' in transformers fills none in: it fails there.",
+        "State rope_theta in every group.",
+    )
+
+
+def truncate_is_passed_over(group: str, where: str) -> Finding:
+    """Return the warning about ``truncate`` within the groups of layer types."""
+    return Finding(
+        "warning",
+        f"truncate false stands in {group} of {where}, where transformers passes over it: it looks for truncate next "
+        "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
+        "Expect rounded corners from transformers, or train with them.",
+    )
+
+
+def states_a_base(group: Mapping[str, Any]) -> bool:
+    """Whether a group of rotary parameters, or those of layer types in it, states a base."""
+    return any(each.get("rope_theta") is not None for each in (group, *group.values()) if isinstance(each, Mapping))

@@ -12,11 +12,15 @@ from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_groups import (
     base_beside_group,
     base_in,
+    base_is_filled_in,
+    base_of_a_group_without,
     base_of_class,
     filled_in,
     first_stated,
+    group_without_base,
     groups_of_class,
     scaling_of,
+    truncate_is_passed_over,
 )
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,
@@ -88,7 +92,7 @@ def rope_groups(
         given = _merged_by_type(kind, given, where, is_new=bool(new), findings=findings)
         if not in_vllm and given.get("truncate") is False:
             given = {key: each for key, each in given.items() if key != "truncate"}
-            findings.append(_truncate_is_passed_over(f"the groups that the class of '{kind.name}' makes", where))
+            findings.append(truncate_is_passed_over(f"the groups that the class of '{kind.name}' makes", where))
         rope = Fields(given, where)
         inside = rope.number("rope_theta")
     listed = dict.fromkeys(base for base in bases_by_layer(part, kind) or () if base)
@@ -325,20 +329,20 @@ def _by_layer_type(
             continue
         if not in_vllm and value is not None and value.get("truncate") is False:
             value = {key: each for key, each in value.items() if key != "truncate"}
-            findings.append(_truncate_is_passed_over(f"'{name}'", where))
+            findings.append(truncate_is_passed_over(f"'{name}'", where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"
         rope = Fields(value if value is not None else scaling_of(default), whose)
         if kind is not None and kind.name in PASSES_OVER_BASE and value is not None and "rope_theta" not in value:
-            findings.append(_group_without_base(kind, whose))
+            findings.append(group_without_base(kind, whose))
         is_local = name == LOCAL and kind is not None and kind.name in MERGES_INTO_FULL_LAYERS
         beside = part.number("rope_local_base_freq") if is_local else base
         if kind is not None and kind.fills:
             beside = base_beside_group(part, kind, name)
         usual = base_in(default)
         if kind is not None and kind.rope_by_layer and value is not None and value.get("rope_theta") is None:
-            taken = _base_of_a_group_without(part, kind, base)
+            taken = base_of_a_group_without(part, kind, base)
             if beside is None and taken not in (None, usual):
-                findings.append(_base_is_filled_in(kind, whose, taken, usual))
+                findings.append(base_is_filled_in(kind, whose, taken, usual))
                 usual = taken
         groups[name] = (rope, first_stated(rope.number("rope_theta"), beside, usual))
     filled = [] if kind is None else [name for name in kind.fills if name in names and given.get(name) is None]
@@ -361,49 +365,11 @@ def _bases_of_types_beside(part: Fields, taken: Collection[float | None], where:
             )
 
 
-def _base_of_a_group_without(part: Fields, kind: ModelType, base: float | None) -> float | None:
-    """Return the base that transformers fills into a group without one, ``None`` where the class has its own way.
-
-    ``standardize_rope_params`` takes ``rope_theta`` beside the groups, or ``default_theta`` of the class.
-    """
-    if not is_in_transformers(kind.name) or kind.name in PASSES_OVER_BASE:
-        return None
-    if "rope_theta" in kind.defaults:
-        return first_stated(part.number("rope_theta"), kind.defaults["rope_theta"])
-    return None if kind.fills else first_stated(base, kind.defaults.get("default_theta"))
-
-
-def _base_is_filled_in(kind: ModelType, where: str, taken: float | None, usual: float | None) -> Finding:
-    own = "" if usual is None else f", not the {usual:g} of its own group"
-    return Finding(
-        "warning",
-        f"{where} has no rope_theta: the class of '{kind.name}' in transformers fills in {taken:g} there{own}.",
-        "State rope_theta in every group.",
-    )
-
-
-def _group_without_base(kind: ModelType, where: str) -> Finding:
-    return Finding(
-        "warning",
-        f"{where} has no rope_theta, and the class of '{kind.name}' in transformers fills none in: it fails there.",
-        "State rope_theta in every group.",
-    )
-
-
 def _stands_beside_groups(name: str, where: str) -> Finding:
     return Finding(
         "warning",
         f"'{name}' stands in {where} beside the groups of layer types, where transformers passes over it.",
         "Remove it, or write it into the groups that it is meant for.",
-    )
-
-
-def _truncate_is_passed_over(group: str, where: str) -> Finding:
-    return Finding(
-        "warning",
-        f"truncate false stands in {group} of {where}, where transformers passes over it: it looks for truncate next "
-        "to the layer types, and rounds the corners of YaRN. vLLM heeds it.",
-        "Expect rounded corners from transformers, or train with them.",
     )
 
 

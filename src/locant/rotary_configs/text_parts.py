@@ -10,7 +10,7 @@ from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_entries import READ_BY_SOME
-from locant.rotary_configs.class_groups import base_of_class
+from locant.rotary_configs.class_groups import base_of_class, states_a_base
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.layers import WINDOW_ENTRIES
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
@@ -90,16 +90,11 @@ def _given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) -
         )
     given: dict[str, Any] = {}
     group = next((group for each in _GROUPS if isinstance(group := entries.get(each), Mapping)), {})
-    if whole.text_base and group and entries.get("rope_theta") is None and not _states_a_base(group):
+    if whole.text_base and group and entries.get("rope_theta") is None and not states_a_base(group):
         given["rope_theta"] = whole.text_base
     if not steps or steps[-1][2].get("model_type") not in (None, whole.text_type):
         return given
     return given | {key: value for key, value in whole.text_defaults.items() if _is_left_out(entries, key)}
-
-
-def _states_a_base(group: Mapping[str, Any]) -> bool:
-    """Whether a group of rotary parameters, or those of layer types in it, states a base."""
-    return any(each.get("rope_theta") is not None for each in (group, *group.values()) if isinstance(each, Mapping))
 
 
 def _inner(whole: ModelType) -> list[ModelType]:
