@@ -9,6 +9,7 @@ import torch
 
 from locant.errors import ConfigError
 from locant.extension.inspect.model_class.small_model import build, quiet
+from locant.positions.scaling import YaRN
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import read_huggingface, read_vllm
 
@@ -186,3 +187,58 @@ def test_sections_with_fractions_are_told(model_type: str) -> None:
     _run(_class_of(model_type), whole)
     assert "has numbers with a fraction" in _said(parts)
     assert "fraction" not in _said(whole)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "llama4_text", "no_rope_layers": [True, False] * 2}, "true stands in no_rope_layers"),
+        ({"model_type": "lfm2", "full_attn_idxs": [1, "2"]}, '"2" stands in full_attn_idxs'),
+        ({"model_type": "exaone_moe", "sliding_window_pattern": "LLLG"}, 'sliding_window_pattern is "LLLG"'),
+        ({"model_type": "exaone4", "sliding_window_pattern": None}, "sliding_window_pattern is null"),
+    ],
+)
+def test_values_in_lists_and_for_rounds_that_a_class_refuses_are_told(entries: dict[str, Any], said: str) -> None:
+    with pytest.raises(Exception):  # noqa: B017, PT011 -- every class raises something else
+        _class_of(entries["model_type"])(num_hidden_layers=4, **{**entries})
+    assert said.replace('"', "'") in _said({**_SMALL, **entries}).replace('"', "'")
+
+
+def test_a_word_for_a_round_beside_the_types_is_what_files_of_exaone_have() -> None:
+    types = ["sliding_attention", "full_attention"] * 2
+    entries = {"num_hidden_layers": 4, "sliding_window_pattern": "LG", "layer_types": types}
+    assert _class_of("exaone4")(**entries).layer_types == types
+    assert not _findings({"model_type": "exaone4", **_SMALL, "sliding_window": 8, **entries})
+
+
+@pytest.mark.parametrize("listed", [[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0] * 5])
+def test_types_of_layers_follow_the_list_of_those_that_rotate(listed: list[int]) -> None:
+    made = _class_of("llama4_text")(num_hidden_layers=5, no_rope_layers=[*listed], attention_chunk_size=99)
+    content = {"model_type": "llama4_text", **_SMALL, "num_hidden_layers": 5, "attention_chunk_size": 99}
+    if not any(listed):
+        with pytest.raises(ConfigError, match="none of the layers"):
+            read_huggingface({**content, "no_rope_layers": listed})
+        return
+    windows = {
+        index: kind.window
+        for kind in read_huggingface({**content, "no_rope_layers": listed}).layers
+        for index in kind.layers
+    }
+    assert [windows[index] for index in range(5)] == [
+        99 if name == "chunked_attention" else None for name in made.layer_types
+    ]
+
+
+@pytest.mark.parametrize(("value", "truncates"), [(0, False), (0.0, False), (None, False), (1, True), (True, True)])
+def test_truncate_is_what_a_class_takes_for_true(value: Any, truncates: bool) -> None:
+    group = {**_YARN, "truncate": value}
+    frequencies = build(_class_of("llama").from_dict({**_SMALL, "rope_parameters": group})).rotary_emb.inv_freq
+    config = read_huggingface({"model_type": "llama", **_SMALL, "rope_parameters": group}).config
+    assert isinstance(config.scaling, YaRN)
+    assert config.scaling.truncate is truncates
+    assert [float(each) for each in config.frequencies()] == pytest.approx(frequencies.tolist(), rel=1e-5)
+
+
+def test_text_for_truncate_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'truncate' in rope_parameters"):
+        read_huggingface({"model_type": "llama", **_SMALL, "rope_parameters": {**_YARN, "truncate": "false"}})

@@ -52,6 +52,8 @@ class ClassEntries:
 
     Attributes:
         takes: Kinds of values that it takes for each of its fields.
+        items: Kinds of values in the lists that it takes for some of them, where it does not take all.
+        alternating: Kinds of values from which it makes types of layers, where it takes more beside stated types.
         reads: Which of :data:`READ_BY_SOME` its code reads.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
@@ -62,6 +64,8 @@ class ClassEntries:
     """
 
     takes: Mapping[str, tuple[str, ...]]
+    items: Mapping[str, tuple[str, ...]]
+    alternating: Mapping[str, tuple[str, ...]]
     reads: frozenset[str]
     has_groups: bool
     types: frozenset[str]
@@ -81,7 +85,9 @@ def _all_entries() -> Mapping[str, ClassEntries]:
     stored = json.loads((Path(__file__).parent / "class_entries.json").read_text(encoding="utf-8"))
     return {
         name: ClassEntries(
-            {field: tuple(kinds.split(", ")) for kinds, fields in each["takes"].items() for field in fields},
+            _by_field(each["takes"]),
+            _by_field(each["items"]),
+            _by_field(each["alternating"]),
             frozenset(each["reads"]),
             each["groups"],
             frozenset(each["types"]),
@@ -92,6 +98,10 @@ def _all_entries() -> Mapping[str, ClassEntries]:
         )
         for name, each in stored.items()
     }
+
+
+def _by_field(stored: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {field: tuple(kinds.split(", ")) for kinds, fields in stored.items() for field in fields}
 
 
 def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Finding]) -> None:
@@ -144,7 +154,27 @@ def values_of_other_kinds(given: Mapping[str, Any], kind: ModelType) -> Iterator
         kind: The facts of its class.
     """
     own = entries_of_class(kind.name)
-    for name, kinds in () if own is None else own.takes.items():
+    if own is None:
+        return
+    for name, kinds in own.items.items():
+        value = given.get(name)
+        others = [each for each in value if _kind_of(each) not in kinds] if isinstance(value, list) else []
+        if others:
+            yield Finding(
+                "warning",
+                f"{in_json(others[0])} stands in {name} of config.json, a list of which the class of '{kind.name}' in "
+                f"transformers 5 takes {_in_words(kinds)} alone: it refuses the file.",
+                f"State {_in_words(kinds)} for each layer.",
+            )
+    for name, kinds in own.alternating.items() if given.get("layer_types") is None else ():
+        if name in given and _kind_of(given[name]) in {*own.takes.get(name, KINDS_OF_VALUES)} - {*kinds}:
+            yield Finding(
+                "warning",
+                f"{name} is {in_json(given[name])} in config.json, from which the class of '{kind.name}' in "
+                f"transformers makes no types of layers: it takes {_in_words(kinds)} there, and fails.",
+                f"State {_in_words(kinds)}, or the types in layer_types.",
+            )
+    for name, kinds in own.takes.items():
         if name in given and _kind_of(given[name]) not in kinds:
             yield Finding(
                 "warning",

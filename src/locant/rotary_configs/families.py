@@ -140,6 +140,7 @@ class ModelType:
         forces_last: Whether the last layer has that type also where the file states another.
         period: An entry with the length of a round of layers, the type of most of them, that of the one other, and
             whether that is the ``first`` or the ``last`` of the round.
+        by_list: The types of layers that ``no_rope_layers`` says to rotate, and not to, where the types follow it.
         pairs_blocks: Whether an attention block and an MLP block of the file's types are one layer of it.
         behaviour: What the layers of each type do.
         without_window: What layers without a window do where the file switches the sliding window off.
@@ -197,6 +198,7 @@ class ModelType:
     last_type: str | None = None
     forces_last: bool = False
     period: tuple[str, str, str, str] | None = None
+    by_list: tuple[str, str] | None = None
     pairs_blocks: bool = False
     behaviour: Mapping[str, Behaviour] = field(default_factory=dict)
     without_window: Behaviour | None = None
@@ -327,6 +329,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         last_type=facts.get("last_type"),
         forces_last=facts.get("forces_last", False),
         period=None if (period := facts.get("period")) is None else tuple(period),
+        by_list=None if (types := facts.get("by_list")) is None else tuple(types),
         pairs_blocks=facts.get("pairs_blocks", False),
         behaviour=facts.get("behaviour", {}),
         without_window=facts.get("without_window"),

@@ -50,6 +50,7 @@ from locant.rotary_configs.layers import (
     windows_by_layer,
     windows_of_nothing,
 )
+from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_groups import (
     bases_by_layer,
@@ -69,10 +70,8 @@ from locant.rotary_configs.spellings import (
     without_null_scaling,
 )
 from locant.rotary_configs.text_parts import (
-    class_in_architectures,
     doubts_about_others,
     entries_of_text,
-    other_type_in_architectures,
     refuse_text_part_of_another_kind,
     text_part,
     text_type,

@@ -144,6 +144,9 @@ def _stated(part: Fields) -> tuple[str, ...] | None:
 
 def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...]:
     """Return the types by an entry that tells how they alternate."""
+    if kind is not None and kind.by_list is not None and part.get("no_rope_layers"):
+        rotating, still = kind.by_list
+        return tuple(rotating if flag else still for flag in _listed(part, kind, count) or ())
     if kind is not None and (rounds := in_rounds(part, kind, count) or in_blocks(part, kind, count)):
         return rounds
     indices = range(count)

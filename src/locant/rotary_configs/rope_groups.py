@@ -327,7 +327,7 @@ def _by_layer_type(
         default = None if kind is None or not kind.rope_by_layer else (kind.rope or {}).get(name)
         if name not in known or (value is None and default is None):
             continue
-        if not in_vllm and value is not None and value.get("truncate") is False:
+        if not in_vllm and value is not None and not value.get("truncate", True):
             value = {key: each for key, each in value.items() if key != "truncate"}
             findings.append(truncate_is_passed_over(f"'{name}'", where))
         whose = f"'{name}' of {where}" if value is not None else f"{OF_THE_CLASS}'{kind.name if kind else ''}'"

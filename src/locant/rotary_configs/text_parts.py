@@ -15,7 +15,7 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.layers import WINDOW_ENTRIES
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
-from locant.rotary_configs.without_rotation import ROPE_KEYS, has_rotary_code, speaks_of_rotation
+from locant.rotary_configs.without_rotation import ROPE_KEYS
 
 _TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder", "vlm_config")
 _BASE_AND_SCALING = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rope_local_base_freq")
@@ -368,33 +368,6 @@ def _takes_one_type(config: Mapping[str, Any], whole: ModelType | None, own: str
         return False
     kind = families.model_type(own)
     return kind is not None and not kind.text_part and _passes_over_others(config)
-
-
-def class_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
-    """Return the facts of the class that ``architectures`` names, or ends with, where it is known and rotates."""
-    for each in (text_part(config), config):
-        names = each.get("architectures")
-        if isinstance(names, list) and names and isinstance(names[0], str):
-            kind = families.type_at_the_end(names[0])
-            if kind is not None and kind.rotates and not kind.text_part:
-                return kind
-    return None
-
-
-def other_type_in_architectures(config: Mapping[str, Any]) -> ModelType | None:
-    """Return the facts of the class that ``architectures`` names, where the one of the model type cannot be meant.
-
-    Grok-2 has the model type of a model of images, GIT, which has no rotary positions; its entries are about them.
-    """
-    part = text_part(config)
-    kind = families.model_type(text_type(config))
-    if kind is None or kind.rotates or has_rotary_code(part, config) or not speaks_of_rotation(part):
-        return None
-    names = next((each["architectures"] for each in (part, config) if each.get("architectures")), None)
-    if not isinstance(names, list) or not isinstance(names[0], str):
-        return None
-    named = families.type_of_class(names[0])
-    return named if named is not None and named.rotates and not named.text_part else None
 
 
 def _part_names(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ _ABOUT_POSITIONS = re.compile(
     r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|key_value_heads|hidden_layers|heads)$"
     r"|^(alibi|local_attention)$|full_attn|layers?_types?$|block_types?$|interleave|position_embedding_type|^qk_\w*head_dim$"
 )
+_OF_ROUNDS = re.compile(r"pattern|interval|period|every_n")
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
 _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "null": (None,),
@@ -44,18 +45,33 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
 def entries_of(config_class: Any) -> dict[str, Any]:
     """Return the entries of a class about positions: kinds of values that it takes, and what else its code reads."""
     takes: dict[str, list[str]] = {}
+    items: dict[str, list[str]] = {}
+    alternating: dict[str, list[str]] = {}
     for name, field in sorted(getattr(config_class, "__dataclass_fields__", {}).items()):
         if _ABOUT_POSITIONS.search(name) and not NOT_ABOUT_THEM.search(name):
             kinds = _kinds(config_class, name, field)
             if kinds and kinds != {*KINDS_OF_VALUES}:
-                takes.setdefault(", ".join(kind for kind in KINDS_OF_VALUES if kind in kinds), []).append(name)
+                takes.setdefault(_joined(kinds), []).append(name)
+            inner = _kinds_of_items(config_class, name)
+            if inner and inner != {*KINDS_OF_VALUES}:
+                items.setdefault(_joined(inner), []).append(name)
+            if _OF_ROUNDS.search(name) and (failing := _fails_to_alternate(config_class, name, kinds)):
+                alternating.setdefault(_joined(kinds - failing), []).append(name)
     parts = parts_of(config_class)
     reads, types, layers = (
         [name for name in names if any(name in part[kind] for part in parts)]
         for kind, names in (("reads", READ_BY_SOME), ("types", TYPES_OF_OTHERS), ("layers", sorted(KNOWN_TYPES)))
     )
     groups = any(part["groups"] for part in parts)
-    found = {"takes": takes, "reads": reads, "groups": groups, "types": types, "layer_types": layers}
+    found = {
+        "takes": takes,
+        "items": items,
+        "alternating": alternating,
+        "reads": reads,
+        "groups": groups,
+        "types": types,
+        "layer_types": layers,
+    }
     return {
         **found,
         "loses_groups": _loses_groups(config_class),
@@ -102,6 +118,35 @@ def _kinds(config_class: Any, name: str, field: Any) -> set[str]:
     default = field.default
     return found | {
         kind for kind, examples in _EXAMPLES.items() if any(type(default) is type(each) for each in examples)
+    }
+
+
+def _joined(kinds: set[str]) -> str:
+    return ", ".join(kind for kind in KINDS_OF_VALUES if kind in kinds)
+
+
+def _kinds_of_items(config_class: Any, name: str) -> set[str]:
+    """Return which kinds of values a list may have that a class takes for a field; none where it takes no list."""
+    checks = config_class.__validators__.get(name, ())
+    return {kind for kind, examples in _EXAMPLES.items() if any(_passes(checks, [example]) for example in examples)}
+
+
+def _fails_to_alternate(config_class: Any, name: str, kinds: set[str]) -> set[str]:
+    """Return the kinds of values of which a class makes no types of layers, though it takes them beside stated ones."""
+
+    def makes(**entries: Any) -> bool:
+        try:
+            with quiet():
+                return config_class(**entries) is not None
+        except Exception:  # whatever a class raises
+            return False
+
+    examples = {"null": None, "a whole number": 2, "a number": 2.0, "text": "LG", "a list": [0, 1], "a group": {}}
+    stated = {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
+    return {
+        kind
+        for kind in kinds & {*examples}
+        if makes(**stated, **{name: examples[kind]}) and not makes(num_hidden_layers=2, **{name: examples[kind]})
     }
 
 

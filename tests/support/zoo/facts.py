@@ -389,6 +389,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
         "last_type": facts.get("last_type"),
         "forces_last": facts.get("forces_last", False),
         "period": facts.get("period"),
+        "by_list": facts.get("by_list"),
         "pairs_blocks": facts.get("pairs_blocks", False),
         "behaviour": {
             name: _behaviour(name, does)

@@ -69,7 +69,19 @@ def pattern_facts(found: Architecture) -> dict[str, Any]:
             facts["forces_last"] = True
     if period := _period(found, seen[0]):
         facts["period"] = period
+    if by_list := _types_by_list(found):
+        facts["by_list"] = by_list
     return facts
+
+
+def _types_by_list(found: Architecture) -> list[str] | None:
+    """Return the type of layers that rotate by ``no_rope_layers`` and that of others, where the class has it so."""
+    seen: set[tuple[int, str]] = set()
+    for rotates in ((1, 0, 0, 1, 1), (0, 1, 1, 1, 0)):
+        types = layer_types(made(found, **depth_of(found, 5), no_rope_layers=[*rotates]))
+        seen |= {*zip(rotates, types, strict=False)}
+    kinds = dict(seen)
+    return [kinds[1], kinds[0]] if len(seen) == 2 and len({*kinds.values()}) == 2 else None
 
 
 def _patterns(seen: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:

@@ -93,6 +93,18 @@ class Fields:
             raise self._wrong(name, value, "true or false")
         return value
 
+    def truth(self, name: str, usual: bool) -> bool:
+        """Take what Python code takes for true or false without looking: also a number, or a null that is stated.
+
+        Args:
+            name: The entry.
+            usual: What it is where it is left out.
+        """
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool) and not is_number(value):
+            raise self._wrong(name, value, "true or false")
+        return bool(value) if name in self.values else usual
+
     def text(self, name: str) -> str | None:
         """Take a piece of text."""
         value = self.get(name)

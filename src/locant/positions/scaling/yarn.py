@@ -187,12 +187,11 @@ class YaRN(NTKByParts):
                 "Leave out what is not meant.",
             )
             mscale = mscale_all_dim = None
-        truncate = rope.flag("truncate")
         scaling = cls(
             **lengths,
             beta_fast=rope.number("beta_fast") or 32.0,
             beta_slow=rope.number("beta_slow") or 1.0,
-            truncate=truncate is not False,
+            truncate=rope.truth("truncate", True),
             attention_factor=attention_factor,
             mscale=mscale or None,
             mscale_all_dim=mscale_all_dim or None,
