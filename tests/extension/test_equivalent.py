@@ -95,13 +95,32 @@ def test_as_attributes_of_ctranslate2_it_means_the_same(name: str, tmp_path: Pat
     assert _same(read_ctranslate2(said).config, inspection.parsed.config)
 
 
+@pytest.mark.parametrize("served", [32768, 16384])
+def test_interpolation_whose_length_is_the_extended_one_is_served_at_that_length(served: int, tmp_path: Path) -> None:
+    """vLLM multiplies max_position_embeddings by the factor, so that the length before is stated there."""
+    content = MODELS["LLaMA-2-7B-32K"] | (
+        {} if served == 32768 else {"max_position_embeddings": served, "rope_theta": 5e5}
+    )
+    inspection = _inspected(tmp_path, content)
+    assert inspection.parsed is not None
+    said = to_engine_config(inspection, "vllm")
+    assert isinstance(said, str)
+    again = read_vllm(said, content).config
+    assert (again.max_length, again.base) == (served, inspection.parsed.config.base)
+    assert again.frequencies() == inspection.parsed.config.frequencies()
+
+
 @pytest.mark.parametrize(
     ("content", "engine", "message"),
     [
         (MODELS["Llama 3.1 8B"], "llamacpp", "cannot express the scaling 'llama3'"),
         (MODELS["gpt-oss 20B"], "llamacpp", "truncate false"),
         (MODELS["DeepSeek-V2-Lite"], "ctranslate2", "cannot express the scaling 'yarn'"),
-        (MODELS["LLaMA-2-7B-32K"], "vllm", "needs original_max_position_embeddings"),
+        (
+            MODELS["LLaMA-2-7B-32K"] | {"rope_scaling": {"type": "linear", "factor": 3.0}},
+            "vllm",
+            "needs original_max_position_embeddings",
+        ),
         (
             {"model_type": "own", "head_dim": 64, "layer_types": ["full_attention", "sliding_attention"]}
             | {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},

@@ -131,7 +131,7 @@ def _served(config: RotaryConfig, engine: str) -> RotaryConfig:
 _CASES = [
     (lambda c: write_vllm(c), DynamicNTK(original_length=8), "vLLM has one base for all of them"),
     (lambda c: write_vllm(c), Proportional(rotary_fraction=0.5, factor=2.0), "factor 2 of 'proportional'"),
-    (lambda c: write_vllm(c), Linear(factor=8.0), "multiplies max_position_embeddings"),
+    (lambda c: write_vllm(c), Linear(factor=3.0), "multiplies max_position_embeddings"),
     (lambda c: write_vllm(c, "rope"), Unscaled(), "Unknown group 'rope'"),
     (
         lambda c: write_vllm({"a": c, "b": c}, "rope_scaling"),

@@ -197,14 +197,19 @@ class Linear(Extension):
         return (self.rope_parameters(engine) or {}) | {"factor": float(self._factor)}
 
     def vllm_entry_length(self, max_length: int | None, engine: str) -> int | None:
-        """Return the original length, which vLLM multiplies by the factor."""
-        if self.original_length is None and max_length is not None:
+        """Return the original length, which vLLM multiplies by the factor.
+
+        Where only the extended length is known, it is the one that the factor makes that of; frequencies do not tell.
+        """
+        if self.original_length is not None or max_length is None:
+            return self.original_length
+        before = round(max_length / self._factor)
+        if int(before * self._factor) != max_length:
             raise ConfigError(
                 f"{engine} needs original_length of the scaling 'linear': vLLM multiplies max_position_embeddings by "
-                f"factor {self.factor:g}, and would serve {self._factor * max_length:g} tokens instead of "
-                f"{max_length}."
+                f"factor {self.factor:g}, of which {max_length} tokens are no multiple."
             )
-        return self.original_length
+        return before
 
     def vllm_served_length(self, max_length: int | None) -> int | None:
         """Return the target length."""
