@@ -53,6 +53,7 @@ _KINDS = [
     "dory",  # types of blocks, of which two are a layer
     "llava",  # a text part
     "qwen2_5_omni",
+    "qwen2_5_vl_text",  # positions of several axes
 ]
 
 
@@ -71,6 +72,11 @@ def test_config_json_is_read_as_the_class_computes_it(model_type: str) -> None:
         own = [each for each in record["verdicts"] if each["model_type"] == model_type and each["seed"] < 2]
         recorded = [each for each in own if not each["form"].startswith(WINDOWS)]
         assert [each.as_data() for each in found] == recorded
+
+
+def test_windows_and_axes_are_compared() -> None:
+    (found,) = verdicts(architecture("qwen2_5_vl_text"), range(1))
+    assert (found.windows, found.axes) == (True, True)
 
 
 def test_the_page_says_what_its_record_holds() -> None:

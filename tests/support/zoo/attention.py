@@ -50,16 +50,20 @@ def _run(model: nn.Module, inputs: dict[str, Any]) -> list[_Seen]:
 
     AttentionInterface.register(_NAME, _record)
     AttentionMaskInterface.register(_NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
-    for module in model.modules():
-        config = getattr(module, "config", None)
-        if getattr(config, "_attn_implementation", None) == ATTENTION:
-            config._attn_implementation = _NAME
+    configs = {id(config): config for each in model.modules() if (config := getattr(each, "config", None)) is not None}
+    observed = [each for each in configs.values() if getattr(each, "_attn_implementation", None) == ATTENTION]
     _seen.clear()
     _names.clear()
     _names.update({id(module): name for name, module in model.named_modules()})
     accepted = inspect.signature(model.forward).parameters
     given = {**inputs, "decoder_input_ids": inputs["input_ids"], "use_cache": False}
-    model(**{name: value for name, value in given.items() if name in accepted})
+    for each in observed:
+        each._attn_implementation = _NAME
+    try:
+        model(**{name: value for name, value in given.items() if name in accepted})
+    finally:  # the axes are asked by the observed attention
+        for each in observed:
+            each._attn_implementation = ATTENTION
     return list(_seen)
 
 
