@@ -54,6 +54,11 @@ def test_classes_pair_as_the_architecture_does_but_where_the_converter_permutes(
             assert layout_of_class(model_type, None) == expected, name
 
 
+def test_the_graph_of_deepseek_ocr_pairs_halves_whatever_its_type() -> None:
+    """src/models/deepseek2.cpp: ocr_rope_type is GGML_ROPE_TYPE_NEOX."""
+    assert layout_of("deepseek2-ocr") == "half"
+
+
 def test_an_architecture_that_is_not_known_is_refused() -> None:
     with pytest.raises(ConfigError, match="Unknown architecture 'deepseek9'"):
         read_gguf(_metadata("deepseek9"))

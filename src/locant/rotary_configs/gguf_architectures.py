@@ -14,7 +14,7 @@ from locant.rotary_configs.families import model_type
 _INTERLEAVED = """
 llama llada llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 olmo arctic deepseek deepseek2
 deepseek32 plm chatglm granite granitemoe granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5
-ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4 cohere2moe deepseek2-ocr
+ernie4_5-moe mistral3 mistral4 llama-embed maincoder glm-dsa glm4 cohere2moe
 """
 INTERLEAVED = tuple(_INTERLEAVED.split())
 """Architectures that pair neighbouring features (``LLAMA_ROPE_TYPE_NORM``)."""
@@ -25,9 +25,10 @@ qwen3 qwen3moe qwen3next olmo2 olmoe phi2 phi3 phimoe plamo plamo2 gemma gemma2 
 gemma-embedding starcoder2 openelm gptneox codeshell orion nemotron exaone exaone4 minicpm3 bailingmoe2 dots1
 hunyuan-moe hunyuan-dense hunyuan_vl gpt-oss lfm2 lfm2moe smallthinker seed_oss apertus minimax-m2 glm4moe
 jina-bert-v3 plamo3 llada-moe rnd1 exaone-moe jais2 grovemoe cogvlm pangu-embedded afmoe mimo2 step35
+deepseek2-ocr
 """
 HALF = tuple(_HALF.split())
-"""Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``)."""
+"""Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``; the graph of DeepSeek-OCR says so itself)."""
 
 _LEARNED = "but learned ones, which are added to the embeddings"
 _STATES = "and no others: state spaces, a recurrence or attention alone tell the order of a text"
