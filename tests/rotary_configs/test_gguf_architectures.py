@@ -59,6 +59,14 @@ def test_the_graph_of_deepseek_ocr_pairs_halves_whatever_its_type() -> None:
     assert layout_of("deepseek2-ocr") == "half"
 
 
+def test_the_graph_of_cogvlm_has_one_base() -> None:
+    """src/models/cogvlm.cpp calls ggml_rope, whose base is 10000."""
+    read = read_gguf({**_metadata("cogvlm"), "cogvlm.rope.freq_base": 500000.0})
+    assert read.config.base == 10000.0
+    assert any("passes over rope.freq_base 500000" in each.message for each in read.findings)
+    assert not any("freq_base" in each.message for each in read_gguf(_metadata("cogvlm")).findings)
+
+
 def test_an_architecture_that_is_not_known_is_refused() -> None:
     with pytest.raises(ConfigError, match="Unknown architecture 'deepseek9'"):
         read_gguf(_metadata("deepseek9"))

@@ -16,6 +16,7 @@ from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.gguf_architectures import (
     AXES_BY_SECTIONS,
+    BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
     KNOWN,
     LOCAL_BASE,
@@ -91,6 +92,9 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     layout = layout_of(architecture, several_axes=bool(sections))
     head_dim, rotary_dim = _dims(keys, architecture)
     base = keys.number("rope.freq_base")
+    if architecture in BASE_OF_GRAPH:
+        findings += _base_of_graph(architecture, base)
+        base = BASE_OF_GRAPH[architecture]
     base = _with_alpha(keys, architecture, 10000.0 if base is None else base, head_dim)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
@@ -248,6 +252,18 @@ def _with_sliding(
     if sliding == full:
         return {ALL_LAYERS: full}
     return {FULL: full, CHUNKED if architecture == "llama4" else SLIDING: sliding}
+
+
+def _base_of_graph(architecture: str, stated: float | None) -> Iterator[Finding]:
+    """Yield that the base of a file has no effect, where another is the graph's."""
+    own = BASE_OF_GRAPH[architecture]
+    if stated not in (None, own):
+        yield Finding(
+            "warning",
+            f"llama.cpp passes over rope.freq_base {stated:g} in the architecture '{architecture}': its graph has the "
+            f"base {own:g}.",
+            "Compare with the model's publication.",
+        )
 
 
 def _passes_over_base(keys: Fields, architecture: str, base: float) -> Iterator[Finding]:

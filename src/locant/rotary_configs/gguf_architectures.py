@@ -28,7 +28,10 @@ jina-bert-v3 plamo3 llada-moe rnd1 exaone-moe jais2 grovemoe cogvlm pangu-embedd
 deepseek2-ocr
 """
 HALF = tuple(_HALF.split())
-"""Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``; the graph of DeepSeek-OCR says so itself)."""
+"""Architectures that pair features of the two halves (``LLAMA_ROPE_TYPE_NEOX``, which DeepSeek-OCR's graph names)."""
+
+BASE_OF_GRAPH = {"cogvlm": 10000.0}
+"""Architectures whose graph rotates by ``ggml_rope``, which has one base whatever the file says."""
 
 _LEARNED = "but learned ones, which are added to the embeddings"
 _STATES = "and no others: state spaces, a recurrence or attention alone tell the order of a text"
