@@ -306,6 +306,55 @@ def test_the_tables_of_the_newer_processor_are_their_records():
             assert f" | {rates} |" in page, name
 
 
+def test_the_table_of_the_readme_is_its_records():
+    results = ROOT / "docs" / "results"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results")[1]
+
+    def median(runs):
+        return statistics.median(run["tokens_per_second"] for run in runs)
+
+    lines = [line.split(" | ") for line in (results / "positions.md").read_text(encoding="utf-8").splitlines()]
+    kinds = ("float32", "bfloat16")
+    million = {tuple(line[:2]): float(line[5]) for line in lines if len(line) == 8 and line[1] in kinds}
+    cells = (million["| Locant", "float32"], million["| Locant", "bfloat16"])
+    assert f" | {cells[0]}; {cells[1]} | " in readme
+    peers = [
+        max(error for (name, kind), error in million.items() if name != "| Locant" and kind == each) for each in kinds
+    ]
+    assert f"| {peers[0]:g}; {peers[1]:.1f} (" in readme
+    dynamic, *_ = (line for line in lines if line[:2] == ["| dynamic NTK", "256"])
+    assert f" | {dynamic[3].removesuffix(' |')} | {float(dynamic[2])} (transformers)" in readme
+
+    zoo = (results / "zoo.md").read_text(encoding="utf-8")
+    found = re.search(r"of (\d+) architectures: (\d+) right \([\d.]+% of the (\d+) that", zoo)
+    architectures, right, compared = found.groups()
+    assert f"{int(compared):,} files of {architectures} architectures: " in readme
+    assert f" | {right}; none otherwise in silence | " in readme
+    verdicts = json.loads((results / "zoo.json").read_text(encoding="utf-8"))["verdicts"]
+    assert "wrong" not in {each["outcome"] for each in verdicts}
+
+    speed = {
+        name: json.loads((results / "speed" / "zen5" / f"{name}.json").read_text())["results"]
+        for name in ("training", "translation")
+    }
+    speeds = {engine: median(runs) for engine, runs in speed["training"]["tiny-8k"].items()}
+    best = max((rate, engine) for engine, rate in speeds.items() if engine != "locant")
+    assert best[1] == "torch.nn.Transformer, memory kept"
+    assert f" | {speeds['locant']:,.0f} | {best[0]:,.0f} (`torch.nn.Transformer`, memory kept) |" in readme
+    speeds = {engine: median(runs) for engine, runs in speed["translation"]["base-32k batch 32 beam 1"].items()}
+    other = max(rate for engine, rate in speeds.items() if engine.startswith("ctranslate2"))
+    assert f" | {speeds['locant int8, threads 2']:,.0f} | {other:,.0f} (CTranslate2) |" in readme
+
+    servers = json.loads((results / "serving.json").read_text())["models"][0]["servers"]
+    own, other = (
+        each["sentences_per_second"]
+        for name in ("Locant", "LibreTranslate")
+        for each in servers[name]["mixed"]
+        if each["clients"] == 64
+    )
+    assert f" | {own:.0f} | {other:.0f} (LibreTranslate) |" in readme
+
+
 def test_the_page_on_browsers_has_the_numbers_of_its_record():
     engines = json.loads((ROOT / "docs" / "results" / "web.json").read_text(encoding="utf-8"))["models"][0]["engines"]
     share = {name.split()[0]: f"{found['share_of_native']:.0%}" for name, found in engines.items()}

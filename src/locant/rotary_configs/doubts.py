@@ -74,27 +74,29 @@ def _without_group(group: Any, name: str, attending: Sequence[str], kind: ModelT
         return
     for layer, value in group.items():
         if value is None and not _stands_still(kind, layer):
-            takes = "Classes of transformers fail there, or take what they have of their own."
-            if kind is not None and layer in kind.fills:
-                takes = f"The class of '{kind.name}' in transformers takes its own there, as is shown."
             yield Finding(
                 "warning",
-                f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. {takes}",
+                f"'{layer}' in {name} of config.json is null: it does not say how such layers rotate. "
+                f"{_taken_there(layer, kind)}",
                 f"State a group for '{layer}', or leave {name} out where the class's own is meant.",
             )
     fills = () if kind is None else kind.fills
     absent = [layer for layer in attending if layer not in group]
     for missing in ([layer for layer in absent if (layer in fills) is is_filled] for is_filled in (True, False)):
-        takes = "Classes of transformers fail there, or take what they have of their own."
-        if kind is not None and missing and missing[0] in fills:
-            takes = f"The class of '{kind.name}' in transformers takes its own there, as is shown."
         if missing:
             yield Finding(
                 "warning",
                 f"Layers are of the type {_quoted(missing)}, for which {name} of config.json has no group; it has "
-                f"{_quoted(list(group))}. {takes}",
+                f"{_quoted(list(group))}. {_taken_there(missing[0], kind)}",
                 f"Add a group for {_quoted(missing)}.",
             )
+
+
+def _taken_there(layer: str, kind: ModelType | None) -> str:
+    """Return a sentence on what classes do with layers of a type without a group."""
+    if kind is not None and layer in kind.fills:
+        return f"The class of '{kind.name}' in transformers takes its own there, as is shown."
+    return "Classes of transformers fail there, or take what they have of their own."
 
 
 def _stands_still(kind: ModelType | None, layer: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs import families
 from locant.rotary_configs.base import NoRotaryPositionsError
 
 Findings = list[Finding]
@@ -334,13 +335,14 @@ def moonshine(given: dict[str, Any], findings: Findings) -> None:
     """Moonshine (modeling_moonshine.py of transformers): heads of the encoder and of the decoder, which are alike."""
     del findings
     heads, layers = "num_attention_heads", "num_hidden_layers"
-    for side in ("encoder", "decoder"):
-        given.setdefault(f"{side}_{heads}", 8)
+    kind = families.model_type("moonshine")
+    assert kind is not None
+    for name in (f"encoder_{heads}", f"decoder_{heads}", f"decoder_{layers}"):
+        given.setdefault(name, kind.defaults[name])
     if given[f"encoder_{heads}"] != given[f"decoder_{heads}"]:
         raise ConfigError(
             f"encoder_{heads} and decoder_{heads} of config.json differ, so heads do; one configuration cannot be both."
         )
-    given.setdefault(f"decoder_{layers}", 6)
     for name in (heads, layers):
         rename(given, f"decoder_{name}", name)
         given.pop(f"encoder_{name}", None)
