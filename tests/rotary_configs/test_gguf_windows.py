@@ -6,13 +6,14 @@ lines.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Linear, Unscaled
+from locant.positions.scaling import FrequencyScaling, Linear, Llama3, Unscaled, YaRN
 from locant.rotary_configs import ParsedConfig, read_gguf, write_gguf
 from locant.rotary_configs.gguf_loading import refusals
 
@@ -105,8 +106,25 @@ def test_step_3_5_rotates_half_of_the_features_in_full_attention() -> None:
 
 
 def test_step_3_5_is_not_written_as_if_all_its_layers_rotated_alike() -> None:
-    with pytest.raises(ConfigError, match=r"GGUF cannot express rotary positions of one size for .* 'step35'"):
+    with pytest.raises(
+        ConfigError, match=r"GGUF cannot express rotary positions of all for .* 'step35': .* step35 have"
+    ):
         write_gguf(RotaryConfig(head_dim=64), "step35")
+
+
+@pytest.mark.parametrize("scaling", [Unscaled(), Llama3(factor=4.0, original_length=1024), Linear(factor=4.0)])
+def test_step_3_5_is_written_as_its_graph_rotates(scaling: FrequencyScaling) -> None:
+    """llama_model_step35 halves n_rot_full, and gives rope_freqs to layers of full attention alone."""
+    full = RotaryConfig(head_dim=64, base=5e6, rotary_dim=32, scaling=scaling, max_length=4096)
+    both = {"full_attention": full, "sliding_attention": RotaryConfig(head_dim=64, max_length=4096)}
+    written = write_gguf(both, "step35")
+    assert written.metadata["step35.rope.dimension_count"] == 64
+    assert read_gguf(written.metadata, written.tensors).configs == both
+    uneven = {**both, "sliding_attention": RotaryConfig(head_dim=96, rotary_dim=48, max_length=4096)}
+    written = write_gguf(uneven, "step35")
+    assert read_gguf(written.metadata, written.tensors).configs == uneven
+    with pytest.raises(ConfigError, match=r"llama\.cpp computes it with no scaling"):
+        write_gguf({**both, "sliding_attention": replace(full, scaling=Linear(factor=2.0))}, "step35")
 
 
 @pytest.mark.parametrize("architecture", ["cohere2", "exaone-moe"])
@@ -193,3 +211,123 @@ def test_text_in_the_place_of_heads_is_no_list_of_them(architecture: str) -> Non
     assert sum(len(kind.layers) for kind in read_gguf(metadata).layers) == 8
     (error,) = refusals(metadata, {f"{architecture}.attention.head_count_kv": "string"})
     assert "attention.head_count_kv is stored as string, where uint32 is expected, or a list" in error.message
+
+
+@pytest.mark.parametrize(("architecture", "window"), [("modern-bert", 5), ("gemma-embedding", 5), ("gemma2", 8)])
+def test_windows_of_encoders_are_half_behind_and_half_ahead(architecture: str, window: int) -> None:
+    """LLAMA_SWA_TYPE_SYMMETRIC in llama-hparams.h: half = n_swa / 2 on both sides."""
+    parsed = _read(architecture, **{_WINDOW: 8})
+    assert {kind.window for kind in parsed.layers} == {None, window}
+
+
+def test_the_type_none_leaves_sliding_layers_the_factor() -> None:
+    """llama_context resets the scale of the context alone, not rope_freq_scale_train_swa."""
+    keys = {"rope.scaling.type": "none", "rope.scaling.factor": 4.0}
+    parsed = _read("gpt-oss", **{_WINDOW: 512, **keys})
+    assert parsed.configs["full_attention"].scaling == Unscaled()
+    assert parsed.configs["sliding_attention"].scaling == Linear(factor=4.0)
+    assert "'none' holds for layers of full attention alone" in _warnings(parsed)
+    assert _read("llama", **keys).config.scaling == Unscaled()
+    assert {each.scaling for each in _read("dots3note", **{_WINDOW: 512, **keys, **_DOTS}).configs.values()} == {
+        Unscaled()
+    }
+
+
+_DOTS = {"rope.dimension_count": 64, "rope.freq_base_swa": 5000.0, _PATTERN: [True, False] * 4}
+
+
+def test_heads_that_are_listed_by_layer_have_the_size_of_the_first() -> None:
+    """load_hparams: n_embd / n_head(), which is that of layer 0; without heads there n_rot is 0."""
+    keys = {"attention.key_length": None, "attention.head_count_kv": [2, 0] * 4}
+    listed = {key: value for key, value in _metadata("plamo2", **keys).items() if value is not None}
+    parsed = read_gguf(listed | {"plamo2.attention.head_count": [8, 0] * 4})
+    assert (parsed.config.head_dim, _rotating(parsed)) == (64, [0, 2, 4, 6])
+    parsed = read_gguf(listed | {"plamo2.attention.head_count": [0, 8] * 4})
+    assert [each.severity for each in parsed.findings if "of the first layer is 0" in each.message] == ["error"]
+
+
+@pytest.mark.parametrize(("layers", "said"), [(40, "has ALiBi"), (28, "does not rotate: those of 32")])
+def test_baichuan_rotates_with_32_layers(layers: int, said: str) -> None:
+    """llama_model_baichuan: LLM_TYPE_7B by n_layer, and no rotation for an unknown type."""
+    with pytest.raises(ConfigError, match=said):
+        _read("baichuan", block_count=layers)
+    assert len(_rotating(_read("baichuan", block_count=32))) == 32
+
+
+def test_sections_of_zeros_are_as_good_as_none() -> None:
+    """std::fill of rope_sections with 0."""
+    for architecture in ("llama", "glm4"):
+        parsed = _read(architecture, **{"rope.dimension_sections": [0, 0, 0, 0]})
+        assert (parsed.multimodal, parsed.findings) == ({}, ())
+    with pytest.raises(ConfigError, match="must list the number of pairs of each axis"):
+        _read("qwen2vl", **{"rope.dimension_sections": [0, 0, 0, 0]})
+
+
+def test_all_layers_rotate_as_many_features_as_the_first() -> None:
+    """llama_hparams::n_rot without a layer is that of layer 0, which has dimension_count_swa where it slides."""
+    sizes = {_WINDOW: 8, "rope.dimension_count_swa": 32}
+    sliding_first = _read("plamo3", **sizes)
+    assert {each.rotary_dim for each in sliding_first.configs.values()} == {32}
+    assert "passes over rope.dimension_count 64" in _warnings(sliding_first)
+    full_first = _read("modern-bert", **sizes)
+    assert {each.rotary_dim for each in full_first.configs.values()} == {64}
+    assert "passes over rope.dimension_count_swa 32" in _warnings(full_first)
+    assert _read("laguna", **sizes).configs["sliding_attention"].rotary_dim == 32
+
+
+@pytest.mark.parametrize("architecture", ["falcon-h1", "llada", "pangu-embedded"])
+def test_factors_that_are_loaded_in_vain_are_told(architecture: str) -> None:
+    """The graphs give ggml_rope_ext no tensor of factors."""
+    parsed = read_gguf(_metadata(architecture), {"rope_freqs.weight": [2.0] * 32})
+    assert parsed.config.scaling == Unscaled()
+    assert "rope_freqs.weight have no effect" in _warnings(parsed)
+
+
+@pytest.mark.parametrize("architecture", ["cogvlm", "deepseek2-ocr"])
+def test_graphs_without_scaling_pass_over_it(architecture: str) -> None:
+    parsed = _read(architecture, **{"rope.scaling.type": "linear", "rope.scaling.factor": 4.0})
+    assert parsed.config.scaling == Unscaled()
+    assert "passes over the scaling 'linear'" in _warnings(parsed)
+
+
+def test_a_window_that_no_layer_has_ends_the_program() -> None:
+    """llama_model::create_memory: GGML_ASSERT(hparams.is_swa_any())."""
+    for pattern in (1, [False] * 8):
+        (error,) = refusals(_metadata("gemma3", **{_WINDOW: 512, _PATTERN: pattern}), {})
+        assert "gives no layer a window" in error.message
+    assert not [*refusals(_metadata("exaone4", **{_WINDOW: 0, _PATTERN: 1}), {})]  # windows with 64 layers alone
+
+
+def test_compressed_attention_has_a_base_and_the_scaling() -> None:
+    """llama_model_deepseek4: dsv4_compress_rope_base where compress_ratios is not 0; attention is not scaled."""
+    keys = {
+        "rope.dimension_count": 32,
+        "attention.compress_rope_freq_base": 160000.0,
+        "attention.compress_ratios": [0, 0, 4, 128, 4, 128, 4, 0],
+        _WINDOW: 128,
+    }
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
+    parsed = _read("deepseek4", **keys, **yarn)
+    assert [(kind.name, kind.layers, kind.config) for kind in parsed.layers] == [
+        ("sliding_attention", (0, 1, 7), "main"),
+        ("compressed_sparse_attention", (2, 4, 6), "compress"),
+        ("heavily_compressed_attention", (3, 5), "compress"),
+    ]
+    main, compressed = parsed.configs["main"], parsed.configs["compress"]
+    assert (main.base, main.scaling, compressed.base) == (10000.0, Unscaled(), 160000.0)
+    assert (compressed.scaling.name, compressed.attention_scale()) == ("yarn", 1.0)
+
+
+def test_grok_has_a_ramp_of_its_own() -> None:
+    """llama_model_grok: yarn_beta_fast = 8."""
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
+    assert _read("grok", **yarn).config.scaling == YaRN(factor=4.0, original_length=1024, beta_fast=8.0)
+    stated = {"rope.scaling.yarn_beta_fast": 16.0}
+    assert _read("grok", **yarn, **stated).config.scaling == YaRN(factor=4.0, original_length=1024, beta_fast=16.0)
+
+
+def test_a_pattern_of_rotation_is_heeded() -> None:
+    """llama_model_granite_swa: rope_pattern, which is 1 where it is left out."""
+    keys = {_WINDOW: 8, _PATTERN: [True, False] * 4}
+    assert _rotating(_read("granite_swa", **keys)) == list(range(8))
+    assert _rotating(_read("granite_swa", **keys, **{"attention.rope_pattern": [1, 0] * 4})) == [0, 2, 4, 6]

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import FrequencyScaling
+from locant.positions.scaling import FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.axes import several_axes
-from locant.rotary_configs.base import ALL_LAYERS, ParsedConfig, declared_length
+from locant.rotary_configs.base import ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.gguf_architectures import (
     AXES_BY_SECTIONS,
     BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
     KNOWN,
-    LOCAL_BASE,
-    LOCAL_BASE_WITH_WINDOW,
-    OWN_HEADS,
+    PASSES_OVER_SCALING,
     RAISES_BASE,
     SEPARATE_PART,
     SEVERAL_AXES,
-    SHARED_SCALING,
-    WHOLE_HEADS,
     layout_of,
 )
-from locant.rotary_configs.gguf_layers import CHUNKED, FULL, SLIDING, layers_of
+from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
-from locant.rotary_configs.gguf_windows import WINDOWS, window_of
+from locant.rotary_configs.gguf_sizes import sizes_of
+from locant.rotary_configs.gguf_sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
 from locant.rotary_configs.layers import layers_without_positions
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
 from locant.rotary_configs.wording import speaks_of
 
+_SECTIONS = "rope.dimension_sections"
 _KEYS = (
     "rope.freq_base",
     "rope.freq_base_swa",
     "rope.dimension_count",
     "rope.dimension_count_swa",
-    "rope.dimension_sections",
+    _SECTIONS,
     "rope.scale_linear",
     "rope.scaling.type",
     "rope.scaling.factor",
@@ -85,12 +82,15 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         raise ConfigError("The GGUF metadata has no general.architecture, which all other keys begin with.")
     prefix = f"{architecture}."
     own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    if architecture not in SEVERAL_AXES and own.get(_SECTIONS) in ([0] * 3, [0] * 4):
+        del own[_SECTIONS]  # what llama.cpp has where the file says nothing
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
     refuse_impossible(own, keys.where)
     findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
     sections = _sections(keys, architecture, findings)
     layout = layout_of(architecture, several_axes=bool(sections))
-    head_dim, rotary_dim = _dims(keys, architecture)
+    has_own = states_own_sizes(keys, architecture)
+    head_dim, rotary_dim = sizes_of(keys, architecture, findings, has_own=has_own)
     base = keys.number("rope.freq_base")
     if architecture in BASE_OF_GRAPH:
         findings += _base_of_graph(architecture, base)
@@ -102,7 +102,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         given = {
             name: values[: rotary_dim // 2] if len(values) == rotary_dim else values for name, values in given.items()
         }
-    scaling = scaling_of(keys, architecture, given, rotary_dim, base, findings)
+    scaling = _in_graph(architecture, scaling_of(keys, architecture, given, rotary_dim, base, findings), findings)
     config = RotaryConfig(
         head_dim=head_dim,
         base=base,
@@ -112,10 +112,10 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         max_length=declared_length(scaling, length, findings),
     )
     again = partial(_scaling_again, keys, architecture, given)
-    by_type = _with_sliding(keys, architecture, config, length, again, findings)
+    by_type = by_layer_types(keys, architecture, config, again, findings)
     configs, layers = layers_of(keys, architecture, by_type)
     if FULL in configs and SLIDING in by_type and SLIDING not in configs:
-        findings += _passes_over_base(keys, architecture, config.base)
+        findings += passes_over_base(keys, architecture, config.base)
     findings += _notes_on_parts(keys, architecture, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
@@ -125,7 +125,22 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     note = "Positions have several axes; the configuration holds the frequencies, and is exact for text alone."
     findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
     parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several), layers)
-    return with_checked_axes(parsed, "rope.dimension_sections", splits=False)
+    return with_checked_axes(parsed, _SECTIONS, splits=False)
+
+
+def _in_graph(architecture: str, scaling: FrequencyScaling, findings: list[Finding]) -> FrequencyScaling:
+    """Return the scaling of a file in the graph of its architecture, which has none in a few."""
+    if architecture not in PASSES_OVER_SCALING or scaling == Unscaled():
+        return scaling
+    findings.append(
+        Finding(
+            "warning",
+            f"llama.cpp passes over the scaling '{scaling.name}' in the architecture '{architecture}', whose graph has "
+            "none.",
+            "Compare with the model's publication.",
+        )
+    )
+    return Unscaled()
 
 
 def _scaling_again(keys: Fields, architecture: str, tensors: Tensors, rotary_dim: int, base: float) -> FrequencyScaling:
@@ -147,7 +162,7 @@ def _of_another_architecture(metadata: Mapping[str, Any], architecture: str) -> 
 
 def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[int]:
     """Return the numbers of pairs of each axis, where positions have several."""
-    stated = keys.numbers("rope.dimension_sections") or ()
+    stated = keys.numbers(_SECTIONS) or ()
     sections = [int(size) for size in stated if size]
     has_axes = architecture in SEVERAL_AXES or (
         architecture in AXES_BY_SECTIONS and len(stated) > 1 and all(stated[:2])  # llama_hparams::use_mrope
@@ -157,7 +172,7 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
     findings.append(
         Finding(
             "warning",
-            f"llama.cpp passes over rope.dimension_sections {sections} in the architecture '{architecture}', whose "
+            f"llama.cpp passes over {_SECTIONS} {sections} in the architecture '{architecture}', whose "
             f"positions have one axis{' unless the first two are not 0' if architecture in AXES_BY_SECTIONS else ''}.",
             "Convert the model to an architecture whose positions have several axes, if it reads images.",
         )
@@ -184,76 +199,6 @@ def _with_alpha(keys: Fields, architecture: str, base: float, head_dim: int) -> 
     return float(base * alpha ** (head_dim / (head_dim - 2)))
 
 
-def _dims(keys: Fields, architecture: str, of: str = "") -> tuple[int, int]:
-    rotary_dim, head_dim = keys.whole(f"rope.dimension_count{of}"), keys.whole(f"attention.key_length{of}")
-    if of:  # those of the other layers, where sliding ones have none of their own
-        rotary_dim = rotary_dim or keys.whole("rope.dimension_count") or keys.whole("attention.key_length")
-        head_dim = head_dim or keys.whole("attention.key_length")
-    width = keys.whole("embedding_length")
-    heads = keys.get("attention.head_count")
-    heads = None if isinstance(heads, Sequence) else keys.whole("attention.head_count")  # OpenELM has a list, by layer
-    if architecture in SEPARATE_PART:
-        head_dim = int(keys.need(rotary_dim, "rope.dimension_count", "the rotated part of the head has no other size"))
-    elif head_dim is None:
-        if width is None or heads is None or width % heads:
-            raise ConfigError(
-                f"{keys.where} has neither attention.key_length nor an embedding_length ({width}) that "
-                f"attention.head_count ({heads}) divides."
-            )
-        head_dim = width // heads
-    if architecture in WHOLE_HEADS and rotary_dim not in (None, head_dim):
-        raise ConfigError(
-            f"rope.dimension_count in {keys.where} is {rotary_dim}, but a head has {head_dim} features; llama.cpp "
-            f"refuses a file of the architecture '{architecture}' where they differ, or ends."
-        )
-    rotary_dim = rotary_dim or head_dim
-    return head_dim, rotary_dim // 2 if architecture in HALVES_FULL_ATTENTION and not of else rotary_dim
-
-
-def _with_sliding(
-    keys: Fields,
-    architecture: str,
-    full: RotaryConfig,
-    length: int | None,
-    scaling: Callable[[int, float], FrequencyScaling],
-    findings: list[Finding],
-) -> dict[str, RotaryConfig]:
-    """Return the configuration of the file by layer types: sliding attention has a base of its own in some."""
-    base = keys.number("rope.freq_base_swa")
-    has_own_heads = architecture in HALVES_FULL_ATTENTION or _states_own_heads(keys, architecture, findings)
-    head_dim, rotary_dim = _dims(keys, architecture, "_swa") if has_own_heads else (full.head_dim, full.rotary_dim)
-    assert rotary_dim is not None
-    is_local = architecture in LOCAL_BASE or (
-        architecture in LOCAL_BASE_WITH_WINDOW and bool(window_of(keys, architecture) or has_own_heads or base)
-    )
-    if is_local:
-        attention = keys.number("rope.scaling.attn_factor")
-        if attention not in (None, 1):
-            findings.append(
-                Finding(
-                    "warning",
-                    f"rope.scaling.attn_factor {attention:g} scales the attention of sliding layers, too, in the "
-                    f"architecture '{architecture}', although their frequencies are not scaled; that is not shown.",
-                    "Compare with the model's publication.",
-                )
-            )
-        base = 10000.0 if base is None else base
-        sliding = RotaryConfig(
-            head_dim=head_dim, base=base, rotary_dim=rotary_dim, layout=full.layout, max_length=length
-        )
-        return {FULL: full, SLIDING: sliding}
-    if base is not None and architecture not in SHARED_SCALING:
-        findings += _passes_over_base(keys, architecture, full.base)
-        base = None
-    if base is None:
-        return {ALL_LAYERS: full}
-    own = full.scaling if base == full.base else scaling(rotary_dim, base)
-    sliding = replace(full, base=base, scaling=own)
-    if sliding == full:
-        return {ALL_LAYERS: full}
-    return {FULL: full, CHUNKED if architecture == "llama4" else SLIDING: sliding}
-
-
 def _base_of_graph(architecture: str, stated: float | None) -> Iterator[Finding]:
     """Yield that the base of a file has no effect, where another is the graph's."""
     own = BASE_OF_GRAPH[architecture]
@@ -264,43 +209,3 @@ def _base_of_graph(architecture: str, stated: float | None) -> Iterator[Finding]
             f"base {own:g}.",
             "Compare with the model's publication.",
         )
-
-
-def _passes_over_base(keys: Fields, architecture: str, base: float) -> Iterator[Finding]:
-    """Yield that the base of sliding attention has no effect, where the file states one."""
-    stated = keys.number("rope.freq_base_swa")
-    if stated is not None and stated != base:
-        yield Finding(
-            "warning",
-            f"llama.cpp passes over rope.freq_base_swa {stated:g} in the architecture '{architecture}': all layers "
-            f"have the base {base:g}.",
-            "Compare with the model's publication.",
-        )
-
-
-def _states_own_heads(keys: Fields, architecture: str, findings: list[Finding]) -> bool:
-    """Return whether sliding attention has heads of its own; warn of sizes that llama.cpp passes over.
-
-    Raises:
-        ConfigError: The graph has one size for all layers, and the file two.
-    """
-    stated = {name: keys.whole(f"{name}_swa") for name in ("attention.key_length", "rope.dimension_count")}
-    if architecture in OWN_HEADS:
-        return any(stated.values())
-    for name, size in stated.items():
-        if size is None or size == keys.whole(name):
-            continue
-        if architecture in WINDOWS:
-            raise ConfigError(
-                f"{name}_swa in {keys.where} is {size}, but the graph of '{architecture}' has one size for all layers, "
-                f"that of the first. Only {', '.join(sorted(OWN_HEADS))} have heads of their own in sliding attention."
-            )
-        findings.append(
-            Finding(
-                "warning",
-                f"llama.cpp passes over {name}_swa {size} in the architecture '{architecture}', which has no sliding "
-                "attention.",
-                "Remove the key, or compare with the model's publication.",
-            )
-        )
-    return False

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError
+from locant.rotary_configs.gguf_sliding import CHUNKED, COMPRESS_RATIOS, COMPRESSED, FULL, MAIN, SLIDING
 from locant.rotary_configs.gguf_windows import WINDOW_EVERYWHERE, sliding_layers, window_of
 
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 _DENSE = "full_attention before the experts"  # of Cohere 2 MoE, which rotates there
 _STILL = " without positions"  # after the name of a type of which other layers rotate
 _WITHOUT_ATTENTION = "without attention"
 
-SWITCHED = frozenset(("granite", "granitemoe", "granitehybrid"))
+SWITCHED = frozenset(("granite", "granitehybrid", "granitemoe", "graniteswitch"))
 """Architectures that ``rope.scaling.finetuned`` false switches rotation off in (llama_model_granite)."""
 
-SCALES_FULL_ATTENTION = frozenset(("olmo2",))
-"""Architectures whose sliding layers have the base of the file without its scaling (llama_model_olmo2)."""
-
-ROTATES_SLIDING_ALONE = frozenset(("cohere2", "cohere2moe", "exaone4", "exaone-moe"))
+ROTATES_SLIDING_ALONE = frozenset(("cohere2", "cohere2moe", "exaone4", "exaone-moe", "maple", "muse-glimmer"))
 """Architectures whose layers of full attention do not rotate, where there are sliding ones."""
 
-LINEAR_BETWEEN = frozenset(("qwen3next", "qwen35", "qwen35moe"))
-"""Architectures with attention in every fourth layer, or by ``full_attention_interval``, or where
-``attention.recurrent_layers`` has 0, and state spaces between."""
+LINEAR_BETWEEN = {**dict.fromkeys(("qwen3next", "qwen35", "qwen35moe", "qwen4exp"), 4), "minimax-01": 8}
+"""Architectures with attention in every so many layers, or by ``full_attention_interval``, or where
+``attention.recurrent_layers`` has 0, and state spaces or linear attention between."""
 
-_PERIOD = 4  # n_no_rope_layer_step and full_attn_interval, where a file says nothing else
-_WIDE_BAICHUAN = 40  # layers of the one with ALiBi
-_MOST_LAYERS = 10_000
+ROPE_PATTERN = "attention.rope_pattern"
+TAKES_ROPE_PATTERN = frozenset(("granite_swa",))
+"""Architectures that rotate in the layers that ``attention.rope_pattern`` lists."""
+
+_PERIOD = 4  # n_no_rope_layer_step
+_BAICHUAN, _WIDE_BAICHUAN = 32, 40  # layers of the one that rotates, and of the one with ALiBi
+_COMPRESSIONS = {0: SLIDING, 4: "compressed_sparse_attention"}
+_HEAVILY = "heavily_compressed_attention"
+MOST_LAYERS = 10_000
 
 
 def layers_of(
@@ -58,18 +59,18 @@ def layers_of(
         )
     found = dict(configs)
     window = window_of(keys, architecture)
-    if architecture in SCALES_FULL_ATTENTION and window and set(found) == {ALL_LAYERS}:
-        full = found[ALL_LAYERS]
-        found = {FULL: full, SLIDING: replace(full, scaling=Unscaled())}
     count = _count(keys)
+    if architecture == "deepseek4":
+        return found, _compressed_layers(keys, count, window)
     slides = None if count is None else sliding_layers(keys, architecture, count)
     if count is None or slides is None:
         return found, ()
-    if architecture == "baichuan" and count == _WIDE_BAICHUAN:
-        raise NoRotaryPositionsError(
-            f"llama.cpp takes Baichuan of {count} layers for the one of 13 billion parameters, which has ALiBi and no "
-            "rotary positions."
+    if architecture == "baichuan" and count != _BAICHUAN:
+        known = (
+            f"Baichuan of {count} layers for the one of 13 billion parameters, which has ALiBi and no rotary positions"
         )
+        other = f"no Baichuan of {count} layers, and does not rotate: those of 32 have rotary positions, of 40 ALiBi"
+        raise NoRotaryPositionsError(f"llama.cpp takes {known if count == _WIDE_BAICHUAN else other}.")
     attends = _attends(keys, architecture, count)
     rotates = tuple(turns and at for turns, at in zip(_rotates(keys, architecture, slides), attends, strict=True))
     names = _names(keys, architecture, slides, attends, rotates, FULL if ALL_LAYERS not in found else ALL_LAYERS)
@@ -89,8 +90,8 @@ def layers_of(
 def _count(keys: Fields) -> int | None:
     """Return the number of layers that compute the next token (``llama_hparams::n_layer``)."""
     count, beyond = keys.whole("block_count"), keys.get("nextn_predict_layers")
-    if count is not None and count > _MOST_LAYERS:
-        raise ConfigError(f"block_count in {keys.where} is {count}; {_MOST_LAYERS} is the most here.")
+    if count is not None and count > MOST_LAYERS:
+        raise ConfigError(f"block_count in {keys.where} is {count}; {MOST_LAYERS} is the most here.")
     if count is None or not isinstance(beyond, int) or not 0 < beyond < count:
         return count
     return count - beyond
@@ -108,7 +109,7 @@ def _attends(keys: Fields, architecture: str, count: int) -> tuple[bool, ...]:
         return tuple(not recurrent[index] for index in range(count))
     if isinstance(for_all := keys.get("attention.recurrent_layers"), int):
         return (not for_all,) * count
-    every = keys.whole("full_attention_interval") or _PERIOD
+    every = keys.whole("full_attention_interval") or LINEAR_BETWEEN[architecture]
     return tuple((index + 1) % every == 0 for index in range(count))
 
 
@@ -122,6 +123,8 @@ def _listed(keys: Fields, name: str, count: int) -> list[Any] | None:
 def _rotates(keys: Fields, architecture: str, slides: Sequence[bool]) -> tuple[bool, ...]:
     """Return for every layer whether its graph rotates (``use_rope``), were it one of attention."""
     count = len(slides)
+    if architecture in TAKES_ROPE_PATTERN and (pattern := _listed(keys, ROPE_PATTERN, 1)):
+        return tuple(bool(pattern[index]) if index < len(pattern) else True for index in range(count))
     if architecture in ROTATES_SLIDING_ALONE and (any(slides) or architecture != "exaone4"):
         return tuple(each or index < _dense(keys, architecture) for index, each in enumerate(slides))
     if architecture in ("smollm3", "afmoe"):
@@ -137,7 +140,8 @@ def _rotates(keys: Fields, architecture: str, slides: Sequence[bool]) -> tuple[b
 
 def _dense(keys: Fields, architecture: str) -> int:
     """Return the number of Cohere 2 MoE's layers before the experts."""
-    return (keys.whole("leading_dense_block_count") or 0) if architecture == "cohere2moe" else 0
+    stated = keys.get("leading_dense_block_count")
+    return stated if architecture == "cohere2moe" and isinstance(stated, int) else 0
 
 
 def _names(
@@ -157,4 +161,21 @@ def _names(
     return tuple(
         _WITHOUT_ATTENTION if not at else f"{kind}{_STILL}" if kind in rotating and not turns else kind
         for kind, turns, at in zip(kinds, rotates, attends, strict=True)
+    )
+
+
+def _compressed_layers(keys: Fields, count: int | None, window: int | None) -> tuple[LayerType, ...]:
+    """Return the layers of DeepSeek-V4, which see tokens beyond the window compressed, or not at all."""
+    ratios = None if count is None else _listed(keys, COMPRESS_RATIOS, count)
+    if count is None or ratios is None:
+        return ()
+    names = [_COMPRESSIONS.get(each, _HEAVILY) for each in ratios[:count]]
+    return tuple(
+        LayerType(
+            name,
+            tuple(index for index, each in enumerate(names) if each == name),
+            MAIN if name == SLIDING else COMPRESSED,
+            window,
+        )
+        for name in dict.fromkeys(names)
     )

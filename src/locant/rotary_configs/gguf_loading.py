@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.gguf_architectures import AXES_BY_SECTIONS, NEEDS_SECTIONS
-from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN
-from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, WINDOWS
+from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, MOST_LAYERS
+from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
+from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, sliding_layers, windows_of
 
+_SWA_KEY = "attention.key_length_swa"
 _NEEDED = ("block_count", "context_length", "embedding_length")
 _TYPES = {
     **dict.fromkeys(_NEEDED, "uint32"),
     "attention.key_length": "uint32",
-    "attention.key_length_swa": "uint32",
+    _SWA_KEY: "uint32",
     "rope.dimension_count": "uint32",
     "rope.dimension_count_swa": "uint32",
     "rope.scaling.original_context_length": "uint32",
@@ -29,7 +31,12 @@ _TYPES = {
     "rope.scaling.type": "string",
 }
 _TYPES_OF_WINDOWS = {"rope.freq_base_swa": "float32", WINDOW: "uint32"}
-_NEEDED_BY = {"cohere2moe": ("leading_dense_block_count",), "gemma4": ("attention.key_length_swa",)}
+_NEEDED_BY = {
+    "cohere2moe": ("leading_dense_block_count",),
+    "deepseek4": (WINDOW, "attention.compress_rope_freq_base", COMPRESS_RATIOS),
+    "dots3note": ("rope.freq_base_swa", "attention.key_length_mla_swa"),
+    **dict.fromkeys(("gemma4", "gemma4-assistant"), (_SWA_KEY,)),
+}
 _BY_LAYER = ("attention.head_count", "attention.head_count_kv")
 _AXES = 4
 
@@ -42,12 +49,15 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
         types: The types of the values, by key.
     """
     architecture = str(metadata.get("general.architecture"))
-    windows = WINDOWS.get(architecture)
+    windows = windows_of(architecture, metadata.get(f"{architecture}.block_count"))
     needed = (*_NEEDED, *_NEEDED_BY.get(architecture, ()), *((WINDOW,) if windows and windows.needed else ()))
     for name in needed:
         if f"{architecture}.{name}" not in metadata:
             yield _error(f"{architecture}.{name} is missing", "Convert the model again.")
-    if windows and windows.period is None and types.get(f"{architecture}.{PATTERN}") != "array":
+    must_list = (
+        windows is not None and windows.period is None and (windows.needed or metadata.get(f"{architecture}.{WINDOW}"))
+    )
+    if must_list and types.get(f"{architecture}.{PATTERN}") != "array":
         yield _error(
             f"{architecture}.{PATTERN} does not list for every layer whether it has a window",
             "Convert the model again.",
@@ -62,6 +72,13 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
             "error",
             f"{architecture}.{WINDOW} is 0: the sliding layers of this architecture see nothing then.",
             "State the window in tokens.",
+        )
+    if windows and _slides_nowhere(metadata, architecture):
+        yield Finding(
+            "error",
+            f"{architecture}.{PATTERN} gives no layer a window, although there is {architecture}.{WINDOW}: llama.cpp "
+            "ends when it loads the file.",
+            "State which layers have the window, or remove it.",
         )
     read = dict(_TYPES)
     if windows:
@@ -92,3 +109,16 @@ def refusals(metadata: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[
 
 def _error(what: str, remedy: str) -> Finding:
     return Finding("error", f"{what}: llama.cpp refuses to load the file.", remedy)
+
+
+def _slides_nowhere(metadata: Mapping[str, Any], architecture: str) -> bool:
+    """Return whether the file states a window that no layer has (``GGML_ASSERT(hparams.is_swa_any())``)."""
+    prefix = f"{architecture}."
+    own = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    pattern, count = own.get(PATTERN), own.get("block_count")
+    if not isinstance(count, int) or not 0 < count < MOST_LAYERS or not own.get(WINDOW) or pattern is None:
+        return False
+    if isinstance(pattern, int) and pattern != 1:
+        return False
+    keys = Fields(own, f"the GGUF metadata of '{architecture}'")
+    return not any(sliding_layers(keys, architecture, count) or (True,))

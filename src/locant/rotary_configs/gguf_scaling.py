@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from locant.errors import ConfigError, nearest
@@ -18,13 +18,14 @@ from locant.rotary_configs.gguf_architectures import (
     LOADS_LISTS,
     LOADS_LISTS_BY_TYPE,
     LOG_MULTIPLIER_UNIT,
+    PASSES_OVER_FACTORS,
     READS_BETAS,
     READS_MIX,
     SCALES_SCORES,
 )
 
 _TOLERANCE = 2e-6  # the tensor is float32
-_ONLY_READ_BY = {
+_ONLY_READ_BY: dict[str, Collection[str]] = {
     **dict.fromkeys(("rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"), READS_BETAS),
     **dict.fromkeys(("rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"), READS_MIX),
 }
@@ -77,6 +78,7 @@ def scaling_of(
         attention_factor=1.0 if attention is None else attention,
         mscale_of=partial(_mscale, architecture, findings),
         findings=findings,
+        beta_fast=READS_BETAS.get(architecture, _WITHOUT_IT["rope.scaling.yarn_beta_fast"]),
     )
     _warn_of_lengths(keys, context, kind)
     scaling = types[kind].from_gguf(_heeded(keys, architecture, findings), context)
@@ -110,6 +112,16 @@ def _loaded(
                     "Remove the tensor, or convert the model to an architecture that has it.",
                 )
             )
+    if architecture in PASSES_OVER_FACTORS and loaded:
+        findings.append(
+            Finding(
+                "warning",
+                f"{' and '.join(loaded)} have no effect: the graph of '{architecture}' in llama.cpp does not divide by "
+                "them.",
+                "Compare with the model's publication.",
+            )
+        )
+        loaded.clear()
     for name, factors in loaded.items():
         _check_factors(name, factors, rotary_dim)
     lists = (SHORT_FACTORS, LONG_FACTORS)

@@ -26,6 +26,7 @@ class Windows:
         needed: Whether llama.cpp refuses a file without a window.
         usual: The window of a file that states none.
         fixed: The window, whatever the file states.
+        both_ways: Whether half of the window is behind a token, and half ahead of it.
     """
 
     period: int | None = 4
@@ -33,6 +34,7 @@ class Windows:
     needed: bool = False
     usual: int | None = None
     fixed: int | None = None
+    both_ways: bool = False
 
     @property
     def stays(self) -> bool:
@@ -45,40 +47,68 @@ WINDOWS = {
     "afmoe": Windows(),
     "cohere2": Windows(needed=True),
     "cohere2moe": Windows(needed=True, full_first=True),
+    "dflash": Windows(period=None),
+    "dots3note": _LISTED,
     "exaone-moe": Windows(needed=True),
     "exaone4": Windows(usual=4096),
-    "gemma-embedding": Windows(6, needed=True),
+    "gemma-embedding": Windows(6, needed=True, both_ways=True),
     "gemma2": Windows(2, usual=4096),
     "gemma3": Windows(6),
     "gemma3n": Windows(5, needed=True),
     "gemma4": _LISTED,
+    "gemma4-assistant": _LISTED,
     "gpt-oss": Windows(2, needed=True),
+    "granite_swa": _LISTED,
+    "laguna": Windows(full_first=True),
     "llama4": Windows(usual=8192, fixed=8192),
+    "maple": _LISTED,
+    "mellum": Windows(),
     "mimo2": _LISTED,
-    "modern-bert": Windows(3, full_first=True),
+    "modern-bert": Windows(3, full_first=True, both_ways=True),
+    "muse-glimmer": Windows(needed=True),
     "olmo2": Windows(),
     "plamo3": Windows(8),
     "smallthinker": Windows(full_first=True, fixed=4096),
+    "spark2_5": _LISTED,
     "step35": _LISTED,
 }
-"""Architectures with windows in some of their layers; others pass over the keys, but for LFM2, where every layer of
-attention has the window that the file states."""
+"""Architectures with windows in some of their layers; others pass over the keys, but for those of
+:data:`WINDOW_EVERYWHERE`."""
 
-WINDOW_EVERYWHERE = frozenset(("lfm2",))
+WINDOW_EVERYWHERE = frozenset(("deepseek4", "lfm2"))
 """Architectures whose layers of attention all have the window that the file states."""
 
 _DEEPER = 64  # layers of EXAONE 4 32B, the one with windows
 
 
+def windows_of(architecture: str, count: int | None) -> Windows | None:
+    """Return how a file of so many layers finds those with windows; ``None`` where none has one."""
+    return None if architecture == "exaone4" and count != _DEEPER else WINDOWS.get(architecture)
+
+
 def window_of(keys: Fields, architecture: str) -> int | None:
-    """Return how far layers with a window see, in tokens; ``None`` where no layer has one, or the file does not say."""
+    """Return how many tokens layers with a window see, looking back from one, itself among them.
+
+    ``None`` where no layer has a window, or the file does not say.
+    """
     stated = keys.get(WINDOW)
     stated = stated if isinstance(stated, int) and not isinstance(stated, bool) else None
     windows = WINDOWS.get(architecture)
     if windows is None:
         return (stated or None) if architecture in WINDOW_EVERYWHERE else None
     size = windows.usual if stated is None else stated
-    return (windows.fixed or size) if size else None
+    if not size:
+        return None
+    size = windows.fixed or size
+    return size // 2 + 1 if windows.both_ways else size
+
+
+def first_layer_slides(keys: Fields, architecture: str) -> bool:
+    """Return whether the first layer has a window, whose sizes graphs of one size have in all layers."""
+    if architecture in WINDOW_EVERYWHERE:
+        return window_of(keys, architecture) is not None
+    slides = sliding_layers(keys, architecture, keys.whole("block_count") or 1)
+    return bool(slides and slides[0])
 
 
 def sliding_layers(keys: Fields, architecture: str, count: int) -> tuple[bool, ...] | None:
@@ -89,9 +119,8 @@ def sliding_layers(keys: Fields, architecture: str, count: int) -> tuple[bool, .
         architecture: ``general.architecture``.
         count: Number of layers that compute the next token.
     """
-    windows = WINDOWS.get(architecture)
-    is_without = windows is None or (architecture == "exaone4" and count != _DEEPER)
-    if windows is None or is_without or not (windows.stays or window_of(keys, architecture)):
+    windows = windows_of(architecture, count)
+    if windows is None or not (windows.stays or window_of(keys, architecture)):
         return (False,) * count
     pattern = keys.get(PATTERN)
     if isinstance(pattern, Sequence) and not isinstance(pattern, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from locant.errors import ConfigError
@@ -16,15 +16,16 @@ from locant.rotary_configs.gguf_architectures import (
     LOADS_DIVISORS,
     LOADS_LISTS,
     LOADS_LISTS_BY_TYPE,
-    LOCAL_BASE,
     LOG_MULTIPLIER_UNIT,
+    OWN_HEADS,
+    OWN_SIZES,
     READS_BETAS,
     SEPARATE_PART,
     SEVERAL_AXES,
     WHOLE_HEADS,
     layout_of,
 )
-from locant.rotary_configs.gguf_layers import FULL, SCALES_FULL_ATTENTION, SLIDING
+from locant.rotary_configs.gguf_sliding import FULL, SLIDING, SLIDING_ATTENTION
 
 _FORMAT = "GGUF"
 
@@ -51,8 +52,8 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
     Static NTK scalings are written as the larger base that they are.
 
     Args:
-        configs: The configuration; for Gemma 3's architectures one of ``full_attention`` and one of
-            ``sliding_attention``.
+        configs: The configuration, or one of ``full_attention`` and one of ``sliding_attention`` for architectures
+            like Gemma 3's, whose sliding attention rotates otherwise.
         architecture: ``general.architecture`` of the file.
 
     Raises:
@@ -71,20 +72,15 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
             f"The architecture '{architecture}' has positions of several axes, whose sections no rotary configuration "
             "holds."
         )
-    if architecture in HALVES_FULL_ATTENTION:
-        raise ConfigError(
-            f"GGUF cannot express rotary positions of one size for the architecture '{architecture}': llama.cpp "
-            "rotates half as many features in its full attention as in its sliding attention."
-        )
     given = {layer: with_equivalent_base(config) for layer, config in by_layer(configs).items()}
     full = next(iter(given.values()))
     written: dict[str, Any] = {}
-    if architecture in SCALES_FULL_ATTENTION and set(given) == {FULL, SLIDING}:
-        full = _of_full_attention(given, architecture)
-    elif len(given) > 1 or architecture in LOCAL_BASE:
-        full, written["rope.freq_base_swa"] = _with_sliding(given, architecture)
+    if len(given) > 1 or _has_local_base(architecture):
+        full, written = _with_sliding(given, architecture)
     length = full.max_length or full.scaling.reach
-    written |= {"rope.freq_base": full.base, "rope.dimension_count": full.rotary_dim}
+    assert full.rotary_dim is not None
+    rotary_dim = full.rotary_dim * (2 if architecture in HALVES_FULL_ATTENTION else 1)
+    written |= {"rope.freq_base": full.base, "rope.dimension_count": rotary_dim}
     if length is not None:
         written["context_length"] = length
     if architecture not in SEPARATE_PART:
@@ -105,34 +101,41 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
     return GGUFRotary(metadata, tensors, layout)
 
 
-def _of_full_attention(given: dict[str, RotaryConfig], architecture: str) -> RotaryConfig:
-    """Return the configuration of full attention, from which llama.cpp makes that of sliding attention."""
-    full, sliding = given[FULL], given[SLIDING]
-    if replace(sliding, max_length=None) != replace(full, scaling=Unscaled(), max_length=None):
-        raise ConfigError(
-            f"GGUF cannot express another sliding attention for the architecture '{architecture}' than that of full "
-            "attention without its scaling."
-        )
-    return full
+def _has_local_base(architecture: str) -> bool:
+    """Return whether sliding attention has a base of its own, although the file states none."""
+    facts = SLIDING_ATTENTION.get(architecture)
+    return facts is not None and facts.usual_base is not None
 
 
-def _with_sliding(given: dict[str, RotaryConfig], architecture: str) -> tuple[RotaryConfig, float]:
-    """Return the configuration of full attention and the base of sliding attention."""
-    if architecture not in LOCAL_BASE or set(given) != {"full_attention", "sliding_attention"}:
+def _with_sliding(given: dict[str, RotaryConfig], architecture: str) -> tuple[RotaryConfig, dict[str, Any]]:
+    """Return the configuration of full attention and the keys about sliding attention."""
+    facts = SLIDING_ATTENTION.get(architecture)
+    if facts is None or set(given) != {FULL, SLIDING}:
         raise ConfigError(
             f"GGUF cannot express rotary positions of {', '.join(given)} for the architecture '{architecture}': "
-            f"{', '.join(sorted(LOCAL_BASE))} have those of full_attention and sliding_attention, others have one."
+            f"{', '.join(sorted(SLIDING_ATTENTION))} have those of {FULL} and {SLIDING}, others have one."
         )
-    full, sliding = given["full_attention"], given["sliding_attention"]
-    form = _form(full)
-    if form.tensors or form.keys["type"] not in ("none", "linear") or sliding.scaling != Unscaled():
+    full, sliding = given[FULL], given[SLIDING]
+    expected = full.scaling if facts.is_scaled else Unscaled()
+    magnified = facts.is_magnified and "attn_factor" in _form(full).keys
+    if sliding.scaling != expected or magnified or (not facts.takes_base and sliding.base != full.base):
         raise ConfigError(
-            f"GGUF cannot express the scalings '{full.scaling.name}' and '{sliding.scaling.name}' of full and sliding "
-            f"attention for the architecture '{architecture}', only 'none' or 'linear', and 'none'."
+            f"GGUF cannot express this sliding attention (base {sliding.base:g}, {sliding.describe()}) beside full "
+            f"attention with the base {full.base:g} and {full.describe()} for the architecture '{architecture}': "
+            f"llama.cpp computes it with {'the same scaling' if facts.is_scaled else 'no scaling'}"
+            f"{'' if facts.takes_base else ' and the same base'}."
         )
-    if (full.head_dim, full.rotary_dim) != (sliding.head_dim, sliding.rotary_dim):
+    written: dict[str, Any] = {"rope.freq_base_swa": sliding.base} if facts.takes_base else {}
+    if architecture in OWN_HEADS:
+        written["attention.key_length_swa"] = sliding.head_dim
+    if architecture in OWN_SIZES:
+        written["rope.dimension_count_swa"] = sliding.rotary_dim
+    has_heads, has_sizes = architecture in OWN_HEADS, architecture in OWN_SIZES
+    if (full.head_dim != sliding.head_dim and not has_heads) or (
+        full.rotary_dim != sliding.rotary_dim and not has_sizes
+    ):
         raise ConfigError("GGUF cannot express different heads of full and sliding attention for this architecture.")
-    return full, sliding.base
+    return full, written
 
 
 def _scaling(config: RotaryConfig, architecture: str) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:

@@ -212,6 +212,7 @@ class GGUFContext(_WithFindings):
         mscale_of: Returns ``mscale`` and ``mscale_all_dim`` that the architecture means by ``yarn_log_multiplier``,
             ``None`` where it passes over that.
         findings: Where findings go.
+        beta_fast: What the architecture takes where the file has no ``yarn_beta_fast``.
     """
 
     tensors: Mapping[str, tuple[float, ...]]
@@ -221,6 +222,7 @@ class GGUFContext(_WithFindings):
     attention_factor: float
     mscale_of: Callable[[float], tuple[float, float] | None]
     findings: list[Finding]
+    beta_fast: float = 32.0
 
     def refuse_attention_factor(self) -> None:
         """Raise ConfigError for an attention scale beside a type that has none."""

@@ -310,7 +310,7 @@ class YaRN(NTKByParts):
         scaling = cls(
             factor=context.factor,
             original_length=original,
-            beta_fast=_stated(keys, "rope.scaling.yarn_beta_fast", 32.0),
+            beta_fast=_stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast),
             beta_slow=_stated(keys, "rope.scaling.yarn_beta_slow", 1.0),
             mscale=mscale,
             mscale_all_dim=mscale_all_dim,
