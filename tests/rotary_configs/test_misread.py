@@ -400,6 +400,7 @@ def test_heads_of_gemma_4_are_alike_where_no_layer_has_others() -> None:
     for stated, size in (
         ({"per_layer_config": {}}, 16),
         ({"per_layer_config": {"1": {"head_dim": 32}}}, 32),
+        ({"per_layer_config": {"01": {"head_dim": 32}}}, 32),
         ({}, 512),
     ):
         assert read_huggingface(model | stated).configs["full_attention"].head_dim == size

@@ -13,7 +13,7 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, has_no_window
+from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, entries_by_layer, has_no_window
 from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
@@ -62,14 +62,13 @@ def _layers_unlike_others_of_their_type(
     part: Mapping[str, Any], kind: ModelType, names: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield that layers of one type have entries of their own, for which a class looks by type."""
-    given = part.get("per_layer_config")
-    if not isinstance(given, Mapping) or not kind.rope_by_layer:
+    given = entries_by_layer(part.get("per_layer_config"))
+    if not given or not kind.rope_by_layer:
         return
     firsts: dict[str, tuple[int, dict[str, Any]]] = {}
     for index, name in enumerate(names):
-        entries = given.get(str(index))
-        own = dict(entries) if isinstance(entries, Mapping) else {}
-        own = {key: value for key, value in own.items() if value != part.get(key, kind.defaults.get(key))}
+        stated = given.get(index, {})
+        own = {key: value for key, value in stated.items() if value != part.get(key, kind.defaults.get(key))}
         first, expected = firsts.setdefault(name, (index, own))
         if own != expected:
             yield Finding(

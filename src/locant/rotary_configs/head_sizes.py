@@ -15,7 +15,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.layers import GLOBAL
+from locant.rotary_configs.layers import GLOBAL, entries_by_layer
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, words_of
 
@@ -144,10 +144,9 @@ class _Sizes:
 
 
 def _of_the_layer(part: Fields, layer: str, names: tuple[str, ...]) -> _Sizes:
-    given = part.get("per_layer_config")
-    index = next((str(index) for index, name in enumerate(names) if name == layer), None)
-    own = given.get(index) if isinstance(given, Mapping) and index is not None else None
-    return _Sizes(part, own if isinstance(own, Mapping) else {})
+    given = entries_by_layer(part.get("per_layer_config"))
+    index = next((index for index, name in enumerate(names) if name == layer), -1)
+    return _Sizes(part, given.get(index, {}))
 
 
 def _has_several_heads(kind: ModelType | None) -> bool:

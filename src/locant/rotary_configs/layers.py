@@ -109,6 +109,16 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
     return _derived(part, kind, count) or by_number(kind, count) or (ALL_LAYERS,) * count
 
 
+def entries_by_layer(given: Any) -> dict[int, Mapping[str, Any]]:
+    """Return the entries of ``per_layer_config`` by the index of the layer, which transformers writes as ``05``.
+
+    Args:
+        given: The content of that entry; nothing comes of what is no group of groups.
+    """
+    groups = given.items() if isinstance(given, Mapping) else ()
+    return {int(key): each for key, each in groups if str(key).isdecimal() and isinstance(each, Mapping)}
+
+
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
     """Return the number of layers, where the file or the class tells it."""
     for name in LAYERS:
