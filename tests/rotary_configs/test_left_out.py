@@ -176,7 +176,7 @@ def test_layers_and_axes_that_no_class_has_are_warnings(content: dict[str, Any],
 def test_what_is_right_is_not_doubted() -> None:
     """A base in the group of the text part, and entries that the class expects."""
     rope = {"rope_type": "default", "rope_theta": 2e6, "mrope_section": [8, 12, 12]}
-    content = {"model_type": "qwen2_5_vl", "rope_theta": 20000.0}
+    content = {"model_type": "qwen2_5_vl", "rope_theta": 2e6}
     found = read_huggingface(content | {"text_config": _small("qwen2_5_vl_text", 2, rope_parameters=rope)})
     assert not [each for each in found.findings if each.severity != "note"]
     assert found.config.base == 2e6

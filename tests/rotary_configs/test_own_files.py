@@ -12,7 +12,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions.scaling import Llama3, LongRoPE, YaRN
 from locant.rotary_configs import families, read_huggingface, read_vllm
-from locant.rotary_configs.families import TEXT_IN_THE_FILE_ITSELF, is_in_transformers
+from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
 from locant.rotary_configs.own_code import OWN_CODE
 
 _SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
@@ -74,10 +74,12 @@ def test_sizes_that_a_class_of_several_parts_passes_over() -> None:
 
 def test_which_classes_of_several_parts_take_sizes_beside_their_groups() -> None:
     transformers = pytest.importorskip("transformers")
-    for name in (*TEXT_IN_THE_FILE_ITSELF, "qwen3_5", "qwen3_vl", "llava", "gemma3"):
-        config = transformers.CONFIG_MAPPING[name].from_dict({"model_type": name, **_SIZES, "num_hidden_layers": 7})
+    flat = {name for name in known_model_types() if (kind := model_type(name)) is not None and kind.flat}
+    assert {"fuyu", "qwen2_vl", "hunyuan_vl"} <= flat
+    for name in (*flat, "qwen3_5", "qwen3_vl", "llava", "gemma3"):
+        config = transformers.CONFIG_MAPPING[name].from_dict({"model_type": name, "num_hidden_layers": 7})
         takes = config.get_text_config(decoder=True).num_hidden_layers == 7
-        assert takes is (name in TEXT_IN_THE_FILE_ITSELF), name
+        assert takes is (name in flat), name
 
 
 def test_yarn_of_somebodys_own_in_place_of_the_rotation_of_llada() -> None:

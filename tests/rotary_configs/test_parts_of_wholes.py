@@ -1,4 +1,4 @@
-"""What classes of several parts do with a text part that states less than they give it, compared with transformers."""
+"""What classes of several parts do with their text part and what stands beside it, compared with transformers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from locant.errors import ConfigError
 from locant.rotary_configs import ParsedConfig, read_huggingface
 
 _SIZES = {"hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 6}
@@ -17,10 +18,13 @@ def _warnings(parsed: ParsedConfig) -> str:
     return " ".join(finding.message for finding in parsed.findings if finding.severity != "note")
 
 
-def _base_of_class(file: dict[str, Any]) -> float:
+def _text_of_class(file: dict[str, Any]) -> Any:
     mapping = pytest.importorskip("transformers").CONFIG_MAPPING
-    text = mapping[file["model_type"]].from_dict(copy.deepcopy(file)).get_text_config(decoder=True)
-    return float(text.rope_parameters["rope_theta"])
+    return mapping[file["model_type"]].from_dict(copy.deepcopy(file)).get_text_config(decoder=True)
+
+
+def _base_of_class(file: dict[str, Any]) -> float:
+    return float(_text_of_class(file).rope_parameters["rope_theta"])
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,150 @@ def test_a_text_part_that_must_state_its_type() -> None:
         _base_of_class(file)
     typed = {"model_type": "exaone4_5", "text_config": {"model_type": "exaone4_5_text", **_SIZES}}
     assert said not in _warnings(read_huggingface(typed))
+
+
+_GROUP = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ({"rope_theta": 77777.0}, "'rope_theta' stands in config.json beside 'text_config', whose group"),
+        ({"rope_theta": 5e5}, ""),
+        (_LINEAR, "'rope_scaling' stands in config.json beside 'text_config', whose group"),
+        ({"rope_scaling": {"type": "default", "rope_theta": 5e5}}, ""),
+        ({"num_attention_heads": 4}, "'num_attention_heads' stands in config.json beside 'text_config', where it is 8"),
+        ({"num_attention_heads": 8}, ""),
+        ({"llm_config": {**_SIZES, "num_hidden_layers": 9}}, "which passes over 'llm_config'"),
+        ({"llm_config": {"model_type": "llama", **_SIZES, **_GROUP}}, ""),
+    ],
+)
+def test_entries_beside_a_text_part_that_says_otherwise(beside: dict[str, Any], said: str) -> None:
+    file = {"model_type": "llava", "text_config": {"model_type": "llama", **_SIZES, **_GROUP}, **beside}
+    parsed = read_huggingface(file)
+    assert parsed.config.base == 5e5 == _base_of_class(file)
+    assert (said in _warnings(parsed)) if said else not _warnings(parsed)
+
+
+def test_sizes_that_a_class_has_for_the_whole_are_no_second_ones() -> None:
+    """PaliGemma's hidden_size is that of what its images become."""
+    file = {"model_type": "paligemma", "hidden_size": 512, "text_config": {"model_type": "gemma", **_SIZES}}
+    assert "hidden_size" not in _warnings(read_huggingface(file))
+
+
+def test_entries_beside_a_whole_within_a_whole_are_compared_with_the_text_part() -> None:
+    thinker = {"text_config": {**_SIZES, **_GROUP}}
+    parsed = read_huggingface({"model_type": "qwen2_5_omni", "rope_theta": 77777.0, "thinker_config": thinker})
+    assert "beside 'thinker_config', whose group of rotary parameters says otherwise" in _warnings(parsed)
+    assert "which has none" not in _warnings(parsed)
+
+
+def test_a_text_part_in_the_place_of_a_whole_within_the_whole() -> None:
+    file = {"model_type": "qwen2_5_omni", "thinker_config": {**_SIZES, "head_dim": 128}}
+    said = "The class of 'qwen2_5_omni_thinker' in transformers looks for its text part in 'text_config', which "
+    assert said + "'thinker_config' of the file lacks" in _warnings(read_huggingface(file))
+    with pytest.raises(ConfigError, match="must be a group of entries, the text part of the model"):
+        read_huggingface({"model_type": "qwen2_5_omni", "thinker_config": {"text_config": []}})
+
+
+@pytest.mark.parametrize("entry", ["head_dim", "sliding_window"])
+def test_null_in_a_text_part_is_not_left_out(entry: str) -> None:
+    """The class of the whole writes what the part states over its own entries, null as well."""
+    file = {"model_type": "voxtral_realtime", "text_config": {**_SIZES, entry: None}}
+    parsed, text = read_huggingface(file), _text_of_class(file)
+    assert parsed.config.head_dim == (text.head_dim or text.hidden_size // text.num_attention_heads)
+    assert {kind.window for kind in parsed.layers} == {text.sliding_window}
+
+
+def test_a_type_that_a_class_of_one_type_passes_over() -> None:
+    for whole, own in (("gemma3", "foo"), ("qwen2_5_vl", "llava")):
+        file = {"model_type": whole, "text_config": {"model_type": own, **_SIZES}}
+        said = _warnings(read_huggingface(file))
+        assert f"model_type is '{own}' in 'text_config', which the class of '{whole}' in transformers passes" in said
+        assert "is not known here" not in said
+        assert "looks for its text part" not in said
+        assert type(_text_of_class(file)).model_type == f"{whole}_text"
+    own = {"model_type": "qwen2_vl", "text_config": {"model_type": "gemma3_text", **_SIZES, **_GROUP}}
+    parsed = read_huggingface({"model_type": "colqwen2", "vlm_config": own})
+    assert "the class of 'qwen2_vl' in transformers passes over" in _warnings(parsed)
+    assert parsed.config.base == 5e5
+
+
+_MUST = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}
+_REFUSED = [
+    ({"model_type": "llava", "text_config": {"model_type": None, **_SIZES}}, "model_type is null in 'text_config'"),
+    (
+        {"model_type": "paligemma", "text_config": {"model_type": "llama", **_SIZES}},
+        "'text_config', which states no use_bidirectional_attention",
+    ),
+    (
+        {"model_type": "gemma4_assistant", "text_config": {**_SIZES, "vocab_size_per_layer_input": 0}},
+        "hidden_size_per_layer_input is left out in 'text_config'",
+    ),
+    ({"model_type": "gemma4_assistant"}, "the class of 'gemma4_assistant' in transformers: it refuses the file then"),
+    (
+        {"model_type": "granite_docling", "text_config": {**_SIZES, "hidden_size": 512}},
+        "hidden_size is 512 in 'text_config', and out_hidden_size 1024 in 'vision_config'",
+    ),
+    (
+        {"model_type": "fun_asr_nano", "text_config": {"num_hidden_layers": 6}},
+        "hidden_size is 4096 in 'text_config', and hidden_size 1024 in 'adaptor_config'",
+    ),
+    (
+        {"model_type": "llava", "text_config": dict(_SIZES), "decoder": {"num_hidden_layers": 2}},
+        "config.json has 'decoder' and 'text_config', each of which is a text part to transformers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "said"), _REFUSED, ids=[said for _, said in _REFUSED])
+def test_text_parts_for_which_a_class_refuses_the_file(file: dict[str, Any], said: str) -> None:
+    refused = pytest.importorskip("huggingface_hub.errors").StrictDataclassError
+    assert said in _warnings(read_huggingface(file))
+    with pytest.raises((ValueError, AttributeError, refused)):
+        _text_of_class(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"model_type": "llava", "text_config": dict(_SIZES)},
+        {"model_type": "paligemma", "text_config": {"model_type": "gemma2", **_SIZES}},
+        {
+            "model_type": "paligemma",
+            "text_config": {"model_type": "llama", **_SIZES, "use_bidirectional_attention": None},
+        },
+        {"model_type": "gemma4_assistant", "text_config": {"model_type": "gemma4_text", **_SIZES, **_MUST}},
+        {
+            "model_type": "granite_docling",
+            "text_config": {**_SIZES, "hidden_size": 512},
+            "vision_config": {"out_hidden_size": 512},
+        },
+        {"model_type": "fun_asr_nano", "text_config": {"model_type": "qwen3", **_SIZES}},
+    ],
+    ids=lambda file: str(file["model_type"]),
+)
+def test_text_parts_that_a_class_takes(file: dict[str, Any]) -> None:
+    assert "refuses" not in _warnings(read_huggingface(file))
+    assert "and fails" not in _warnings(read_huggingface(file))
+    assert _text_of_class(file) is not None
+
+
+def test_entries_that_a_class_does_not_take_from_the_file_itself() -> None:
+    group = {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}}
+    for name, taken in (("fuyu", False), ("qwen2_vl", True)):
+        file = {"model_type": name, **_SIZES, **group}
+        parsed = read_huggingface(file)
+        assert parsed.config.base == _base_of_class(file) == (5e5 if taken else 10_000)
+        said = f"'rope_parameters' stands in config.json itself, from which the class of '{name}'"
+        assert (said in _warnings(parsed)) is not taken
+
+
+@pytest.mark.parametrize("name", ["deepseek_ocr2", "unlimited_ocr"])
+def test_a_size_of_heads_that_is_computed_where_the_width_is_left_out(name: str) -> None:
+    file = {"model_type": name, "text_config": {"num_attention_heads": 10, "head_dim": 32, "num_hidden_layers": 2}}
+    if name == "deepseek_ocr2":
+        file["text_config"]["num_attention_heads"] = 16
+    parsed = read_huggingface(file)
+    assert parsed.config.head_dim == _text_of_class(file).head_dim != 32
+    assert "head_dim is 32 in config.json, which the class of" in _warnings(parsed)

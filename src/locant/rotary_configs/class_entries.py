@@ -16,7 +16,7 @@ from typing import Any
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, is_count
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.without_rotation import switches_rotation_off
 
 KINDS_OF_VALUES = ("null", "a whole number", "a number", "true or false", "text", "a list", "a group")
@@ -118,7 +118,7 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     if own is None:
         return
     read = {*own.reads, *own.takes, *kind.aliases, *(kind.switch or ())[:1]}
-    if "qk_rope_head_dim" in kind.defaults or given.get("head_dim") == _computed_head(given):
+    if "qk_rope_head_dim" in kind.defaults or given.get("head_dim") == _computed_head(given, kind.defaults):
         read.add("head_dim")
     elif kind.computes_head:
         read -= {"head_dim"}
@@ -189,9 +189,19 @@ def _in_words(kinds: tuple[str, ...] | list[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _computed_head(given: Mapping[str, Any]) -> Any:
-    """Return the features of a head by width and number of heads; ``head_dim`` where the file does not tell them."""
-    width, heads = (next((given[n] for n in names if is_count(given.get(n))), None) for names in (WIDTHS, HEADS))
+def _computed_head(given: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Any:
+    """Return the features of a head by width and number of heads; ``head_dim`` where the file tells no sizes of layers.
+
+    Args:
+        given: The entries of the file.
+        usual: Those of the class, for what the file leaves out of its sizes.
+    """
+    is_told = any(is_count(given.get(name)) for name in (*WIDTHS, *HEADS, *LAYERS))
+    groups = (given, usual) if is_told and usual else (given,)
+    width, heads = (
+        next((group[name] for group in groups for name in names if is_count(group.get(name))), None)
+        for names in (WIDTHS, HEADS)
+    )
     return width // heads if width is not None and heads is not None else given.get("head_dim")
 
 

@@ -61,9 +61,6 @@ HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 WINDOW_WITHOUT_POSITIONS = frozenset(["smollm3"])
 """Model types with ``use_sliding_window`` whose layers without positions, and no others, have the window."""
 
-TEXT_IN_THE_FILE_ITSELF = frozenset(["fuyu", "hunyuan_vl", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl"])
-"""Model types of several parts whose classes take the text part from the file itself where it has no group for that."""
-
 INDEXERS: dict[str, tuple[RotaryLayout, Literal["first", "last"]]] = {
     **dict.fromkeys(("axk2", "deepseek_v32"), ("half", "first")),
     **dict.fromkeys(("dots3_note_text", "glm_moe_dsa", "mistral_large4_text"), ("interleaved", "first")),
@@ -164,7 +161,7 @@ class ModelType:
         fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
         needs_sections: Whether its group must have an ``mrope_section``.
-        text_part: Names of the nested groups that lead to the text part of a multimodal model.
+        text_part: Name of the nested group that is the text part of a multimodal model, or has it.
         of_whole: Entries about rotary positions that the class of a whole has for something else than its text part.
         text_names: Other names of that group that the class takes.
         text_type: Model type of that part where it does not state one.
@@ -174,6 +171,11 @@ class ModelType:
         text_base: The base that it gives a group of that part which states none, if not that of the part's own class.
         text_keeps_base: Whether it passes over a base of that part beside no group.
         text_needs_type: Whether it fails with such a part that states no model type.
+        text_reads: Entries that it reads of that part, whatever its type, and fails without.
+        text_types: Model types whose classes always have them.
+        text_must: Entries of that part of which it takes one value alone, which is not the one by default.
+        text_widths: Entries of other parts that must be as large as the width of that one, with their defaults.
+        flat: Entries that it takes for that part from the file itself where it has no such group.
     """
 
     name: str
@@ -231,6 +233,11 @@ class ModelType:
     text_base: float | None = None
     text_keeps_base: bool = False
     text_needs_type: bool = False
+    text_reads: Sequence[str] = ()
+    text_types: Sequence[str] = ()
+    text_must: Mapping[str, Any] = field(default_factory=dict)
+    text_widths: Mapping[str, int] = field(default_factory=dict)
+    flat: Sequence[str] = ()
 
     @property
     def rope_by_layer(self) -> bool:
@@ -362,4 +369,9 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         text_base=facts.get("text_base"),
         text_keeps_base=facts.get("text_keeps_base", False),
         text_needs_type=facts.get("text_needs_type", False),
+        text_reads=facts.get("text_reads", ()),
+        text_types=facts.get("text_types", ()),
+        text_must=facts.get("text_must", {}),
+        text_widths=facts.get("text_widths", {}),
+        flat=facts.get("flat", ()),
     )

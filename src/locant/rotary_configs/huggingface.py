@@ -69,8 +69,8 @@ from locant.rotary_configs.spellings import (
     with_usual_width,
     without_null_scaling,
 )
+from locant.rotary_configs.text_part_doubts import doubts_about_others
 from locant.rotary_configs.text_parts import (
-    doubts_about_others,
     entries_of_text,
     refuse_text_part_of_another_kind,
     text_part,

@@ -254,7 +254,8 @@ def _is_by_layer(group: Mapping[str, Any]) -> bool:
 
 def _has_own_part(kind: families.ModelType | None) -> bool:
     """Whether the class makes a text part of its own where the file has none."""
-    return kind is not None and kind.name.removesuffix("_text") in families.TEXT_IN_THE_FILE_ITSELF
+    whole = None if kind is None else families.model_type(kind.name.removesuffix("_text"))
+    return whole is not None and bool(whole.flat)
 
 
 def with_overrides(config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:

@@ -29,26 +29,22 @@ from locant.extension.inspect.model_class.small_model import (
     reduced_entries,
 )
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
-from locant.rotary_configs.text_parts import BESIDE_TEXT
-from zoo.architectures import TEXT_PARTS, Architecture, architecture, architectures
+from zoo.architectures import Architecture, architecture, architectures
 from zoo.cases import SWITCHED_ON, sections, usual_entries
 from zoo.failures import failure_facts
 from zoo.groups import group_facts
 from zoo.left_out import (
     aliases,
-    bases_of_text,
     kept_facts,
     layer_types,
-    other_names_of_text,
     pairs_blocks,
     pattern_facts,
     takes_part_for_head,
     takes_rotary_dim,
-    text_alone,
-    text_defaults,
 )
 from zoo.scalings import scaling_facts
 from zoo.verdict import SHORT
+from zoo.wholes import facts_of_whole
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
 
@@ -63,7 +59,7 @@ NOT_ABOUT_THEM = re.compile(r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mam
 def facts_of(found: Architecture) -> dict[str, Any] | None:
     """Return the facts of one architecture, ``None`` for one that rotates and reads neither text nor images."""
     if found.kind == "composite":
-        return _composite(found)
+        return facts_of_whole(found, _ABOUT_POSITIONS)
     if not mentions_rotation(found.config_class):
         return {"rotates": False}
     if found.kind == "other":
@@ -150,54 +146,6 @@ _OTHER_BASE = 12345.0
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _composite(found: Architecture) -> dict[str, Any]:
-    path, config_class = [], found.config_class
-    while part := next((name for name in TEXT_PARTS if name in getattr(config_class, "sub_configs", {})), None):
-        path.append(part)
-        config_class = config_class.sub_configs[part]
-    text_type = getattr(config_class, "model_type", None)
-    if text_type is None:  # any text model goes; the class takes one where the file has none
-        try:
-            with quiet():
-                config: Any = found.config_class()
-            for part in path:
-                config = getattr(config, part)
-            text_type = config.model_type
-        except Exception:  # a class whose own default it refuses
-            text_type = None
-    try:
-        given = text_defaults(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
-    except Exception:  # a class that makes no configuration of its own defaults
-        given = {}
-    try:
-        alone = text_alone(found, path, text_type, _ABOUT_POSITIONS) if text_type else {}
-    except Exception:
-        alone = {}
-    others = other_names_of_text(found, path[0]) if len(path) == 1 else []
-    fields = getattr(found.config_class, "__dataclass_fields__", {})
-    own = [name for name in BESIDE_TEXT if name in fields]
-    facts = {"text_part": path, "of_whole": own, "text_names": others, "text_type": text_type, "text_defaults": given}
-    facts["one_text_type"] = has_one_text_type(found, path, text_type)
-    facts |= bases_of_text(found, path, text_type, alone) if text_type else {}
-    return {**facts, "text_alone": alone if alone != given else {}}
-
-
-def has_one_text_type(found: Architecture, path: list[str], text_type: str | None) -> bool:
-    """Whether a text part that states another model type is taken for one of the class's own."""
-    other = "llama" if text_type == "mistral" else "mistral"
-    content: dict[str, Any] = {"model_type": other}
-    for name in reversed(path):
-        content = {name: content}
-    try:
-        with quiet():
-            config: Any = found.config_class.from_dict(content)
-        for name in path:
-            config = getattr(config, name)
-    except Exception:  # whatever a class raises for another type
-        return False
-    return text_type is not None and type(config).model_type == text_type
 
 
 def _observed(found: Architecture, config: Any, types: list[str]) -> tuple[Any, Any, dict[str, Any]]:
