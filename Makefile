@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 endif
 
-.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-layouts vllm-rules nanogpt lock audit clean
+.PHONY: demo test tests lint sanitize variants chaos wheel site lab-smoke multi30k quality quality-changes alignments glossaries chapters distillation bench bench-contention bench-serve bench-scale bench-positions adaptation zoo zoo-changes zoo-layouts vllm-rules nanogpt lock audit clean
 
 # The pin of torch comes first, so that nothing pulls another build of it. Python compiles what is imported by itself;
 # compiling all that pip installs would take a minute.
@@ -170,6 +170,11 @@ lab-smoke: $(BIN)/locant
 # on where it was stopped (build/zoo.jsonl).
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
+
+# Small files of every architecture, changed as people change them, against what its class does with them; takes an hour,
+# and goes on where it was stopped. SEED=1 makes other changes, LIMIT=5 fewer of each architecture.
+zoo-changes: $(BIN)/locant
+	$(BIN)/python benchmarks/zoo_changes.py --seed $(or $(SEED),0) --limit $(or $(LIMIT),30)
 
 # vLLM's own classes, run from the sources alone, against what is read from config.json. VLLM=folder with its
 # sources: a checkout, or an unpacked wheel

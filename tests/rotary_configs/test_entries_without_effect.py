@@ -149,7 +149,7 @@ def test_latent_attention_with_groups_of_heads_is_told(model_type: str) -> None:
     with pytest.raises(RuntimeError):
         _run(_class_of(model_type), content)
     _run(_class_of(model_type), {**content, "num_key_value_heads": 4})
-    assert "num_key_value_heads is 2 in config.json beside 4 heads of queries" in _said(content)
+    assert "num_key_value_heads is 2 in config.json, beside 4 heads of queries" in _said(content)
     assert "num_key_value_heads" not in _said({**content, "num_key_value_heads": 4})
 
 

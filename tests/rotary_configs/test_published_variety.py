@@ -71,7 +71,7 @@ def _rotation(config: RotaryConfig) -> str:
 def _is_what_is_meant(said: str, meant: str) -> bool:
     if meant.startswith("refused "):
         return said.startswith("refused:") and meant.removeprefix("refused ").lower() in said.lower()
-    return said == meant
+    return sorted(said.split("; ")) == sorted(meant.split("; "))  # types of layers in any order
 
 
 @pytest.mark.parametrize("model", CONFIGS)

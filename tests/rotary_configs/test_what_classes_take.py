@@ -34,7 +34,12 @@ from locant.rotary_configs.families import (
     model_type,
 )
 
-_SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
+_SIZES: dict[str, Any] = {
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 4,
+}
 _GROUPS = {
     name: {"rope_type": "default", "rope_theta": base}
     for name, base in (("full_attention", 5e5), ("sliding_attention", 1e4))
@@ -714,7 +719,7 @@ def test_a_share_beside_a_scaling_of_a_class_that_rotates_whole_heads() -> None:
 def test_entries_that_a_class_does_not_read_and_that_say_nothing_new() -> None:
     file = {"model_type": "cohere2", **_SIZES, "head_dim": 64}
     assert not _findings(file | {"rotary_pct": 1.0, "kv_channels": 64})
-    hybrid = {"model_type": "bailing_hybrid", **_MLA, "num_hidden_layers": 6}
+    hybrid = {"model_type": "bailing_hybrid", **_MLA, "num_key_value_heads": 4, "num_hidden_layers": 6}
     assert not _findings(hybrid | {"partial_rotary_factor": 0.5})
     assert not _findings({"model_type": "bamba", **_SIZES, "attn_layer_indices": [1], "attn_rotary_emb": 32})
 

@@ -16,7 +16,16 @@ from typing import Any
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
+from locant.rotary_configs.spellings import (
+    HEAD_SIZES,
+    HEADS,
+    LAYERS,
+    WIDTHS,
+    head_size,
+    is_about_positions,
+    is_count,
+    says_rotary,
+)
 from locant.rotary_configs.without_rotation import switches_rotation_off
 
 KINDS_OF_VALUES = ("null", "a whole number", "a number", "true or false", "text", "a list", "a group")
@@ -28,9 +37,13 @@ hybrid_override_pattern linear_attn_config attn_layer_indices full_attn_idxs att
 global_attn_every_n_layers rope_local_base_freq local_rope_theta global_rope_theta attn_type_list attn_layer_idxs
 block_configs kv_channels attention_head_dim hidden_size_per_head attn_rotary_emb qk_rope_head_dim head_dim rotary_pct
 global_head_dim sliding_window_size local_attention attention_window_size window_size attention_chunk_size
+cross_attention_layers position_embedding_type
 """
 READ_BY_SOME = tuple(_OF_SOME.split())
 """Entries that say how layers rotate in some classes, and that all others pass over."""
+
+LISTS_OF_TYPES = ("layer_types", "layers_block_type")
+"""Entries with the type of each layer, which classes whose layers are all alike pass over."""
 
 TYPES_OF_TRANSFORMERS = frozenset(
     ["default", "dynamic", "linear", "llama3", "longrope", "proportional", "yarn", "axial"]
@@ -44,6 +57,7 @@ PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj"
 """Model types whose classes read neither a group of rotary parameters nor a share beside it."""
 
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
+_OF_WINDOWS = frozenset(["sliding_window", "use_sliding_window", "max_window_layers"])  # of which others tell
 
 
 @dataclass(frozen=True)
@@ -54,10 +68,12 @@ class ClassEntries:
         takes: Kinds of values that it takes for each of its fields.
         items: Kinds of values in the lists that it takes for some of them, where it does not take all.
         alternating: Kinds of values from which it makes types of layers, where it takes more beside stated types.
-        reads: Which of :data:`READ_BY_SOME` its code reads.
+        reads: Which of :data:`READ_BY_SOME` and :data:`LISTS_OF_TYPES` its code reads.
+        has: Names in its code that are about positions by their words.
         has_groups: Whether it looks for a group of rotary parameters for every type of layers.
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
         layer_types: Which types of layers its code speaks of.
+        refuses_types: Which types of layers, under their present names or older ones, it refuses in a file.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
         fails_without_groups: Whether it takes an empty object for its groups as it is, and has none then.
         whole_heads: Whether it refuses a width that its heads do not divide, whatever their size is.
@@ -67,9 +83,11 @@ class ClassEntries:
     items: Mapping[str, tuple[str, ...]]
     alternating: Mapping[str, tuple[str, ...]]
     reads: frozenset[str]
+    has: frozenset[str]
     has_groups: bool
     types: frozenset[str]
     layer_types: frozenset[str]
+    refuses_types: frozenset[str]
     loses_groups: bool
     fails_without_groups: bool
     whole_heads: bool
@@ -89,9 +107,11 @@ def _all_entries() -> Mapping[str, ClassEntries]:
             _by_field(each["items"]),
             _by_field(each["alternating"]),
             frozenset(each["reads"]),
+            frozenset(each["has"]),
             each["groups"],
             frozenset(each["types"]),
             frozenset(each["layer_types"]),
+            frozenset(each["refuses_types"]),
             each["loses_groups"],
             each["fails_without_groups"],
             each["whole_heads"],
@@ -125,7 +145,7 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     off = {name for name, value in given.items() if switches_rotation_off(name, value)}
     for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
         value = given.pop(entry)
-        says_nothing = not value or (isinstance(value, list) and all(each == 1 for each in value))
+        says_nothing = not value or (entry == "no_rope_layers" and isinstance(value, list) and {*value} == {1})
         says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
         says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
         own_share = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
@@ -133,6 +153,7 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
         says_nothing = says_nothing or (entry == "attn_rotary_emb" and head and value == (own_share or 1) * head)
         window = given.get("sliding_window", kind.defaults.get("sliding_window"))
         says_nothing = says_nothing or ("window" in entry and value == window)  # as in Gemma 2's files
+        says_nothing = says_nothing or says_rotary({entry: value})  # in words, as position_embedding_type may
         if entry in _SILENT and given.get("use_sliding_window") is not True:
             continue
         if entry in off or not says_nothing:
@@ -143,6 +164,39 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
                     "passes over, or fails with.",
                     "Say it by an entry that the class reads, or name the code that reads this one.",
                 )
+            )
+
+
+def reads_types_of_layers(kind: ModelType) -> bool:
+    """Whether a class reads the type of each layer from a file; those whose layers are all alike pass over a list.
+
+    Args:
+        kind: The facts of the class.
+    """
+    own = entries_of_class(kind.name)
+    return own is None or not own.reads.isdisjoint(LISTS_OF_TYPES)
+
+
+def entries_of_no_class(given: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield warnings about entries that are about positions by a word of their name, and that the class does not have.
+
+    Args:
+        given: The entries of a text part.
+        kind: The facts of its class.
+    """
+    own = entries_of_class(kind.name)
+    if own is None:
+        return
+    has = {*own.has, *own.takes, *own.reads, *READ_BY_SOME, *_OF_WINDOWS, *kind.defaults, *kind.aliases}
+    for name, value in given.items():
+        is_said = value not in (None, False, 0, [], {}) and not name.startswith("_")  # what a class kept for itself
+        is_said = is_said and value != head_size({each: given[each] for each in given if each != name})
+        if is_said and is_about_positions(name) and name not in has:
+            yield Finding(
+                "warning",
+                f"'{name}' in config.json is {in_json(value)}, and the class of '{kind.name}' in transformers has no "
+                "such entry: it passes over it.",
+                "Say it by an entry that the class reads, or remove it.",
             )
 
 
@@ -223,12 +277,13 @@ def _without_groups(given: dict[str, Any], kind: ModelType, findings: list[Findi
     for entry in ("rope_parameters", "rope_scaling", "partial_rotary_factor"):
         value = given.pop(entry, None)
         says = list(value.values()) if isinstance(value, dict) else [value]
-        if any(each not in plain for each in says):
+        if isinstance(value, str) or any(each not in plain for each in says):
             findings.append(
                 Finding(
                     "warning",
                     f"{entry} is {in_json(value)} in config.json, which the class of '{kind.name}' in transformers "
-                    "passes over: it has one rotation without scaling.",
+                    f"{'fails with' if isinstance(value, str) else 'passes over'}: it has one rotation without "
+                    "scaling.",
                     "Name a model type whose class reads it, if the weights were trained so.",
                 )
             )

@@ -13,7 +13,7 @@ from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, WITHOUT_ATTENTION, entries_by_layer, has_no_window
+from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, entries_by_layer, has_no_window
 from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
@@ -53,9 +53,10 @@ def doubts_about_class(
     yield from _types_of_other_classes(part.values, kind)
     yield from _scalings_that_fail(part.values, kind)
     yield from _scalings_without_head(part.values, kind)
+    yield from _head_of_nothing(part.values, kind)
     yield from _types_that_are_needed(kind, names)
     yield from _layers_unlike_others_of_their_type(part.values, kind, names)
-    yield from _refused_windows(part.values, kind)
+    yield from _refused_entries(part.values, kind)
 
 
 def _layers_unlike_others_of_their_type(
@@ -109,6 +110,16 @@ def _scalings_without_head(part: Mapping[str, Any], kind: ModelType) -> Iterator
             )
 
 
+def _head_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that the size of heads is null, of which the class computes without looking."""
+    if kind.needs_head and "head_dim" in part and part["head_dim"] is None:
+        yield Finding(
+            "warning",
+            f"head_dim is null in config.json: the class of '{kind.name}' in transformers computes by it, and fails.",
+            "State head_dim, or leave it out where the class's own is meant.",
+        )
+
+
 def _types_that_are_needed(kind: ModelType, names: Sequence[str]) -> Iterator[Finding]:
     """Yield that no layer is of a type without which the class refuses a file."""
     for name in kind.needed_types if names else ():
@@ -120,8 +131,8 @@ def _types_that_are_needed(kind: ModelType, names: Sequence[str]) -> Iterator[Fi
             )
 
 
-def _refused_windows(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    """Yield that an entry about windows is one with which the class refuses a file."""
+def _refused_entries(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that an entry is one with which the class refuses a file."""
     for name in kind.refuses:
         if part.get(name):
             yield Finding(
@@ -137,7 +148,7 @@ def _types_of_other_classes(part: Mapping[str, Any], kind: ModelType) -> Iterato
     own, stated = entries_of_class(kind.name), part.get("layer_types")
     known = {*(own.layer_types if own else ()), *kind.behaviour, *kind.layer_types, *(kind.rope or {})}
     for name in dict.fromkeys(map(str, stated)) if isinstance(stated, list) and known & KNOWN_TYPES else ():
-        if name in KNOWN_TYPES - known:
+        if RENAMED.get(name, name) in KNOWN_TYPES - known:
             yield Finding(
                 "warning",
                 f"'{name}' in layer_types of config.json is a type of other classes: that of '{kind.name}' in "
@@ -265,18 +276,22 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
 def _heads_in_no_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
     """Yield that the heads of keys and values do not divide those of queries, each group of which shares one."""
     heads = next((value for name in HEADS if is_count(value := part.get(name, kind.defaults.get(name)))), None)
-    keys = part.get("num_key_value_heads")
+    own = kind.defaults.get("num_key_value_heads")
+    keys = part.get("num_key_value_heads", own)
+    said = f"num_key_value_heads is {keys} in config.json,"
+    if "num_key_value_heads" not in part:
+        said = f"num_key_value_heads is left out of config.json, and is {keys} then,"
     if kind.fails_with_groups and is_count(heads) and is_count(keys) and keys != heads:
         yield Finding(
             "warning",
-            f"num_key_value_heads is {keys} in config.json beside {heads} heads of queries: the latent attention of "
-            f"the class of '{kind.name}' in transformers makes as many keys as queries, and fails in grouping them.",
+            f"{said} beside {heads} heads of queries: the latent attention of the class of '{kind.name}' in "
+            "transformers makes as many keys as queries, and fails in grouping them.",
             f"State {heads} for num_key_value_heads, or leave it out where that is what the class has.",
         )
     if heads is not None and is_count(keys) and heads % keys and "qk_rope_head_dim" not in kind.defaults:
         yield Finding(
             "warning",
-            f"num_key_value_heads is {keys} in config.json, which does not divide the {heads} heads of queries: the "
+            f"{said} which does not divide the {heads} heads of queries: the "
             f"class of '{kind.name}' in transformers fails with that, or passes over it.",
             "State the num_key_value_heads that the weights have.",
         )

@@ -10,7 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ParsedConfig
-from locant.rotary_configs.class_entries import entries_of_class
+from locant.rotary_configs.class_entries import entries_of_class, entries_of_no_class
 from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
 from locant.rotary_configs.rotary_names import misplaced_names
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
@@ -40,7 +40,10 @@ def doubts_about(
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
     of_class = None if kind is None else entries_of_class(kind.name)
     own = () if of_class is None else {*of_class.takes, *of_class.reads}
-    return [*found, *misplaced_names(part, known, own), *types_without_group(part, kind, names)]
+    found += misplaced_names(part, known, own)
+    unknown = () if kind is None else entries_of_no_class(part, kind)
+    found += [each for each in unknown if not any(said.message.startswith(each.message.split()[0]) for said in found)]
+    return [*found, *types_without_group(part, kind, names)]
 
 
 def types_without_group(part: Mapping[str, Any], kind: ModelType | None, names: Sequence[str]) -> list[Finding]:

@@ -129,6 +129,7 @@ class ModelType:
         ignored: Entries of a group of rotary parameters that the class expects without reading them for its angles.
         aliases: Other names that it takes for sizes, and those sizes.
         rotates_partly: Whether the class heeds ``partial_rotary_factor`` without a scaling.
+        passes_over_types: Whether all its layers are alike, whatever types the file states.
         layer_types: The types of the layers where the file does not state them; repeated as needed, from the first
             layer, or to the last one.
         first_type: The type of the first layer, where the rounds begin behind it.
@@ -153,10 +154,11 @@ class ModelType:
         without_switch: The type of all layers where the file switches sliding windows off and states no types.
         beside_scaling: Base and share of a head where the file's group states neither, if not those of :attr:`rope`.
         computes_head: Whether it takes the width for each head, whatever ``head_dim`` the file has.
-        refuses: Entries about windows with which it refuses a file.
+        refuses: Entries about windows and attention with which it refuses a file.
         needed_types: Types without a layer of which the class refuses a file.
         fails_with: Scalings with which the class fails.
         fails_headless: Scalings with which it fails where the size of its heads is null, as it is where left out.
+        needs_head: Whether it fails where the size of its heads is null, though not where it is left out.
         fails_with_share: Whether its latent attention fails with a share of a head and no scaling.
         fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
@@ -194,6 +196,7 @@ class ModelType:
     ignored: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     rotates_partly: bool = False
+    passes_over_types: bool = False
     layer_types: Sequence[str] = ()
     first_type: str | None = None
     counts_from_back: bool = False
@@ -219,6 +222,7 @@ class ModelType:
     needed_types: Sequence[str] = ()
     fails_with: Sequence[str] = ()
     fails_headless: Sequence[str] = ()
+    needs_head: bool = False
     fails_with_share: bool = False
     fails_with_groups: bool = False
     turns_odd_share: bool = False
@@ -355,6 +359,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         needed_types=facts.get("needed_types", ()),
         fails_with=facts.get("fails_with", ()),
         fails_headless=facts.get("fails_headless", ()),
+        needs_head=facts.get("needs_head", False),
         fails_with_share=facts.get("fails_with_share", False),
         fails_with_groups=facts.get("fails_with_groups", False),
         turns_odd_share=facts.get("odd_share", False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from locant.errors import ConfigError
@@ -84,8 +84,16 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
     separate = own("qk_rope_head_dim") or (None if kind is None else kind.defaults.get("qk_rope_head_dim"))
     if separate is not None:
         reads_share = kind is None or kind.fails_with_share or read_type(rope) != "default"
-        is_stated = reads_share and any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
-        return _separate(own, _of_other_heads(own, kind, layer) or separate, fraction, kind, layer, is_stated=is_stated)
+        is_stated = any(group.values.get("partial_rotary_factor") is not None for group in (part, rope))
+        rotated = _of_other_heads(own, kind, layer) or separate
+        sizes = _separate(own, rotated, fraction, kind, layer, is_stated=is_stated and reads_share)
+        if kind is None or fraction is None or not is_stated or reads_share or not is_in_transformers(kind.name):
+            return sizes
+        stated, rest = (own(name) or kind.defaults.get(name) or 0 for name in ("head_dim", "qk_nope_head_dim"))
+        says_again = any(int(size * fraction) == rotated for size in (rotated, stated, rest + rotated))
+        if says_again or fraction == (kind.rope or {}).get("partial_rotary_factor"):
+            return sizes
+        return replace(sizes, findings=(*sizes.findings, _share_beside_a_part(kind, fraction, rotated)))
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
     rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
@@ -219,6 +227,15 @@ def _separate(
     return HeadSizes(rotated, rotated, None if fraction is None else 1.0, findings)
 
 
+def _share_beside_a_part(kind: ModelType, share: float, rotated: int) -> Finding:
+    return Finding(
+        "warning",
+        f"partial_rotary_factor is {share:g}, which the class of '{kind.name}' in transformers passes over: it rotates "
+        f"{rotated} features of a head, by qk_rope_head_dim.",
+        "Remove partial_rotary_factor, or state the qk_rope_head_dim that the weights have.",
+    )
+
+
 def _angles_of_a_share(kind: ModelType, share: float, angles: int, rotated: int) -> Finding:
     return Finding(
         "warning",
@@ -348,11 +365,12 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
     if "partial_rotary_factor" in part.values and kind.null_share is not None and is_in_transformers(kind.name):
         findings.append(_null_share(kind, found))
         return kind.null_share
-    if "partial_rotary_factor" in part.values:
+    null = next((name for name in ("partial_rotary_factor", "rotary_pct") if name in part.values), None)
+    if null is not None:
         findings.append(
             Finding(
                 "warning",
-                f"partial_rotary_factor of the file is null; {found:g} is shown, what the class of '{kind.name}' has "
+                f"{null} of the file is null; {found:g} is shown, what the class of '{kind.name}' has "
                 "where it is left out.",
                 "State the share of a head that the model was trained with.",
             )

@@ -20,7 +20,7 @@ from locant.rotary_configs.around_scalings import (
 )
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
-from locant.rotary_configs.class_entries import values_of_other_kinds, without_unread
+from locant.rotary_configs.class_entries import reads_types_of_layers, values_of_other_kinds, without_unread
 from locant.rotary_configs.class_failures import doubts_about_class
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.doubts import (
@@ -158,6 +158,7 @@ def read_config(
         refused = list(values_of_other_kinds(given, kind))
         findings += refused
         without_unread(given, kind, findings)
+        kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))
     if is_known and kind is not None:
         for alias, usual in kind.aliases.items():
             if alias in given and given.has_none(usual):

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from locant.errors import nearest
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
-from locant.rotary_configs.layers import KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION
+from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import layers_of_other_kinds
 
-_LISTS = ("layer_types", "layers_block_type")
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
 _BLOCKS = ("recurrent", "attention")
 _WHICH_ROTATE = ("no_rope_layers", "no_rope_layer_interval", "layer_rope_theta")
@@ -27,9 +27,19 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
     """
     if kind is None or not is_in_transformers(kind.name):
         return
+    own = entries_of_class(kind.name)
     known = {*KNOWN_TYPES, *RENAMED, *WITHOUT_ATTENTION, *kind.layer_types, *kind.behaviour, *(kind.rope or {})}
-    for entry in _LISTS:
+    known -= own.refuses_types if own is not None else set()
+    for entry in LISTS_OF_TYPES:
         stated = part.values.get(entry)
+        others = sorted({*map(str, stated)} - {GLOBAL, "attention"}) if isinstance(stated, list) else []
+        if kind.passes_over_types and others and known.issuperset(others):
+            yield Finding(
+                "warning",
+                f"{entry} of {part.where} has layers of the type {' and '.join(others)}, which the class of "
+                f"'{kind.name}' in transformers passes over: all its layers are alike.",
+                f"Remove {entry}, or name a model type whose class reads it.",
+            )
         for name in dict.fromkeys(stated) if isinstance(stated, list) else ():
             if isinstance(name, str) and name not in known:
                 yield Finding(
@@ -102,8 +112,7 @@ def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]
 def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
     """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
     value = part.get("sliding_window")
-    is_passed_over = kind is not None and kind.is_windowless and not kind.layer_types
-    if kind is None or not is_passed_over or not is_count(value) or part.get("use_sliding_window") is False:
+    if kind is None or not kind.is_windowless or not is_count(value) or part.get("use_sliding_window") is False:
         return []
     return [
         Finding(

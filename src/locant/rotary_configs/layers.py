@@ -101,7 +101,10 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
                     f"layer_types in {part.where} tells the types of {len(stated)} layers, but there are {count}."
                 )
             stated = stated[:count]
-        return (*stated[:-1], kind.last_type) if kind is not None and kind.forces_last and kind.last_type else stated
+        if kind is not None and kind.forces_last and kind.last_type:
+            return (*stated[:-1], kind.last_type)
+        if kind is None or not kind.passes_over_types:
+            return stated
     if count is None:
         return ()
     if kind is not None and kind.without_switch is not None and part.flag("use_sliding_window") is False:

@@ -151,7 +151,8 @@ def is_tencent_pretrain(part: Mapping[str, Any]) -> bool:
 def tencent_pretrain(given: dict[str, Any], findings: Findings) -> None:
     """TencentPretrain (layers/transformer.py, utils/rope.py): neighbours, which are turned as complex numbers."""
     del findings
-    given.setdefault("hidden_size", given["emb_size"])
+    if "emb_size" in given:
+        given.setdefault("hidden_size", given["emb_size"])
     for theirs, ours in (("heads_num", "num_attention_heads"), ("layers_num", "num_hidden_layers")):
         rename(given, theirs, ours)
     rename(given, "max_seq_length", "max_position_embeddings")

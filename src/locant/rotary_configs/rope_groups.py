@@ -7,7 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling.contexts import OF_THE_CLASS
-from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.positions.scaling.fields import Fields, Finding, agreed, in_json
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_groups import (
     base_beside_group,
@@ -72,6 +72,11 @@ def rope_groups(
         return _by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     labels = {*names, *((kind.rope or {}) if kind is not None and kind.rope_by_layer else {})} - {ALL_LAYERS}
     if any(isinstance(given.get(label), Mapping) for label in labels):
+        wrong = next(
+            (name for name in given if name in labels and given[name] is not None and name not in by_layer), None
+        )
+        if wrong is not None:
+            raise ConfigError(f"'{wrong}' in {where} must be a group of named values; got {in_json(given[wrong])}.")
         # transformers takes the groups of the layer types, whatever stands beside them (nested_rope_parameter_keys).
         findings += [_stands_beside_groups(name, where) for name in given if name not in labels]
         by_layer = {name: value for name, value in by_layer.items() if name in labels}

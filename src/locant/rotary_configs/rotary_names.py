@@ -9,7 +9,7 @@ from typing import Any
 
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.spellings import says_rotary
+from locant.rotary_configs.spellings import says_rotary, sizes_meant_by
 
 _READ = """
 rope_parameters rope_scaling rope_theta rotary_emb_base rope_local_base_freq global_rope_theta local_rope_theta
@@ -76,6 +76,8 @@ def misplaced_names(
         own_near = [] if name.startswith("_") else difflib.get_close_matches(letters, left_out, n=1, cutoff=_NEAR)
         near = near or own_near  # with an underscore it is what a class kept for itself
         near = near or [each for each, usual in left_out.items() if _has_same_stems(name, usual)]
+        near = near or [each for each, usual in (_KNOWN | left_out).items() if _has_same_words(name, usual)]
+        near = near or [each for each, usual in left_out.items() if usual in sizes_meant_by(name)]
         meant = (_KNOWN | _WINDOWS | left_out)[near[0]] if near else None
         if near and not name.startswith(("vision", "audio", "text")):
             yield Finding(
@@ -90,6 +92,11 @@ def misplaced_names(
                 f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
                 f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
             )
+
+
+def _has_same_words(name: str, usual: str) -> bool:
+    """Whether two names are of the same words in another order: ``num_heads_attention``."""
+    return name != usual and sorted(name.lower().split("_")) == sorted(usual.split("_"))
 
 
 def _has_same_stems(name: str, usual: str) -> bool:

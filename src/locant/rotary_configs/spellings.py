@@ -100,6 +100,17 @@ def _is_head_size(words: _Words) -> bool:
     return bool("head" in words and words & _SIZE) and words <= _OF_HEAD | _SIZE
 
 
+_OF_POSITIONS = frozenset(
+    ["window", "windows", "windowed", "sliding", "swa", "nope", "alibi", "rot", "chunk", "chunked"]
+)
+
+
+def is_about_positions(name: str) -> bool:
+    """Whether a name is about positions by a word of it, or about the size of heads by all of them."""
+    words = words_of(name)
+    return bool(words & _OF_POSITIONS) or _is_head_size(words)
+
+
 def _is_heads(words: _Words) -> bool:
     if words & {"nhead", "nheads"}:
         return len(words) == 1
@@ -116,6 +127,15 @@ def _is_layers(words: _Words) -> bool:
         return len(words) == 1
     of = {"layer", "layers", "block", "blocks"}
     return bool(words & of and words & _COUNT) and words <= of | _COUNT | {"hidden", "transformer", "decoder"}
+
+
+def sizes_meant_by(name: str) -> tuple[str, ...]:
+    """Return the usual names of a number of heads or layers, or of the size of heads, that another is by its words."""
+    usual = (HEADS, HEAD_SIZES, LAYERS)
+    if any(name in names for names in usual):
+        return ()
+    kinds = zip(usual, (_is_heads, _is_head_size, _is_layers), strict=True)
+    return next((names for names, is_meant in kinds if is_meant(words_of(name))), ())
 
 
 def _is_length(words: _Words) -> bool:

@@ -17,10 +17,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import locant
 from locant.extension.inspect.model_class.small_model import quiet
-from locant.rotary_configs.class_entries import KINDS_OF_VALUES, READ_BY_SOME, TYPES_OF_OTHERS
+from locant.rotary_configs.class_entries import (
+    KINDS_OF_VALUES,
+    LISTS_OF_TYPES,
+    READ_BY_SOME,
+    TYPES_OF_OTHERS,
+)
 from locant.rotary_configs.families import model_type
-from locant.rotary_configs.layers import KNOWN_TYPES
+from locant.rotary_configs.layers import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
+from locant.rotary_configs.spellings import is_about_positions
+from zoo.architectures import Architecture, architecture
 from zoo.facts import NOT_ABOUT_THEM
+from zoo.left_out import depth_of, layer_types, made
 
 PATH = Path(locant.__file__).parent / "rotary_configs" / "class_entries.json"
 
@@ -29,6 +37,8 @@ _ABOUT_POSITIONS = re.compile(
     r"|^n_(embd|head|layer|positions)s?$|^(hidden_size|d_model|kv_channels)$|^num_(attention_heads|key_value_heads|hidden_layers|heads)$"
     r"|^(alibi|local_attention)$|full_attn|layers?_types?$|block_types?$|interleave|position_embedding_type|^qk_\w*head_dim$"
 )
+_READ_BY_SOME = (*READ_BY_SOME, *LISTS_OF_TYPES)
+_NAMED = re.compile(r"""(?<=["'])[a-z]\w+(?=["'])|(?<=config\.)[a-z]\w+|(?<=self\.)[a-z]\w+""")
 _OF_ROUNDS = re.compile(r"pattern|interval|period|every_n")
 _GROUPS = re.compile(r"rope_parameters\[\w+\](?! =)")
 _EXAMPLES: dict[str, tuple[Any, ...]] = {
@@ -55,22 +65,28 @@ def entries_of(config_class: Any) -> dict[str, Any]:
             inner = _kinds_of_items(config_class, name)
             if inner and inner != {*KINDS_OF_VALUES}:
                 items.setdefault(_joined(inner), []).append(name)
-            if _OF_ROUNDS.search(name) and (failing := _fails_to_alternate(config_class, name, kinds)):
+            if (_OF_ROUNDS.search(name) or name == "sliding_window") and (
+                failing := _fails_to_alternate(config_class, name, kinds)
+            ):
                 alternating.setdefault(_joined(kinds - failing), []).append(name)
     parts = parts_of(config_class)
     reads, types, layers = (
         [name for name in names if any(name in part[kind] for part in parts)]
-        for kind, names in (("reads", READ_BY_SOME), ("types", TYPES_OF_OTHERS), ("layers", sorted(KNOWN_TYPES)))
+        for kind, names in (("reads", _READ_BY_SOME), ("types", TYPES_OF_OTHERS), ("layers", sorted(KNOWN_TYPES)))
     )
+    has = {name for part in parts for name in part["has"]}
+    has |= {name for name in getattr(config_class, "__dataclass_fields__", {}) if is_about_positions(name)}
     groups = any(part["groups"] for part in parts)
     found = {
         "takes": takes,
         "items": items,
         "alternating": alternating,
         "reads": reads,
+        "has": sorted(has),
         "groups": groups,
         "types": types,
         "layer_types": layers,
+        "refuses_types": _refused_types(architecture(config_class.model_type)),
     }
     return {
         **found,
@@ -78,6 +94,16 @@ def entries_of(config_class: Any) -> dict[str, Any]:
         "fails_without_groups": groups and _takes_no_groups(config_class),
         "whole_heads": _wants_whole_heads(config_class),
     }
+
+
+def _refused_types(found: Architecture) -> list[str]:
+    """Return the types of layers that a class refuses in a file with a list of them."""
+    depth = depth_of(found, 4)
+    usual = layer_types(made(found, **depth))
+    if len(usual) != 4 or made(found, **depth, layer_types=usual) is None:
+        return []
+    names = sorted({*KNOWN_TYPES, *PRESENT_NAMES, *WITHOUT_ATTENTION})
+    return [name for name in names if made(found, **depth, layer_types=[*usual[:1], name, *usual[2:]]) is None]
 
 
 def _wants_whole_heads(config_class: Any) -> bool:
@@ -186,7 +212,8 @@ def _in_file(file: Path) -> dict[str, Any]:
 def _in_source(source: str) -> dict[str, Any]:
     """Return what a source has of what is looked for. Classes share files, and classes that they derive from."""
     return {
-        "reads": [name for name in READ_BY_SOME if name in source and re.search(_reading(name), source, re.MULTILINE)],
+        "reads": [name for name in _READ_BY_SOME if name in source and re.search(_reading(name), source, re.MULTILINE)],
+        "has": [name for name in {*_NAMED.findall(source)} if is_about_positions(name)],
         "types": [name for name in TYPES_OF_OTHERS if f'"{name}"' in source],
         "layers": [name for name in KNOWN_TYPES if f'"{name}"' in source],
         "groups": bool(_GROUPS.search(source)),

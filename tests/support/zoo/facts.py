@@ -50,7 +50,7 @@ PATH = Path(locant.__file__).parent / "rotary_configs" / "model_types.json"
 
 _ABOUT_POSITIONS = re.compile(
     r"rope|rotary|nope|head_dim|kv_channels|theta|window|pattern|interval|period|attn_layer|position|chunk_size"
-    r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
+    r"|^hidden_size$|^n_embd$|^d_model$|num_attention_heads$|num_key_value_heads$|^n_heads?$|^num_heads$|num_hidden_layers$|^n_layers?$"
     r"|^num_layers$|^alibi$|^rotary$|full_attn|block_types?$|local_attention$|interleave$|^cross_attention_layers$"
 )
 NOT_ABOUT_THEM = re.compile(r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mamba|relative|norm)|_noise|_loss|^gating")
@@ -72,8 +72,8 @@ def facts_of(found: Architecture) -> dict[str, Any] | None:
     defaults = _defaults(found, config)
     facts: dict[str, Any] = {"defaults": defaults}
     rope = getattr(config, "rope_parameters", None)
-    if rope:
-        facts["rope"] = rope
+    if rope:  # classes make their groups from sets of types
+        facts["rope"] = rope if "rope_type" in rope else dict(sorted(rope.items()))
     facts |= kept_facts(found)
     facts["rotary_dim"] = takes_rotary_dim(found)
     facts["head_is_part"] = takes_part_for_head(found)
@@ -366,7 +366,8 @@ _AS_FOUND = (
         "computes_head",
         "refuses",
     ),
-    *("fails_with", "odd_share", "needs_sections", "fails_headless", "fails_with_share", "fails_with_groups"),
+    *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "fails_with_share"),
+    "fails_with_groups",
 )
 
 

@@ -20,8 +20,9 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
     """Return with what a class fails that has one rotation for all layers.
 
     ``fails_headless`` are types of scalings with which it fails where ``head_dim`` is null, and not where it is a
-    number. Of latent attention, ``fails_with_share`` is there where it fails with a share of a head and no scaling, and
-    ``fails_with_groups`` where it fails with fewer heads of keys than of queries.
+    number; ``needs_head`` is there where it fails with null for ``head_dim`` in any case. Of latent attention,
+    ``fails_with_share`` is there where it fails with a share of a head and no scaling, and ``fails_with_groups`` where
+    it fails with fewer heads of keys than of queries.
 
     Args:
         found: The class.
@@ -42,11 +43,23 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
             for name, each in whole.items()
             if _is_made(found, each) and not _is_made(found, {**each, "head_dim": None})
         ]
+    facts["needs_head"] = needs_head(found, entries)
     if entries.get(_LATENT) is not None:
         shared = with_entries(rope, {"partial_rotary_factor": _SHARE}) if rope else None
         facts["fails_with_share"] = shared is not None and tried(rope_parameters=shared) is None
         facts["fails_with_groups"] = _fails_with_groups(found, entries)
     return facts
+
+
+def needs_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
+    """Whether a class makes no model of entries with null for the size of heads, and does with a number.
+
+    Args:
+        found: The class.
+        entries: The entries of a small model that it computes.
+    """
+    is_stated = isinstance(entries.get("head_dim"), int)
+    return is_stated and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
 
 
 def _is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:

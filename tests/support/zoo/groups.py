@@ -30,8 +30,8 @@ def group_facts(found: Architecture) -> dict[str, Any]:
     for it; ``beside_scaling`` are base and share where the group of the file states neither, unless they are those of
     the class's own group. Of all: ``without_switch`` is the type of all layers where the file switches sliding windows
     off; ``needed_types`` are types without a layer of which the class refuses a file; ``computes_head`` is there where
-    it takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows with which it refuses a
-    file.
+    it takes no ``head_dim`` but the width for each head; ``refuses`` are entries about windows and attention with which
+    it refuses a file.
     """
     config = made(found)
     rope = getattr(config, "rope_parameters", None)
@@ -116,8 +116,8 @@ def _computes_head(found: Architecture) -> bool:
 
 
 def _refused(found: Architecture) -> list[str]:
-    """Return the entries about windows with which a class refuses a file: its masks have none, or another kind."""
-    given = ({"use_sliding_window": True, "sliding_window": 64}, {"attention_chunk_size": 32})
+    """Return the entries with which a class refuses a file: its masks have no window, its queries are not clipped."""
+    given = ({"use_sliding_window": True, "sliding_window": 64}, {"attention_chunk_size": 32}, {"clip_qkv": 8.0})
     return [next(iter(each)) for each in given if made(found) is not None and made(found, **each) is None]
 
 

@@ -33,6 +33,7 @@ _COUNTS = (
     (r"^cross_num_(attention|key_value)_heads$", 2),
     (r"^hidden_size_per_layer_input$", 32),
     (r"^linear_(num_(key|value)_heads|(key|value)_head_dim)$", 8),  # of recurrences, which rotate nothing
+    (r"^(mamba_)?chunk_size$", 8),  # of a text in a state space, which is filled up to it
 )
 _NEEDED = re.compile(
     r"^vocab_size$|^(num|n)_(local_|routed_|shared_)?experts$|experts_per_tok|top_k_experts|^(num_experts_)?top_?k$"

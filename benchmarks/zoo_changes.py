@@ -1,0 +1,66 @@
+"""Small files of every architecture of the installed transformers, changed as people change them, as Locant reads them.
+
+    .venv/bin/python benchmarks/zoo_changes.py [--seed 0] [--limit 30] [--with-class] [--run FILE] [model types ...]
+
+The class of transformers is the measure: what it does with a changed file, or that it fails. What was compared stands
+in the file of the run (build/zoo-changes.jsonl), architecture by architecture: a run that was stopped goes on there.
+At the end it is said how many outcomes there were of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # some classes ask the Hub for missing files, and wait for minutes
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from zoo.architectures import architecture  # noqa: E402
+from zoo.changed import changed_verdicts  # noqa: E402
+
+from locant.rotary_configs import families  # noqa: E402
+from zoo_run import read_run, survey  # noqa: E402
+
+
+def standalone_types() -> list[str]:
+    """Return the model types that rotate and are no composite of others."""
+    from transformers import CONFIG_MAPPING
+
+    known = ((name, families.model_type(name)) for name in sorted(CONFIG_MAPPING.keys()))
+    return [name for name, kind in known if kind is not None and kind.rotates and not kind.text_type]
+
+
+def main() -> None:
+    """Compare what is left, and say what came out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="MODEL_TYPE")
+    parser.add_argument("--seed", type=int, default=0, help="of the changes, and the form of the file")
+    parser.add_argument("--limit", type=int, default=30, help="changes of each architecture")
+    parser.add_argument("--with-class", action="store_true", help="ask the class in reading, too")
+    parser.add_argument("--run", type=Path, default=ROOT / "build" / "zoo-changes.jsonl")
+    options = parser.parse_args()
+
+    def outcomes(name: str) -> list[dict[str, Any]]:
+        found = architecture(name)
+        drawn = changed_verdicts(found, options.seed, options.limit, asks_class=options.with_class)
+        return [each.as_data() for each in drawn]
+
+    done = read_run(options.run, options.seed)
+    names = options.names or [name for name in standalone_types() if name not in done]
+    for line in survey(options.run, names, options.seed, outcomes):
+        done[line["model_type"]] = line
+        doubtful = [each for each in line["outcomes"] if each["outcome"] not in ("right", "warned")]
+        shown = "".join(f"\n   {each['outcome'].upper()} {each['change']}: {each['reason']}" for each in doubtful)
+        print(line["model_type"], len(line["outcomes"]), f"{line['seconds']} s", shown, flush=True)
+    counted = Counter(each["outcome"] for line in done.values() for each in line["outcomes"])
+    print(", ".join(f"{count} {outcome}" for outcome, count in counted.most_common()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""What is read of changed files, next to what the class of transformers does with them, and what is said of it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import random
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from locant.errors import ConfigError
+from locant.extension.inspect.engine_differences import engine_differences
+from locant.extension.inspect.inspection import Inspection, inspect_model
+from locant.extension.inspect.model_class.ask import AskedClass, ask_class
+from locant.extension.inspect.model_class.compare import compare_with_class
+from locant.extension.inspect.model_class.masks import with_masks
+from locant.extension.inspect.model_class.observe import ObservedLayer, attending_layers, observe
+from locant.extension.inspect.model_class.small_model import HEADS, build, quiet
+from locant.rotary_configs.base import UNREADABLE
+from locant.rotary_configs.wording import finding_in_words_of
+from zoo.architectures import Architecture
+from zoo.cases import Case, draw_case, with_old_names
+from zoo.changes import Change, drawn_changes
+from zoo.verdict import LONG, SHORT, first_line, text_config
+
+_FAILS = re.compile(r"\b(fails|refuses|makes no model)\b")
+_HEDGED = re.compile(
+    r"or fails|fails or|or passes over|or takes|where it needs|but for classes|does not say how|may read"
+)
+_TOKENS = 6
+
+
+@dataclass(frozen=True)
+class ChangedVerdict:
+    """The outcome of one changed file.
+
+    Attributes:
+        model_type: The architecture.
+        change: What was changed.
+        outcome: ``right``; ``unsaid`` where the class passes over an entry and nothing says so; ``false`` where a
+            finding says what is not so; ``warned`` where something else is read, with a warning; ``silent`` where
+            something else is read without; ``failure unsaid`` where the class fails and nothing says so; ``refused``
+            where the class loads what is not read; ``error`` for a traceback; ``not built`` where nothing can be told.
+        reason: What is so, and what was said.
+    """
+
+    model_type: str
+    change: str
+    outcome: str
+    reason: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class Truth:
+    """What a class does with a file.
+
+    Attributes:
+        layers: What its layers do in a short text.
+        long: What they do in a long one.
+        built: Layers with an attention.
+        failure: What it raises in their place.
+    """
+
+    layers: tuple[ObservedLayer, ...] = ()
+    long: tuple[ObservedLayer, ...] = ()
+    built: frozenset[int] = frozenset()
+    failure: str = ""
+
+    def signature(self) -> tuple[Any, ...]:
+        """Return what two files have alike that mean the same."""
+        return (
+            self.failure,
+            *(
+                (
+                    each.layer,
+                    each.layout,
+                    each.scale and round(each.scale, 5),
+                    each.mask and each.mask.window,
+                    each.rotation
+                    and (
+                        each.rotation.first,
+                        each.rotation.rotary_dim,
+                        *(f"{f:.4g}" for f in each.rotation.frequencies),
+                    ),
+                )
+                for each in (*self.layers, *self.long)
+            ),
+        )
+
+
+@dataclass
+class Asked:
+    """A class that is asked about one file after another.
+
+    Attributes:
+        found: The architecture.
+        runs_eagerly: Whether its own file runs with the attention of transformers, so that others may be tried by it.
+    """
+
+    found: Architecture
+    runs_eagerly: bool = True
+    known: dict[str, Truth] = field(default_factory=dict)
+
+    def about(self, content: Mapping[str, Any]) -> Truth:
+        """Return what the class does with a file."""
+        key = json.dumps(content, sort_keys=True)
+        if key not in self.known:
+            with warnings.catch_warnings(), quiet():
+                warnings.simplefilter("ignore")
+                self.known[key] = self._seen(dict(content))
+        return self.known[key]
+
+    def _seen(self, content: dict[str, Any]) -> Truth:
+        case = Case(self.found.model_type, 0, "", content, "")
+        try:
+            model = build(text_config(case, self.found.config_class, ()))
+            short = tuple(with_masks(model, observe(model, SHORT)))
+            built = frozenset(attending_layers(model))
+            counts = (
+                "position_ids" not in inspect.signature(model.forward).parameters
+            )  # the few tokens that it is given
+            long = tuple(observe(model, LONG)) if _goes_by_length(content) and not counts else ()
+            if self.runs_eagerly:
+                _run_eagerly(model)
+        except MemoryError:  # a width of the class itself: a smaller model of the same rotation is asked
+            asked = ask_class(content)
+            if not isinstance(asked, AskedClass):
+                return Truth(failure=f"? {asked}")
+            return Truth(asked.layers, (), asked.built)
+        except Exception as error:  # whatever the class raises
+            return Truth(failure=first_line(error))
+        return Truth(short, long, built)
+
+
+def _goes_by_length(content: Mapping[str, Any]) -> bool:
+    said = json.dumps([content.get(name) for name in ("rope_parameters", "rope_scaling", "rope_type", "type")])
+    return any(kind in said for kind in ("dynamic", "longrope", '"su"', "yarn"))
+
+
+@torch.no_grad()
+def _run_eagerly(model: torch.nn.Module) -> None:
+    model.set_attn_implementation("eager")  # type: ignore[operator]
+    model(torch.zeros((1, _TOKENS), dtype=torch.long))
+
+
+def changed_verdicts(found: Architecture, seed: int, limit: int, *, asks_class: bool) -> Iterator[ChangedVerdict]:
+    """Yield the outcomes of changed files of an architecture.
+
+    Args:
+        found: The architecture.
+        seed: Seed of the changes; it also chooses the form of the file that is changed.
+        limit: How many files.
+        asks_class: Whether the class is asked in reading as well.
+    """
+    usual = _usual_file(found, seed)
+    if usual is None:
+        yield ChangedVerdict(found.model_type, "", "not built", "no small file of the class")
+        return
+    content, asked, head = usual
+    truth = asked.about(content)
+    before = _read(content, asks_class=asks_class)
+    if reasons := _differences(before, truth):
+        yield ChangedVerdict(found.model_type, "", "silent", "; ".join(reasons))
+        return
+    rng = random.Random(f"{found.model_type} {seed}")
+    for change in drawn_changes(content, head, rng, limit):
+        try:
+            yield _judged(change, asked, truth, before, asks_class=asks_class)
+        except Exception as error:  # nothing may be raised for a file
+            yield ChangedVerdict(found.model_type, change.name, "error", first_line(error))
+
+
+def _usual_file(found: Architecture, seed: int) -> tuple[dict[str, Any], Asked, int] | None:
+    """Return a file of the class that it loads, the class, and the features of a head."""
+    for eagerly in (True, False):
+        for heads in HEADS[:-1]:
+            try:
+                content = draw_case(found.config_class, found.model_type, 0, heads=heads).content
+            except Exception:  # whatever the class raises for small sizes
+                continue
+            asked = Asked(found, runs_eagerly=eagerly)
+            for form in (_FORMS[seed % len(_FORMS)], _FORMS[0]):
+                formed = _in_form(content, found, form)
+                truth = asked.about(formed)
+                if truth.failure:
+                    continue
+                sizes = [each.rotation.head_dim for each in truth.layers if each.rotation is not None]
+                return formed, asked, next(iter(sizes), 16)
+    return None
+
+
+_FORMS = ("saved", "old names", "lean")
+
+
+def _in_form(content: Mapping[str, Any], found: Architecture, form: str) -> dict[str, Any]:
+    if form == "old names":
+        return with_old_names(dict(content))
+    if form == "lean":  # as people write it: without what the class has anyway
+        config = found.config_class
+        return {
+            name: value
+            for name, value in content.items()
+            if name in ("model_type", "rope_parameters") or getattr(config, name, None) != value
+        }
+    return dict(content)
+
+
+def _read(content: Mapping[str, Any], *, asks_class: bool) -> Inspection:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return inspect_model(path, ask_class=asks_class)
+
+
+def _said(read: Inspection, content: Mapping[str, Any]) -> list[str]:
+    """Return the warnings and errors about what the class does; engines differ for reasons of their own."""
+    engines: set[str] = set()
+    with contextlib.suppress(*UNREADABLE):
+        engines = {
+            finding_in_words_of("huggingface", each).message for each in engine_differences(content, read.parsed)
+        }
+    return [each.message for each in read.findings if each.severity != "note" and each.message not in engines]
+
+
+def _judged(change: Change, asked: Asked, usual: Truth, before: Inspection, *, asks_class: bool) -> ChangedVerdict:
+    about = (asked.found.model_type, change.name)
+    truth = asked.about(change.content)
+    read = _read(change.content, asks_class=asks_class)
+    known = {each.message for each in before.findings}
+    said = [message for message in _said(read, change.content) if message not in known]
+    if truth.failure.startswith("?"):
+        return ChangedVerdict(*about, "not built", truth.failure)
+    no_rotation = any("no rotary positions" in each.message for each in read.findings if each.severity == "note")
+    if truth.failure:
+        right = bool(said) or no_rotation
+        return ChangedVerdict(*about, "right" if right else "failure unsaid", truth.failure)
+    rotates = any(each.rotation is not None and each.rotation.layout is not None for each in truth.layers)
+    if read.parsed is None and not no_rotation:
+        return ChangedVerdict(*about, "refused", " | ".join(said))
+    reasons = _differences(read, truth)
+    if reasons:
+        return ChangedVerdict(*about, "warned" if said else "silent", f"{'; '.join(reasons)} | {' | '.join(said)}")
+    changed = truth.signature() != usual.signature()
+    false = [message for message in said if _FAILS.search(message) and not _HEDGED.search(message)]
+    if change.kind == "added" and changed:
+        false += [message for message in said if "passes over" in message and message not in false]
+    if false:
+        return ChangedVerdict(*about, "false", " | ".join(false))
+    is_due = rotates and (not changed if change.kind == "added" else changed and change.kind == "renamed")
+    if is_due and not said:
+        return ChangedVerdict(*about, "unsaid", "the class passes over it")
+    return ChangedVerdict(*about, "right")
+
+
+def _differences(read: Inspection, truth: Truth) -> list[str]:
+    """Return where the class does something else than was read."""
+    rotating = [each for each in truth.layers if each.rotation is not None and each.rotation.layout is not None]
+    if read.parsed is None:
+        return [f"read without rotation, but the class rotates {len(rotating)} layers"] if rotating else []
+    try:
+        found = compare_with_class(read.parsed, truth.layers, SHORT[-1] + 1, truth.built)
+        found += [] if found or not truth.long else compare_with_class(read.parsed, truth.long, LONG[-1] + 1)
+    except ConfigError as error:
+        return [str(error)]
+    reasons = [f"{each.subject} of {list(each.layers)}: {each.read}, but the class: {each.found}" for each in found]
+    layers = {index for kind in read.parsed.layers if kind.config is not None for index in kind.layers}
+    if truth.built and layers - truth.built:
+        reasons.append(f"layers {sorted(layers - truth.built)} are read, and the class has none")
+    return reasons
