@@ -34,6 +34,7 @@ def _base_of_class(file: dict[str, Any]) -> float:
         ("voxtral", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, 1e8),
         ("voxtral", {**_LINEAR, "rope_theta": 5e5}, 5e5),
         ("voxtral_realtime", _LINEAR, 1e6),
+        ("voxtral_realtime", {"rope_parameters": None}, 1e6),
         ("glmasr", {"rope_theta": 77777.0}, 1e4),
         ("glmasr", {"rope_theta": 77777.0, **_LINEAR}, 77777.0),
         ("glmasr", {"rope_parameters": {"rope_type": "default", "rope_theta": 77777.0}}, 77777.0),

@@ -150,8 +150,9 @@ def given_by_the_whole(config: Mapping[str, Any], entries: Mapping[str, Any]) ->
     steps = steps_to_text(config)
     if not steps or steps[-1].part.get("model_type") not in (None, whole.text_type):
         return given
-    # The class fills in what is not there; null is there.
-    stated = {key for key in whole.text_defaults if key in entries or not is_left_out(entries, key)}
+    # The class fills in what is not there, and null is; of base and scaling it fills in the base.
+    stated = {key for key in whole.text_defaults if not is_left_out(entries, key)}
+    stated |= {key for key in whole.text_defaults if key in entries and key not in GROUPS}
     return given | {key: value for key, value in whole.text_defaults.items() if key not in stated}
 
 
