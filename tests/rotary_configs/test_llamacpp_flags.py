@@ -9,7 +9,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions import Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import read_llamacpp
+from locant.rotary_configs import ParsedConfig, read_gguf, read_llamacpp
 from locant.rotary_configs.llamacpp_flags import overridden_metadata
 
 _MODEL = RotaryConfig(head_dim=32, max_length=2048)
@@ -143,9 +143,95 @@ def test_flags_hold_for_full_attention_where_sliding_layers_have_their_own_base(
 @pytest.mark.parametrize(
     ("flags", "meant"), [("--rope-freq-scale 4", "--rope-freq-scale 0.25"), ("--rope-scale 0.25", "--rope-scale 4")]
 )
-def test_a_scale_that_spreads_positions_is_refused_by_its_own_name(flags: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{flags} multiplies positions by 4, .* it is {meant}.$"):
-        read_llamacpp(flags, RotaryConfig(head_dim=64, max_length=4096))
+def test_a_scale_that_spreads_positions_is_read_and_told_by_its_own_name(flags: str, meant: str) -> None:
+    """rope_yarn: theta_interp = freq_scale * theta_extrap, whatever the scale is."""
+    model = RotaryConfig(head_dim=64, max_length=4096)
+    parsed = read_llamacpp(flags, model)
+    assert [float(each) for each in parsed.config.frequencies(4096)] == pytest.approx(
+        [4 * float(each) for each in model.frequencies(4096)]
+    )
+    told = parsed.findings[0]
+    assert told.message.startswith(f"{flags} multiplies positions by 4")
+    assert told.remedy.endswith(f"it is {meant}.")
+    with pytest.raises(ConfigError, match=r"--rope-scaling yarn with a scale of 0\.25 multiplies positions by 4"):
+        read_llamacpp(f"--rope-scaling yarn {flags}", model)
+
+
+def _file(architecture: str, **keys: Any) -> tuple[dict[str, Any], ParsedConfig]:
+    usual = {"attention.key_length": 64, "context_length": 4096, "embedding_length": 512, "block_count": 8}
+    stated = {f"{architecture}.{key}": value for key, value in {**usual, **keys}.items()}
+    metadata = {"general.architecture": architecture} | stated
+    return metadata, read_gguf(metadata)
+
+
+def _run(flags: str, architecture: str, **keys: Any) -> ParsedConfig:
+    metadata, parsed = _file(architecture, **keys)
+    return read_llamacpp(flags, parsed.configs, metadata=metadata, layers=parsed.layers)
+
+
+_NONE = {"rope.scaling.type": "none", "rope.scaling.factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "scaling"),
+    [
+        ("--rope-scale 2", Unscaled()),  # rope_freq_scale = 1 with the type none, which the file keeps
+        ("--rope-scaling linear", Linear(factor=4.0, original_length=4096)),
+        ("--rope-scaling yarn", YaRN(factor=4.0, original_length=4096)),
+        ("--rope-scaling linear --rope-scale 2", Linear(factor=2.0, original_length=4096)),
+    ],
+)
+def test_a_type_that_the_file_states_counts_where_flags_leave_it_out(flags: str, scaling: Any) -> None:
+    assert _run(flags, "qwen2", **_NONE).config.scaling == scaling
+
+
+def test_yarn_by_flags_takes_the_lengths_of_the_file() -> None:
+    """n_ctx_orig_yarn: the key, or context_length."""
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    assert _run("--rope-scaling yarn", "qwen2", **linear).config.scaling == YaRN(factor=4.0, original_length=4096)
+    stated = {"rope.scaling.original_context_length": 1024}
+    found = _run("--rope-scaling yarn --rope-scale 2", "qwen2", **stated).config.scaling
+    assert found == YaRN(factor=2.0, original_length=1024)
+
+
+@pytest.mark.parametrize("flags", ["--rope-scaling linear", "--rope-scaling none", "--yarn-ext-factor 0"])
+def test_the_attention_scale_of_the_file_stays_without_yarn(flags: str) -> None:
+    """cparams.yarn_attn_factor *= hparams.rope_attn_factor."""
+    yarn = YaRN(factor=4.0, original_length=1024, attention_factor=0.9)
+    with pytest.raises(ConfigError, match=r"the attention scale of the file \(rope.scaling.attn_factor\) stays"):
+        read_llamacpp(flags, RotaryConfig(head_dim=64, max_length=4096, scaling=yarn))
+
+
+def test_flags_leave_sliding_layers_the_base_and_the_factor_of_the_file() -> None:
+    """get_rope_freq_base and get_rope_freq_scale give layers with a window rope_freq_base_train_swa."""
+    window = {"attention.sliding_window": 512}
+    parsed = _run("--rope-freq-base 500000 --rope-scale 8", "gpt-oss", **window)
+    full, sliding = parsed.configs["full_attention"], parsed.configs["sliding_attention"]
+    assert (full.base, full.scaling.stretch) == (500000.0, 8.0)
+    assert (sliding.base, sliding.scaling) == (10000.0, Unscaled())
+    assert {kind.config for kind in parsed.layers} == {*parsed.configs}
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
+    switched = _run("--rope-scaling none", "gpt-oss", **window, **yarn).configs
+    assert (switched["full_attention"].scaling, switched["sliding_attention"].scaling) == (
+        Unscaled(),
+        Linear(factor=4.0),
+    )
+    olmo = _run("--rope-freq-base 500000", "olmo2", **window, **yarn).configs  # freq_base for every layer
+    assert {each.base for each in olmo.values()} == {500000.0}
+
+
+def test_flags_scale_the_compressed_attention_of_deepseek_v4() -> None:
+    """llama_model_deepseek4: freq_base without compression, freq_scale with it, and no attention scale."""
+    keys = {
+        "rope.dimension_count": 32,
+        "attention.sliding_window": 128,
+        "attention.compress_rope_freq_base": 160000.0,
+        "attention.compress_ratios": [0, 4] * 4,
+    }
+    configs = _run("--rope-freq-base 500000 --rope-scaling yarn --rope-scale 4", "deepseek4", **keys).configs
+    assert (configs["main"].base, configs["main"].scaling) == (500000.0, Unscaled())
+    assert (configs["compress"].base, configs["compress"].scaling.stretch) == (160000.0, 4.0)
+    assert configs["compress"].attention_scale() == 1.0
 
 
 def test_overrides_of_keys_change_the_metadata() -> None:

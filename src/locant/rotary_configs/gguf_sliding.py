@@ -148,12 +148,15 @@ def _magnified(keys: Fields, architecture: str, facts: Sliding) -> Iterator[Find
         )
 
 
+def with_plain_attention(scaling: YaRN) -> YaRN:
+    """Return YaRN without what it multiplies scores by, which ``dsv4_rope_attn_factor`` takes away in DeepSeek-V4."""
+    return replace(scaling, attention_factor=1.0, mscale=None, mscale_all_dim=None)
+
+
 def _compressed(keys: Fields, stated: RotaryConfig) -> dict[str, RotaryConfig]:
     """Return the rotations of DeepSeek-V4: compressed attention alone has a base of its own, and the scaling."""
     base = keys.need(keys.number(_COMPRESS_BASE), _COMPRESS_BASE, "compressed attention has no other base")
-    scaling = stated.scaling
-    if isinstance(scaling, YaRN):  # dsv4_rope_attn_factor takes away what YaRN multiplies scores by
-        scaling = replace(scaling, attention_factor=1.0, mscale=None, mscale_all_dim=None)
+    scaling = with_plain_attention(stated.scaling) if isinstance(stated.scaling, YaRN) else stated.scaling
     return {
         MAIN: replace(stated, scaling=Unscaled(), max_length=keys.whole("context_length")),
         COMPRESSED: replace(stated, base=base, scaling=scaling),

@@ -12,15 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from locant.errors import ConfigError, nearest
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import SCALINGS, FrequencyScaling, LongRoPE, Unscaled, YaRN
+from locant.positions.scaling import SCALINGS, FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.contexts import LlamaCppContext
-from locant.positions.scaling.fields import Finding
-from locant.rotary_configs.base import ParsedConfig, by_layer, cannot_express, only_config, with_equivalent_base
+from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.base import (
+    LayerType,
+    ParsedConfig,
+    by_layer,
+    cannot_express,
+    only_config,
+    with_equivalent_base,
+)
+from locant.rotary_configs.gguf_sliding import CHUNKED, with_plain_attention
 from locant.rotary_configs.layers import LOCAL
 from locant.rotary_configs.llamacpp_flags import parse_flags
+from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart
 from locant.rotary_configs.wording import speaks_of
 
 _FORMAT = "llama.cpp's command line"
@@ -62,7 +72,13 @@ def _types() -> dict[str, type[FrequencyScaling]]:
 
 
 @speaks_of("llamacpp", "The command line")
-def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig | Mapping[str, RotaryConfig]) -> ParsedConfig:
+def read_llamacpp(
+    arguments: str | Sequence[str],
+    model: RotaryConfig | Mapping[str, RotaryConfig],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    layers: Sequence[LayerType] = (),
+) -> ParsedConfig:
     """Read the rotary positions with which llama.cpp runs a model under some flags.
 
     Args:
@@ -71,6 +87,9 @@ def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig | Mapping[
             (:func:`locant.rotary_configs.llamacpp_flags.overridden_metadata`).
         model: The configuration of the file alone, as :func:`locant.rotary_configs.read_gguf` reads it, or those of its
             layer types.
+        metadata: The metadata of the file, where they are at hand: a type and a factor that it states count where flags
+            leave them out.
+        layers: The file's layers; sliding ones heed flags in few architectures.
 
     Raises:
         ConfigError: A flag about rotary positions is unknown or its value wrong, or flags contradict the scaling of the
@@ -84,27 +103,38 @@ def read_llamacpp(arguments: str | Sequence[str], model: RotaryConfig | Mapping[
     given = parse_flags(arguments)
     numbers, findings = given.numbers(), given.findings
     _check_numbers(numbers)
-    scale, models = _scale(given.values, numbers, findings), by_layer(model)
+    file = metadata or {}
+    architecture = file.get("general.architecture")
+    models, kinds = told_apart(architecture, by_layer(model), layers)
+    scale = _scale(given.values, numbers, findings)
+    stated = _of_file(file)
     configs = {}
     for layer, own in models.items():
-        if layer == LOCAL and len(models) > 1:
-            configs[layer] = own
-            continue
-        flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings)
-        configs[layer] = _in_context(replace(own, base=flags.base, scaling=_scaling(flags), max_length=None), flags)
-    kept = LOCAL in models and len(models) > 1
-    if kept and any(
-        (configs[each].base, configs[each].scaling) != (own.base, own.scaling) for each, own in models.items()
+        heeded = heeded_by(architecture, layer, is_single=len(models) == 1 and not kinds)
+        flags = _Flags(given.values.get("--rope-scaling"), numbers, scale, own, findings, stated)
+        base = flags.base if heeded.base else own.base
+        if heeded.scaling:
+            scaling = _scaling(flags)
+            if architecture == "deepseek4" and isinstance(scaling, YaRN):
+                scaling = with_plain_attention(scaling)
+            configs[layer] = _in_context(replace(own, base=base, scaling=scaling, max_length=None), flags)
+        else:
+            configs[layer] = replace(own, base=base, scaling=_by_factor_of_file(flags) if heeded.kind else own.scaling)
+    kept = next((each for each in models if each in (LOCAL, CHUNKED)), None) if len(models) > 1 else None
+    if (
+        kept
+        and configs[kept] == models[kept]
+        and any((configs[each].base, configs[each].scaling) != (own.base, own.scaling) for each, own in models.items())
     ):
         findings.append(
             Finding(
                 "note",
-                f"The flags of llama.cpp hold for layers of full attention: {LOCAL} layers keep base and scaling of "
+                f"The flags of llama.cpp hold for layers of full attention: {kept} layers keep base and scaling of "
                 "the file.",
                 "Nothing, if the model was made so: sliding layers look back no further than their window.",
             )
         )
-    return ParsedConfig(configs, tuple(dict.fromkeys(findings)))
+    return ParsedConfig(configs, tuple(dict.fromkeys(findings)), layers=kinds)
 
 
 @dataclass(frozen=True)
@@ -116,6 +146,24 @@ class _Scale:
 
 
 @dataclass(frozen=True)
+class _Stated:
+    """What a file states about its scaling, which the configuration does not tell where nothing is scaled."""
+
+    kind: str | None = None
+    factor: float | None = None
+    original: int | None = None
+
+
+def _of_file(metadata: Mapping[str, Any]) -> _Stated:
+    prefix = f"{metadata.get('general.architecture')}."
+    keys = Fields({key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}, "")
+    factor = keys.number("rope.scaling.factor")
+    factor = keys.number("rope.scale_linear") if factor is None else factor
+    original = keys.get("rope.scaling.original_context_length")
+    return _Stated(keys.text("rope.scaling.type"), factor or None, original if isinstance(original, int) else None)
+
+
+@dataclass(frozen=True)
 class _Flags:
     """The flags, and the configuration that they change."""
 
@@ -124,6 +172,7 @@ class _Flags:
     scale: _Scale | None
     model: RotaryConfig
     findings: list[Finding]
+    stated: _Stated
 
     @property
     def base(self) -> float:
@@ -168,9 +217,12 @@ def _scale(values: Mapping[str, str], numbers: Mapping[str, float], findings: li
             )
         )
     if 0 < factor < 1:
-        raise ConfigError(
-            f"{last} {number:g} multiplies positions by {1 / factor:g}, which no scaling here expresses. For a context "
-            f"{1 / factor:g} times as long it is {last} {1 / number:g}."
+        findings.append(
+            Finding(
+                "warning",
+                f"{last} {number:g} multiplies positions by {1 / factor:g}, which makes the context shorter.",
+                f"For a context {1 / factor:g} times as long it is {last} {1 / number:g}.",
+            )
         )
     return _Scale(factor, f"{last} {number:g}") if factor else None
 
@@ -188,24 +240,72 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
             f"The file has the scaling '{own.name}', whose factors are tensors that no flag removes; a scaling by "
             f"flags would come on top of it. Leave out {', '.join(given)}."
         )
-    kind = kind or (own.llamacpp_type if own != Unscaled() else "linear")
+    kind = kind or (own.llamacpp_type if own != Unscaled() else flags.stated.kind or "linear")
     runs = _ramp(kind, flags)
+    if runs != "yarn" or kind == "none":
+        _check_attention(own)
     if kind == "none":
         if scale is not None and scale.factor != 1:
             flags.warn(
                 f"{scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
             )
         return Unscaled()
-    factor = scale.factor if scale else own.stretch
+    factor = scale.factor if scale else own.stretch or flags.stated.factor
     if factor is None:
         if flags.kind is not None or runs == "yarn":
             flags.warn(f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
         return Unscaled()
     # The number of tokens before the extension, unless the file has an extension of its own.
-    original = own.trained_by(flags.model.max_length)
+    original = flags.stated.original or own.trained_by(flags.model.max_length)
+    if original is None and runs == "yarn":
+        original = flags.model.max_length
+    if factor < 1:
+        return _sped_up(factor, runs, flags)
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
     return types[runs].from_llamacpp(context)
+
+
+def _by_factor_of_file(flags: _Flags) -> FrequencyScaling:
+    """Return the scaling of sliding layers that keep the factor of the file (``rope_freq_scale_train_swa``)."""
+    own = flags.model.scaling
+    if (flags.kind or flags.stated.kind) == "none":
+        factor = flags.stated.factor or own.stretch or 1.0
+        return Unscaled() if factor == 1 else Linear(factor=factor)
+    return _scaling(replace(flags, scale=None, findings=[]))
+
+
+def _check_attention(own: FrequencyScaling) -> None:
+    """Raise ConfigError for an attention scale of the file (``rope_attn_factor``) beside another scaling than YaRN."""
+    if not isinstance(own, YaRN) or own.attention_factor is None:
+        return
+    if abs(own.attention_scale() / own.paper_attention_scale() - 1) > 1e-6:
+        raise ConfigError(
+            "Without YaRN the attention scale of the file (rope.scaling.attn_factor) stays, beside frequencies that "
+            "--rope-scaling decides about; no scaling here has both."
+        )
+
+
+def _sped_up(factor: float, runs: str, flags: _Flags) -> FrequencyScaling:
+    """Return frequencies that are multiplied, as LongRoPE with one list for all texts.
+
+    Raises:
+        ConfigError: YaRN would mix them, or the file does not say for which length it is.
+    """
+    length, config = flags.model.max_length, flags.model
+    if runs == "yarn" or length is None or config.rotary_dim is None:
+        raise ConfigError(
+            f"--rope-scaling {runs} with a scale of {factor:g} multiplies positions by {1 / factor:g}, which no "
+            "scaling here expresses."
+        )
+    divisors = (factor,) * (config.rotary_dim // 2)
+    return LongRoPE(
+        short_factors=divisors,
+        long_factors=divisors,
+        original_length=length,
+        target_length=length,
+        attention_factor=1.0,
+    )
 
 
 def _ramp(kind: str, flags: _Flags) -> str:
@@ -228,12 +328,6 @@ def _ramp(kind: str, flags: _Flags) -> str:
             "scaling by flags has here. Leave it out."
         )
     if kind == "yarn":
-        own = flags.model.scaling
-        if isinstance(own, YaRN) and abs(own.attention_scale() / own.paper_attention_scale() - 1) > 1e-6:
-            raise ConfigError(
-                "--yarn-ext-factor 0 leaves the attention scale of the file beside linear interpolation, which no "
-                "scaling here has."
-            )
         flags.warn(
             "--yarn-ext-factor 0 makes linear interpolation of YaRN.", "State --rope-scaling linear, if that is meant."
         )

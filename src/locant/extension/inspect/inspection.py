@@ -192,9 +192,9 @@ def inspect_model(
         parsed = read_vllm(hf_overrides, source.content)
         found = [*parsed.findings, *_repeated(source)]
     elif llamacpp and parsed is not None:
-        run = read_llamacpp(llamacpp, parsed.configs)
+        run = read_llamacpp(llamacpp, parsed.configs, metadata=content, layers=parsed.layers)
         found = [*run.findings, *overridden, *parsed.findings, *_repeated(source)]
-        parsed = replace(parsed, configs=run.configs, findings=(*run.findings, *parsed.findings))
+        parsed = replace(parsed, configs=run.configs, layers=run.layers, findings=(*run.findings, *parsed.findings))
     elif source.kind == "huggingface" and has_usual_sizes:
         # What an engine makes of a model type that only its class explains is not known.
         is_known = families.model_type(text_type(source.content)) is not None
