@@ -250,7 +250,7 @@ def test_hidden_states_that_are_turned_before_projections() -> None:
 
 
 def test_one_group_in_overrides_of_a_class_that_takes_out_a_base() -> None:
-    """Gemma3TextConfig takes out rope_local_base_freq, which vLLM's class reads where there are no groups by type."""
+    """vLLM's class takes config.rope_parameters[layer_type]."""
     flat = {"rope_type": "default", "rope_theta": 5e5}
     with pytest.raises(ConfigError, match="has no groups for layer types: vLLM looks for"):
         read_vllm({"rope_parameters": flat}, _file("gemma3_text", rope_theta=1e6))

@@ -154,3 +154,36 @@ def test_what_is_written_as_rope_scaling_has_its_base_in_either_place() -> None:
     parsed = read_vllm(write_vllm(config.config, "rope_scaling"), _LLAMA)
     assert (parsed.config.base, parsed.config.scaling) == (5e5, YaRN(factor=4.0, original_length=512))
     assert _errors(parsed.findings) == []
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name", "layer", "base"),
+    [
+        ("gemma3_text", "rope_local_base_freq", "sliding_attention", 10000.0),
+        ("modernbert", "local_rope_theta", "sliding_attention", 10000.0),
+        ("modernbert", "global_rope_theta", "full_attention", 160000.0),
+        ("deepseek_v4", "compress_rope_theta", "compress", 160000.0),
+    ],
+)
+def test_bases_of_layer_types_come_too_late_in_overrides(model_type: str, name: str, layer: str, base: float) -> None:
+    """vLLM sets them on a class that has formed its groups (get_config), and standardize_rope_params adds none."""
+    parsed = read_vllm({name: 7777.0}, {"model_type": model_type})
+    assert parsed.configs[layer].base == base
+    assert [each.severity for each in parsed.findings if f"{name} in --hf-overrides has no effect" in each.message] == [
+        "error"
+    ]
+    assert read_vllm({name: base}, {"model_type": model_type}).configs[layer].base == base
+
+
+@pytest.mark.parametrize(("model_type", "base"), [("exaone4", 1e6), ("exaone_moe", 1e6), ("falcon_h1", 1e11)])
+def test_bases_that_classes_of_vllm_fill_in(model_type: str, base: float) -> None:
+    """set_default_rope_theta in exaone4.py, exaone_moe.py and falcon_h1.py."""
+    overrides = {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}
+    parsed = read_vllm(overrides, {"model_type": model_type, "rope_theta": 5e5, "max_position_embeddings": 8192})
+    assert {config.base for config in parsed.configs.values()} == {base}
+
+
+@pytest.mark.parametrize("model_type", ["gemma3n_text", "modernbert"])
+def test_one_group_is_refused_where_the_class_of_vllm_looks_by_layer(model_type: str) -> None:
+    with pytest.raises(ConfigError, match="has no groups for layer types: vLLM looks for"):
+        read_vllm({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, {"model_type": model_type})

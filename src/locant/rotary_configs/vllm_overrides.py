@@ -35,7 +35,13 @@ _BASES = ("rope_theta", "rotary_emb_base")
 _SHARES = ("partial_rotary_factor", "rotary_pct", "rotary_emb_fraction")
 _BESIDE_A_TYPE = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
 _TEXT_NAMES = ("text_config", "decoder", "generator")  # where get_text_config of transformers looks
-_OWN_BASES = {"qwen2": 1e6, "qwen3": 1e6, "ernie4_5_moe": 5e5}
+_OWN_BASES = {  # set_default_rope_theta in vllm/model_executor/models
+    **dict.fromkeys(("qwen2", "qwen3", "exaone4", "exaone_moe"), 1e6),
+    "ernie4_5_moe": 5e5,
+    "falcon_h1": 1e11,
+}
+_LOOKS_BY_LAYER = frozenset(("dory", "embedding_gemma2_text", "gemma3_text", "gemma3n_text", "modernbert"))
+"""Model types whose classes in vLLM take ``rope_parameters[layer_type]``, whatever is there."""
 _USUAL_BASE = 10_000.0
 
 
@@ -60,6 +66,11 @@ class _Overrides:
         except UNREADABLE:
             configs = {}
         self._bases = {layer: read.base for layer, read in configs.items()}
+        # Of layer types, under names that the class takes into their groups when it is made.
+        taken = {} if self._kind is None or not self._is_gathered else self._kind.bases
+        self._taken_bases = {
+            alias: self._bases.get(layers[0]) for alias, layers in taken.items() if layers and alias not in _BASES
+        }
 
     def _error(self, message: str, remedy: str) -> None:
         self._findings.append(Finding("error", message, remedy))
@@ -101,6 +112,8 @@ class _Overrides:
             self._replace(merged, name, {"rope_type": "default", **({} if base is None else {"rope_theta": base})})
         elif name in _BASES and not any(group in plain and plain[group] is None for group in GROUPS):
             self._pass_over(name, value, next(iter(self._bases.values()), None))
+        elif name in self._taken_bases:
+            self._pass_over(name, value, self._taken_bases[name])
         elif name in _SHARES and (share := self._share(merged)) is not None:
             self._pass_over(name, value, share)
         elif name not in _BASES:
@@ -131,11 +144,10 @@ class _Overrides:
                 merged.pop(each, None)
             merged[name] = given
             return
-        if self._kind is not None and "rope_local_base_freq" in self._kind.bases and not _is_by_layer(given):
+        if self._kind is not None and self._kind.name in _LOOKS_BY_LAYER and not _is_by_layer(given):
             raise ConfigError(
-                f"{name} in {OPTION} has no groups for layer types: vLLM looks for the base of layers with a window in "
-                f"rope_local_base_freq then, which the class of '{self._kind.name}' in transformers has taken out, and "
-                "cannot start. State a group for each layer type."
+                f"{name} in {OPTION} has no groups for layer types: vLLM looks for the one of every layer in models of "
+                f"the type '{self._kind.name}', and cannot start. State a group for each layer type."
             )
         share = self._share(merged)
         for each in (*GROUPS, *_BASES, *_SHARES):
@@ -212,6 +224,8 @@ class _Overrides:
                 self._replace(updated, name, {"rope_type": "default"})
             elif name in _BASES and is_text:
                 self._pass_over(name, value, next(iter(self._bases.values()), None))
+            elif name in self._taken_bases and is_text:
+                self._pass_over(name, value, self._taken_bases[name])
             elif name in _SHARES and is_text:
                 self._pass_over(name, value, self._share(present) or 1)
             elif isinstance(value, Mapping) and isinstance(present.get(name), Mapping):
