@@ -119,9 +119,11 @@ def test_step_3_5_is_written_as_its_graph_rotates(scaling: FrequencyScaling) -> 
     both = {"full_attention": full, "sliding_attention": RotaryConfig(head_dim=64, max_length=4096)}
     written = write_gguf(both, "step35")
     assert written.metadata["step35.rope.dimension_count"] == 64
+    assert {len(values) for values in written.tensors.values()} <= {32}  # {n_rot_max/2}, else the file is refused
     assert read_gguf(written.metadata, written.tensors).configs == both
     uneven = {**both, "sliding_attention": RotaryConfig(head_dim=96, rotary_dim=48, max_length=4096)}
     written = write_gguf(uneven, "step35")
+    assert {len(values) for values in written.tensors.values()} <= {24}
     assert read_gguf(written.metadata, written.tensors).configs == uneven
     with pytest.raises(ConfigError, match=r"llama\.cpp computes it with no scaling"):
         write_gguf({**both, "sliding_attention": replace(full, scaling=Linear(factor=2.0))}, "step35")

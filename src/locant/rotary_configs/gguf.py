@@ -26,7 +26,7 @@ from locant.rotary_configs.gguf_architectures import (
 )
 from locant.rotary_configs.gguf_layers import layers_of
 from locant.rotary_configs.gguf_scaling import Tensors, scaling_of
-from locant.rotary_configs.gguf_sizes import sizes_of
+from locant.rotary_configs.gguf_sizes import sizes_of, sliding_sizes
 from locant.rotary_configs.gguf_sliding import FULL, SLIDING, by_layer_types, passes_over_base, states_own_sizes
 from locant.rotary_configs.layers import layers_without_positions
 from locant.rotary_configs.usual_values import refuse_impossible, unusual_values
@@ -98,10 +98,9 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     base = _with_alpha(keys, architecture, 10000.0 if base is None else base, head_dim)
     length = keys.whole("context_length")
     given = {name.removesuffix(".weight") + ".weight": tuple(values) for name, values in (tensors or {}).items()}
-    if architecture in HALVES_FULL_ATTENTION:  # the tensors are as long as sliding attention has pairs
-        given = {
-            name: values[: rotary_dim // 2] if len(values) == rotary_dim else values for name, values in given.items()
-        }
+    if architecture in HALVES_FULL_ATTENTION:  # the tensors are as long as the attention with most pairs needs
+        most = max(rotary_dim, sliding_sizes(keys, architecture)[1]) // 2
+        given = {name: values[: rotary_dim // 2] if len(values) == most else values for name, values in given.items()}
     scaling = _in_graph(architecture, scaling_of(keys, architecture, given, rotary_dim, base, findings), findings)
     config = RotaryConfig(
         head_dim=head_dim,

@@ -96,6 +96,9 @@ def write_gguf(configs: RotaryConfig | Mapping[str, RotaryConfig], architecture:
             f"'{architecture}': llama.cpp loads no such file."
         )
     scaling, tensors = _scaling(full, architecture)
+    if architecture in HALVES_FULL_ATTENTION:  # whose tensors are as long as the attention with most pairs needs
+        pairs = max(full.rotary_dim, written["rope.dimension_count_swa"]) // 2
+        tensors = {name: values + (1.0,) * (pairs - len(values)) for name, values in tensors.items()}
     written |= {f"rope.scaling.{key}": value for key, value in scaling.items()}
     metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": written[key] for key in written}
     return GGUFRotary(metadata, tensors, layout)
