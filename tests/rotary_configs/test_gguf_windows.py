@@ -333,3 +333,13 @@ def test_a_pattern_of_rotation_is_heeded() -> None:
     keys = {_WINDOW: 8, _PATTERN: [True, False] * 4}
     assert _rotating(_read("granite_swa", **keys)) == list(range(8))
     assert _rotating(_read("granite_swa", **keys, **{"attention.rope_pattern": [1, 0] * 4})) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("key", ["yarn_log_multiplier", "yarn_beta_fast"])
+def test_keys_of_yarn_beside_another_scaling_are_told(key: str) -> None:
+    """Without yarn_ext_factor, llama_context takes none of them."""
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    for architecture in ("qwen2", "mistral3"):
+        parsed = _read(architecture, **linear, **{f"rope.scaling.{key}": 2.0})
+        assert parsed.config.scaling == Linear(factor=4.0)
+        assert f"rope.scaling.{key} 2" in _warnings(parsed)

@@ -117,6 +117,7 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
         findings += passes_over_base(keys, architecture, config.base)
     findings += _notes_on_parts(keys, architecture, rotary_dim)
     findings += layers_without_positions(layers, "llama.cpp does not rotate queries and keys there")
+    findings += _without_yarn(keys)
     keys.refuse_rest(_KEYS, [key for key in own if key.startswith("rope.")])
     if not sections:
         return ParsedConfig(configs, tuple(findings), layers=layers)
@@ -125,6 +126,18 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     findings.append(Finding("note", note, "Use MultimodalRotary with the sections for images and video."))
     parsed = ParsedConfig(configs, tuple(findings), dict.fromkeys(configs, several), layers)
     return with_checked_axes(parsed, _SECTIONS, splits=False)
+
+
+def _without_yarn(keys: Fields) -> Iterator[Finding]:
+    """Yield that keys of YaRN have no effect, which nothing has read because the scaling is another."""
+    for name in keys.untaken():
+        if name in _KEYS and name.startswith("rope.scaling.yarn_"):
+            value = keys.number(name)
+            yield Finding(
+                "warning",
+                f"{name} {value:g} has no effect: the scaling of the file is not YaRN.",
+                "Remove it, or state rope.scaling.type 'yarn' if that is meant.",
+            )
 
 
 def _in_graph(architecture: str, scaling: FrequencyScaling, findings: list[Finding]) -> FrequencyScaling:
