@@ -4,6 +4,8 @@
 
 The class of transformers is the measure: what it does with a changed file, or that it fails. What was compared stands
 in the file of the run (build/zoo-changes.jsonl), architecture by architecture: a run that was stopped goes on there.
+Of classes with several parts all changes around their text part are made, and what is read of the whole is compared
+with what is read of the text part that the class makes of it.
 At the end it is said how many outcomes there were of each kind.
 """
 
@@ -23,17 +25,19 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from zoo.architectures import architecture  # noqa: E402
 from zoo.changed import changed_verdicts  # noqa: E402
+from zoo.changed_wholes import changed_whole_verdicts  # noqa: E402
 
 from locant.rotary_configs import families  # noqa: E402
 from zoo_run import read_run, survey  # noqa: E402
 
 
-def standalone_types() -> list[str]:
-    """Return the model types that rotate and are no composite of others."""
+def rotating_types() -> list[str]:
+    """Return the model types that rotate, composites of others at the end."""
     from transformers import CONFIG_MAPPING
 
     known = ((name, families.model_type(name)) for name in sorted(CONFIG_MAPPING.keys()))
-    return [name for name, kind in known if kind is not None and kind.rotates and not kind.text_type]
+    rotating = [kind for _, kind in known if kind is not None and kind.rotates]
+    return [kind.name for kind in sorted(rotating, key=lambda kind: bool(kind.text_type))]
 
 
 def main() -> None:
@@ -48,11 +52,13 @@ def main() -> None:
 
     def outcomes(name: str) -> list[dict[str, Any]]:
         found = architecture(name)
+        if found.kind == "composite":
+            return [each.as_data() for each in changed_whole_verdicts(found)]
         drawn = changed_verdicts(found, options.seed, options.limit, asks_class=options.with_class)
         return [each.as_data() for each in drawn]
 
     done = read_run(options.run, options.seed)
-    names = options.names or [name for name in standalone_types() if name not in done]
+    names = options.names or [name for name in rotating_types() if name not in done]
     for line in survey(options.run, names, options.seed, outcomes):
         done[line["model_type"]] = line
         doubtful = [each for each in line["outcomes"] if each["outcome"] not in ("right", "warned")]

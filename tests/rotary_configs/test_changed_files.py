@@ -11,6 +11,7 @@ import pytest
 import torch
 from zoo.architectures import architecture
 from zoo.changed import changed_verdicts
+from zoo.changed_wholes import changed_whole_verdicts
 from zoo.changes import changes
 
 from locant.errors import ConfigError
@@ -161,3 +162,11 @@ def test_the_search_changes_files_and_judges_them() -> None:
     assert all(json.dumps(each.content) != json.dumps(content) for each in found)
     outcomes = {each.outcome for each in changed_verdicts(architecture("llama"), 0, 6, asks_class=False)}
     assert outcomes <= {"right", "warned", "refused", "not built"}
+
+
+def test_the_search_changes_what_stands_around_a_text_part() -> None:
+    pytest.importorskip("transformers")
+    for name in ("llava", "colqwen2"):
+        found = list(changed_whole_verdicts(architecture(name)))
+        assert len({each.change for each in found}) == len(found) > 50
+        assert {each.outcome for each in found} <= {"right", "warned", "refused"}, found
