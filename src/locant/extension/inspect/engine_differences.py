@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
+from locant.positions.scaling import Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
+from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, vllm_has_class
 from locant.rotary_configs.text_parts import text_part, text_type
 from locant.rotary_configs.vllm import read_vllm
 
@@ -32,37 +34,43 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
             yield from config.scaling.engine_findings(config)
         except UNREADABLE as error:
             yield replace(error_finding(error, "config.json"), severity="warning")
+    yield from _converted(content, parsed)
     yield from _dual_chunks(content)
+    is_own = vllm_has_class(content)
     try:
         vllm = read_vllm({}, content)
     except UNREADABLE as error:
         message = error_finding(error, "config.json").message
         said = message if message.startswith("vLLM") else f"vLLM: {message}"
-        yield Finding("warning", said, "Correct the entry, or do not serve the model with vLLM.")
+        if is_own:
+            yield Finding("warning", said, "Correct the entry, or do not serve the model with vLLM.")
         return
     # What the class of transformers decides.
     of_layers: tuple[str, ...] = ("layers without positions", "base of the class")
     of_layers += () if parsed.multimodal else ("several axes",)
-    for finding in vllm.findings:
+    for finding in vllm.findings if is_own else ():
         if finding not in parsed.findings and finding.code not in of_layers:
             yield finding
     for layer, config in parsed.configs.items():
         if layer in vllm.configs:  # otherwise the class of transformers alone tells such layers apart
+            yield from _rotated_otherwise(config, vllm.configs[layer]) if is_own else ()
             yield from _served_otherwise(config, vllm.configs[layer])
 
 
 def _only_vllm(content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what vLLM makes of a config.json that has no meaning in transformers."""
+    if not vllm_has_class(content):
+        return
     try:
         name, vllm = text_type(content), read_vllm({}, content)
     except UNREADABLE:
         return
     if families.model_type(name) is None:
-        return  # whether vLLM has a class for it is not known here
+        return  # what its class does is not known here
     described = "; ".join(f"{layer} layers: {config.describe()}" for layer, config in vllm.configs.items())
     yield Finding(
         "warning",
-        f"vLLM, where it has a class for '{name}', reads it all the same. {described}.",
+        f"vLLM's own class for '{name}' reads it all the same. {described}.",
         "Use entries that all engines have.",
     )
 
@@ -81,8 +89,23 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
     )
 
 
-def _served_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
-    """Yield where vLLM pairs features otherwise, rotates another part or serves another length."""
+def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Finding]:
+    """Yield what CTranslate2's converter loses of the scalings, where it has one for the model."""
+    reads = ctranslate2_reads_scaling(content)
+    for config in parsed.configs.values() if reads is not None else ():
+        if reads:
+            yield from config.scaling.ctranslate2_findings(config)
+        elif not isinstance(config.scaling, Unscaled):
+            yield Finding(
+                "note",
+                f"transformers: {config.describe()}. CTranslate2 after its own converter: no scaling, which the "
+                "converter does not read for this model.",
+                "Set the attributes that --as ctranslate2 prints in the converted layers, where it has the scaling.",
+            )
+
+
+def _rotated_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
+    """Yield where vLLM pairs features otherwise or rotates another part."""
     if (config.layout, config.rotary_dim) != (served.layout, served.rotary_dim):
         yield Finding(
             "warning",
@@ -90,6 +113,10 @@ def _served_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Fi
             f"features, layout '{served.layout}'.",
             "Find out which of them the weights were trained with, and serve the model with an engine that does that.",
         )
+
+
+def _served_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
+    """Yield where vLLM serves another length than the declared one."""
     told = config.scaling.depends_on_length and not served.scaling.depends_on_length  # by the scaling itself
     if config.max_length and served.max_length not in (None, config.max_length) and not told:
         yield Finding(

@@ -208,6 +208,15 @@ class EngineForms(ABC):
     ctranslate2_type: ClassVar[tuple[int, str] | None] = None
     """Value and name of the ``RotaryScalingType`` that means this scaling."""
 
+    def ctranslate2_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+        """Yield what of this scaling CTranslate2's own converter loses.
+
+        Args:
+            config: The configuration that has this scaling.
+        """
+        del config
+        yield from ()
+
     @classmethod
     def from_ctranslate2(cls, layer: Fields, context: CTranslate2Context) -> FrequencyScaling:
         """Read the scaling from a layer's attributes with its :attr:`ctranslate2_type`.

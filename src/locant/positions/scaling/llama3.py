@@ -84,7 +84,7 @@ class Llama3(Extension):
             scaled.append(frequency * (share + (1 - share) * slowest))
         return tuple(scaled)
 
-    def engine_findings(self, config: RotaryConfig) -> Iterator[Finding]:
+    def ctranslate2_findings(self, config: RotaryConfig) -> Iterator[Finding]:
         """Yield that CTranslate2's converter loses the scaling."""
         yield Finding(
             "note",

@@ -1,0 +1,82 @@
+"""Which models the classes of vLLM and the converter of CTranslate2 are for.
+
+``engine_classes.json`` is generated from vLLM's registry and CTranslate2's converter of models of transformers
+(``tests/support/zoo/engines.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from locant.rotary_configs.own_formats import PARAMS_JSON, own_format
+from locant.rotary_configs.text_parts import text_part
+
+
+def vllm_has_class(config: Mapping[str, Any]) -> bool:
+    """Whether vLLM runs a model by a class of its own, and not by that of transformers or not at all.
+
+    Args:
+        config: The content of config.json.
+    """
+    if own_format(config) == PARAMS_JSON:
+        return True  # Mistral's own files, which vLLM loads as they are
+    stored = _classes()["vllm"]
+    stated = [name for part in (config, text_part(config)) for name in _names(part.get("architectures"))]
+    if stated:
+        known = {name.lower() for name in stored["architectures"]}
+        return any(other.lower() in known for name in stated for other in _exchanged(name, stored["suffixes"]))
+    name = str(config.get("model_type"))
+    return name in stored["model_types"] or _letters(name) in _stems()
+
+
+def ctranslate2_reads_scaling(config: Mapping[str, Any]) -> bool | None:
+    """Whether CTranslate2's converter for a model reads its scaling; ``None`` where it has no converter for it.
+
+    Args:
+        config: The content of config.json.
+    """
+    stored = _classes()["ctranslate2"]
+    name = stored["model_types"].get(str(config.get("model_type")))
+    code = config.get("auto_map")
+    if name is None and isinstance(code, Mapping):
+        name = str(code.get("AutoConfig")).split(".")[-1]
+    found: bool | None = stored["configurations"].get(name)
+    return found
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _exchanged(name: str, suffixes: list[str]) -> Iterator[str]:
+    """Yield an architecture, and those with other ends for which vLLM looks in its place."""
+    yield name
+    end = next((suffix for suffix in suffixes if name.endswith(suffix)), None)
+    if end is not None:
+        yield from (name.removesuffix(end) + other for other in suffixes)
+
+
+@functools.cache
+def _classes() -> Mapping[str, Any]:
+    stored: dict[str, Any] = json.loads((Path(__file__).parent / "engine_classes.json").read_text(encoding="utf-8"))
+    return stored
+
+
+@functools.cache
+def _stems() -> frozenset[str]:
+    """Return the names of vLLM's architectures without their ends, as model types of people's own code have them."""
+    stored = _classes()["vllm"]
+    return frozenset(
+        _letters(name.removesuffix(end))
+        for name in stored["architectures"]
+        for end in stored["suffixes"]
+        if name.endswith(end)
+    )
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()

@@ -1,0 +1,109 @@
+"""What is said of vLLM and CTranslate2 is said of models alone that classes and converters of theirs are for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zoo.engines import PATH, of_ctranslate2
+
+from locant.extension.inspect.inspection import inspect_model
+from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, vllm_has_class
+
+_SIZES: dict[str, Any] = {
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def _said(folder: Path, config: dict[str, Any]) -> str:
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return " ".join(each.message for each in inspect_model(folder, ask_class=False).findings)
+
+
+def _own_code(name: str, architecture: str, config_class: str) -> dict[str, Any]:
+    return {"model_type": name, "architectures": [architecture], "auto_map": {"AutoConfig": f"code.{config_class}"}}
+
+
+@pytest.mark.parametrize(
+    ("whose", "is_converted"),
+    [
+        ({"model_type": "llama"}, True),
+        ({"model_type": "mistral"}, True),
+        ({"model_type": "qwen3"}, True),
+        ({"model_type": "apertus"}, False),
+        ({"model_type": "exaone4"}, False),
+        ({"model_type": "llama4_text"}, False),
+        (_own_code("exaone", "ExaoneForCausalLM", "ExaoneConfig"), False),
+        (_own_code("nemotron-nas", "DeciLMForCausalLM", "DeciLMConfig"), False),
+    ],
+)
+def test_the_note_on_the_converter_of_ctranslate2_is_for_models_that_it_converts(
+    whose: dict[str, Any], is_converted: bool, tmp_path: Path
+) -> None:
+    said = _said(tmp_path, {**whose, **_SIZES, "rope_scaling": _LLAMA3})
+    assert ("CTranslate2" in said) is is_converted
+
+
+def test_a_converter_that_does_not_read_scalings_is_told(tmp_path: Path) -> None:
+    linear = {"rope_type": "linear", "factor": 2.0}
+    said = _said(tmp_path, {"model_type": "gemma", "head_dim": 128, **_SIZES, "rope_scaling": linear})
+    assert "CTranslate2 after its own converter: no scaling, which the converter does not read" in said
+    assert "CTranslate2" not in _said(tmp_path, {"model_type": "llama", **_SIZES, "rope_scaling": linear})
+    assert "CTranslate2" not in _said(tmp_path, {"model_type": "gemma", "head_dim": 128, **_SIZES})
+
+
+@pytest.mark.parametrize(
+    ("config", "has"),
+    [
+        ({"model_type": "llama"}, True),
+        ({"model_type": "phimoe"}, True),
+        ({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}, True),
+        ({"model_type": "chatglm"}, True),
+        ({"model_type": "qwen2", "architectures": ["Qwen2ForSequenceClassification"]}, True),
+        ({"model_type": "qwen2", "architectures": ["OursForCausalLM"]}, False),
+        ({"model_type": "minimax"}, False),  # removed with 0.23
+        ({"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]}, False),  # run by the class of transformers
+        ({"model_type": "hunyuan_v1_moe"}, False),
+        ({"model_type": "zaya"}, False),
+    ],
+)
+def test_classes_of_vllm_are_those_of_its_registry(config: dict[str, Any], has: bool) -> None:
+    assert vllm_has_class(config) is has
+
+
+def test_only_what_classes_of_vllm_do_is_told_of_them(tmp_path: Path) -> None:
+    dynamic = {"rope_type": "dynamic", "factor": 4.0}
+    assert "vLLM" in _said(tmp_path, {"model_type": "llama", **_SIZES, "rope_scaling": dynamic})
+    assert "vLLM" not in _said(tmp_path, {"model_type": "hunyuan_v1_moe", **_SIZES, "rope_scaling": dynamic})
+    assert "vLLM" not in _said(tmp_path, {"model_type": "minimax", "head_dim": 128, "rotary_dim": 64, **_SIZES})
+
+
+def test_the_length_that_vllm_derives_is_told_of_all_models(tmp_path: Path) -> None:
+    linear = {"rope_type": "linear", "factor": 2.0}
+    assert "serves 262144 by default" in _said(tmp_path, {"model_type": "olmo2", **_SIZES, "rope_scaling": linear})
+
+
+def test_converters_are_those_of_the_release_that_is_installed() -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    pytest.importorskip("transformers")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
+    if ctranslate2.__version__ != stored["release"]:
+        pytest.skip(f"the facts are of release {stored['release']}")
+    assert of_ctranslate2()["configurations"] == stored["configurations"]
+    assert ctranslate2_reads_scaling({"model_type": "gemma3"}) is False
+    assert ctranslate2_reads_scaling({"model_type": "t5gemma2"}) is False
+    assert ctranslate2_reads_scaling({"model_type": "cohere"}) is None

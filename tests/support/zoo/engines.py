@@ -1,0 +1,121 @@
+"""Classes that other engines have, written to ``engine_classes.json``: vLLM's registry, CTranslate2's converters.
+
+Run this file after one of them was updated, with the sources of vLLM, a checkout or a wheel that was unpacked:
+``.venv/bin/python tests/support/zoo/engines.py path/to/the/sources``. Of vLLM, nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import locant
+
+PATH = Path(locant.__file__).parent / "rotary_configs" / "engine_classes.json"
+
+_TEXT_MAPPINGS = (
+    "MODEL_MAPPING_NAMES",
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+)
+
+
+def of_vllm(sources: Path) -> dict[str, Any]:
+    """Return the architectures and model types for which vLLM has classes of its own, by its registry.
+
+    Not those that it runs by classes of transformers, nor those that it had in former releases.
+
+    Args:
+        sources: Folder that holds vLLM's folder ``vllm``.
+    """
+    found = sources / "vllm" / "model_executor" / "models" / "registry.py"
+    tables = _tables(found.read_text(encoding="utf-8"))
+    by_transformers = tables.pop("_TRANSFORMERS_SUPPORTED_MODELS")
+    tables.pop("_TRANSFORMERS_BACKEND_MODELS")
+    tables.pop("_VLLM_MODELS")
+    drafts = tables.pop("_SPECULATIVE_DECODING_MODELS")
+    own = sorted({name for table in tables.values() for name in table} - {*drafts} - {*by_transformers})
+    suffixes = _suffixes((sources / "vllm" / "config" / "model.py").read_text(encoding="utf-8"))
+    # Published files write some names in other letters than transformers: PhiMoEForCausalLM.
+    letters = {name.lower() for name in own}
+    are_own = {name for name, named in _architectures() if letters & {each.lower() for each in named}}
+    are_run = {name for name, named in _architectures() if {*named} & {*by_transformers}}
+    return {
+        "release": next(sources.glob("vllm-*.dist-info")).name.split("-")[1].removesuffix(".dist"),
+        "architectures": own,
+        "suffixes": suffixes,
+        "model_types": sorted(are_own - are_run),
+    }
+
+
+def _tables(source: str) -> dict[str, dict[str, Any]]:
+    """Return the tables of a registry, whose assignments refer to each other and to nothing else."""
+    names: dict[str, Any] = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).endswith("_MODELS"):
+            exec(compile(ast.Module([statement], []), "registry.py", "exec"), names)
+    of_releases = ("_PREVIOUSLY_SUPPORTED_MODELS", "_OOT_SUPPORTED_MODELS")
+    return {name: table for name, table in names.items() if name.endswith("_MODELS") and name not in of_releases}
+
+
+def _suffixes(source: str) -> list[str]:
+    """Return the ends of names that vLLM exchanges where it looks for an architecture."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "_SUFFIX_TO_DEFAULTS":
+            assert statement.value is not None
+            return [suffix for suffix, _ in ast.literal_eval(statement.value)]
+    raise ValueError("vLLM has no _SUFFIX_TO_DEFAULTS.")
+
+
+def _architectures() -> Iterator[tuple[str, list[str]]]:
+    """Yield the model types of transformers with the names of their classes that generate text."""
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    for name, config in CONFIG_MAPPING_NAMES.items():
+        # Published files name a class of their own where transformers has the model of another type.
+        named = [f"{config.removesuffix('Config')}ForCausalLM"]
+        for mapping in _TEXT_MAPPINGS:
+            architecture = getattr(modeling_auto, mapping).get(name, ())
+            named += [architecture] if isinstance(architecture, str) else architecture
+        yield name, named
+
+
+def of_ctranslate2() -> dict[str, Any]:
+    """Return which configurations CTranslate2 converts, and whether the converter of each reads a scaling."""
+    import ctranslate2
+    from ctranslate2.converters import transformers as converters
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    reads = {name: _reads_scaling(type(loader)) for name, loader in sorted(converters._MODEL_LOADERS.items())}
+    return {
+        "release": ctranslate2.__version__,
+        "configurations": reads,
+        "model_types": {name: config for name, config in sorted(CONFIG_MAPPING_NAMES.items()) if config in reads},
+    }
+
+
+def _reads_scaling(loader: type[Any]) -> bool:
+    sources = [inspect.getsource(each) for each in loader.__mro__ if each.__name__ not in ("ABC", "object")]
+    own = [source for source in sources if "def get_rotary_params" not in source]  # which the others call
+    return any("get_rotary_params" in source or "rope_scaling" in source for source in own)
+
+
+def main() -> None:
+    """Write the classes of both engines."""
+    found = {"vllm": of_vllm(Path(sys.argv[1])), "ctranslate2": of_ctranslate2()}
+    PATH.write_text(json.dumps(found, separators=(",\n", ": ")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
