@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,15 @@ pytest.importorskip("transformers")
 from transformers import CONFIG_MAPPING
 
 from locant.extension import Inspection, inspect_model
+from locant.extension.inspect.model_class.ask import AskedClass, ask_class
 from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
 from locant.extension.inspect.model_class.rotation import MeasuredRotation
+from locant.extension.inspect.model_class.small_model import build
+from locant.extension.inspect.model_class.unasked import UnaskedClass, failure_of_file
 from locant.positions.rotary.config import RotaryConfig
 from locant.rotary_configs import families, layers
-from locant.rotary_configs.base import LayerType, ParsedConfig
+from locant.rotary_configs.base import LayerType, NoRotaryPositionsError, ParsedConfig
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
 
@@ -240,6 +244,68 @@ def test_entries_with_which_a_class_fails_are_a_warning(tmp_path: Path, entries:
     assert own.not_compared is not None
 
 
+def test_numbers_of_the_small_model_are_not_told_as_the_file_s() -> None:
+    """DiffLlama wants an even number of heads of keys; small models of its file have one."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    asked = ask_class({"model_type": "diffllama", **sizes})
+    assert isinstance(asked, AskedClass)
+    odd = ask_class({"model_type": "diffllama", **sizes, "num_key_value_heads": 1})
+    assert isinstance(odd, UnaskedClass)
+    assert odd.fails_with_the_file
+    config = CONFIG_MAPPING["diffllama"](**sizes)
+    assert failure_of_file(config, [ValueError("wants 2 heads of keys, got 1")]) is None
+    config.num_key_value_heads = 1
+    with pytest.raises(ValueError, match="got 1") as seen:
+        build(copy.deepcopy(config))
+    config.num_key_value_heads = 3
+    assert "got 3" in str(failure_of_file(config, [TypeError(), seen.value]))
+    assert failure_of_file(config, [TypeError(), ValueError()]) is None
+
+
+def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> None:
+    """Ministral's multiplies by its head_dim, which is null by default."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    failing = _inspected(tmp_path, model_type="ministral", **sizes)
+    assert any("MinistralModel of transformers" in each and "raises" in each for each in _said(failing, "warning"))
+    right = _inspected(tmp_path, model_type="ministral", **sizes, head_dim=64)
+    assert right.checked_against is not None
+    assert not _said(right, "warning")
+
+
+def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path) -> None:
+    """GLM-4V takes three axes for all features of a head, where the file has no text part."""
+    flat = {"model_type": "glm4v", "partial_rotary_factor": 0.5, **_WIDE, "rope_theta": 1e4}
+    inspection = _inspected(tmp_path, **flat, rope_scaling={"type": "default", "mrope_section": [8, 12, 12]})
+    assert any("Glm4vTextModel of transformers" in each and "raises" in each for each in _said(inspection, "warning"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "severity", "said"),
+    [
+        ({"model_type": "mpt", "attn_config": {"attn_type": "grouped_query_attention"}}, "error", "MptConfig raises"),
+        ({"model_type": "whisper", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "error", "refuses this file"),
+    ],
+)
+def test_the_class_of_a_file_without_rotary_positions_is_asked_as_well(
+    tmp_path: Path, entries: dict[str, Any], severity: str, said: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(entries), encoding="utf-8")
+    assert any(said in each for each in _said(inspect_model(tmp_path), severity))
+    assert not any(said in each for each in _said(inspect_model(tmp_path, ask_class=False), severity))
+    plain = {"model_type": entries["model_type"]}
+    (tmp_path / "config.json").write_text(json.dumps(plain), encoding="utf-8")
+    assert [each.severity for each in inspect_model(tmp_path).findings] == ["note"]
+
+
+def test_a_class_that_rotates_against_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def still(*_: Any) -> None:
+        raise NoRotaryPositionsError("It stands still.")
+
+    monkeypatch.setattr("locant.extension.inspect.inspection._read", still)
+    inspection = _inspected(tmp_path, model_type="llama", head_dim=64, num_hidden_layers=2)
+    assert any("rotates 64 of 64 features in layers 0, 1, though" in each for each in _said(inspection, "warning"))
+
+
 def test_a_class_with_a_product_of_its_own_is_watched(tmp_path: Path) -> None:
     """GPT-NeoX Japanese multiplies queries and keys by torch.baddbmm."""
     inspection = _inspected(tmp_path, model_type="gpt_neox_japanese", rotary_emb_base=20000)
@@ -306,7 +372,7 @@ def test_pairs_that_one_layer_does_not_show_are_no_difference() -> None:
 
 def test_what_a_class_fails_with_is_not_compared_in_json_either(tmp_path: Path) -> None:
     inspection = _inspected(tmp_path, model_type="llama", rope_parameters={"rope_type": None, "rope_theta": 1e4})
-    assert any("with the entries of this file and not without them" in each for each in _said(inspection, "warning"))
+    assert any("with the entries of this file" in each for each in _said(inspection, "warning"))
     assert "could not be compared" in inspection.as_data()["not_compared"]
 
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.code_beside import ReadCode, read_code
 from locant.extension.inspect.engine_differences import engine_differences
-from locant.extension.inspect.model_class.ask import AskedClass, UnaskedClass, as_the_class
+from locant.extension.inspect.model_class.ask import AskedClass, as_the_class, without_reading
 from locant.extension.inspect.model_class.ask import ask_class as class_of
+from locant.extension.inspect.model_class.unasked import UnaskedClass
 from locant.extension.inspect.project_code import read_project
 from locant.extension.inspect.stored_frequencies import stored_findings
 from locant.extension.source import Source, check_layers, check_sizes, load_source, resolve_model
@@ -153,6 +154,7 @@ def inspect_model(
     asked: AskedClass | None = None
     unasked: UnaskedClass | None = None
     code: ReadCode | None = None
+    asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
     try:
         if source.kind == "huggingface":
             check_layers(source.content)
@@ -160,7 +162,6 @@ def inspect_model(
             code = _code_of(source)
         check_sizes(source.kind, content)
         has_usual_sizes = True
-        asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
         asks = asks and other_type_in_architectures(source.content) is None
         is_known = source.kind == "huggingface" and families.model_type(text_type(source.content)) is not None
         if is_known:  # what cannot be read is not built either
@@ -180,6 +181,10 @@ def inspect_model(
             # What the error says of an entry is not said again.
             words = {word.strip("'.,:;") for word in found[0].message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
+        if asks and isinstance(error, NoRotaryPositionsError):
+            answer = class_of(source.content)
+            asked, unasked = (answer, None) if isinstance(answer, AskedClass) else (None, answer)
+            found += without_reading(answer, source.content)
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()

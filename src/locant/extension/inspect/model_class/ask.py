@@ -10,20 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from locant.extension.inspect.model_class.unasked import (
+    OF_THE_SEARCH,
+    UnaskedClass,
+    failure_of_file,
+    in_one_line,
+)
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.text_parts import text_part, text_part_names
+from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 
 if TYPE_CHECKING:
     from locant.extension.inspect.model_class.observe import ObservedLayer
 
 _POSITIONS = (0, 1, 3, 17, 101, 501)
 _MOST_LAYERS = 48
-_OF_THE_SEARCH = (MemoryError, LookupError)  # raised by the search for a small model, not by a class
-_LONGEST_REASON = 240
 _TEXT_PARTS = ("text_config", "thinker_config", "language_config", "llm_config", "decoder", "vlm_config")
 
 
@@ -57,60 +61,6 @@ class AskedClass:
         return any(layer.rotation is not None for layer in self.layers)
 
 
-@dataclass(frozen=True)
-class UnaskedClass:
-    """A class of which no small model of a file could be watched.
-
-    Attributes:
-        name: Name of the model's class; of the configuration's where that refuses the file.
-        release: Release of transformers; empty where that cannot be imported.
-        reason: What was raised, without full stop.
-        refuses_the_file: Whether the class makes no configuration of the file as it is, before anything is made small.
-        watches_its_own: Whether a small model of the class could be watched without the entries of the file.
-    """
-
-    name: str
-    release: str
-    reason: str
-    refuses_the_file: bool
-    watches_its_own: bool = False
-
-    def finding(self, content: Mapping[str, Any]) -> Finding | None:
-        """Return the finding about a file that is refused; a warning where other code or another release reads it.
-
-        Args:
-            content: The object in config.json.
-        """
-        if self.watches_its_own:
-            return Finding(
-                "warning",
-                f"{self.name} of transformers {self.release} raises {self.reason}, for a small model with the entries "
-                "of this file and not without them: what is shown may not be what it does.",
-                "Correct the entry that the class does not take.",
-                "refused by the class",
-            )
-        if not self.refuses_the_file:
-            return None
-        written = content.get("transformers_version")
-        is_of_another = isinstance(written, str) and written.split(".")[:2] != self.release.split(".")[:2]
-        beside = f" Release {written:.20}, by which it was written, may read it." if is_of_another else ""
-        return Finding(
-            "warning" if "auto_map" in content or is_of_another else "error",
-            f"transformers {self.release} refuses this file: {self.name} raises {self.reason}.{beside}",
-            "Correct the entry; or load the model with the code, or the release, that it was published for.",
-            "refused by the class",
-        )
-
-    def __str__(self) -> str:
-        """Return in one sentence why there is no comparison."""
-        whose = (
-            f"{self.name} of transformers {self.release}"
-            if self.release
-            else f"the class of '{self.name}' in transformers"
-        )
-        return f"The file could not be compared with {whose}: {self.reason}."
-
-
 def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedClass | UnaskedClass | None:
     """Build the smallest model of a config.json's class, and watch what it does to queries and keys.
 
@@ -130,7 +80,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     try:
         import transformers
     except Exception as error:  # a package that is broken, or whose own packages are
-        return UnaskedClass(name, "", f"its import raises {_in_one_line(error)}", refuses_the_file=False)
+        return UnaskedClass(name, "", f"its import raises {in_one_line(error)}", refuses_the_file=False)
 
     from locant.extension.inspect.model_class.masks import with_masks
     from locant.extension.inspect.model_class.observe import attending_layers, observe
@@ -156,8 +106,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
         with quiet():
             whole = config_class.from_dict(copy.deepcopy(dict(content)))
     except Exception as error:
-        return UnaskedClass(config_class.__name__, release, _in_one_line(error), refuses_the_file=True)
-    reason, found, is_of_file = "", config_class.__name__, "auto_map" not in content
+        return UnaskedClass(config_class.__name__, release, in_one_line(error), refuses_the_file=True)
+    errors, found, config, small = list[Exception](), config_class.__name__, whole, None
     # Numbers of layers may go with each other, so that a class refuses to have the first ones alone.
     for layers_kept, heads in itertools.product((_MOST_LAYERS, None), HEADS[:-1]):
         try:
@@ -169,8 +119,8 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                 # Some classes read it without an entry for it; others refuse to name one for all layers.
                 if "head_dim" in text_part(content) and "head_dim" not in entries and not parts:
                     entries["head_dim"] = config.head_dim
-                small_entries = reduced_entries(entries, layers_kept, heads)
-                if layers_kept is None and small_entries == reduced_entries(entries, _MOST_LAYERS, heads):
+                small_entries = reduced_entries(entries, layers_kept, heads, fills=False)
+                if layers_kept is None and small_entries == reduced_entries(entries, _MOST_LAYERS, heads, fills=False):
                     break
                 small = type(config)(**copy.deepcopy(small_entries))
                 if own is not None:  # the class would fill in again what the file states to be missing
@@ -198,11 +148,21 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
                     frozenset(attending_layers(model)),
                 )
         except Exception as error:
-            reason = reason or _in_one_line(error)
-            is_of_file = is_of_file and type(error) not in _OF_THE_SEARCH
-    own = {"model_type": name}
-    watches_its_own = is_of_file and content.keys() > own.keys() and isinstance(ask_class(own), AskedClass)
-    return UnaskedClass(found, release, reason, refuses_the_file=False, watches_its_own=watches_its_own)
+            errors.append(error)
+    reason = in_one_line(errors[0])
+    if "auto_map" not in content and not any(type(error) in OF_THE_SEARCH for error in errors):
+        failure = errors[0] if small is None else failure_of_file(config, errors)
+        if failure is not None and _can_be_watched(content):
+            return UnaskedClass(found, release, in_one_line(failure), refuses_the_file=False, fails_with_the_file=True)
+    return UnaskedClass(found, release, reason, refuses_the_file=False)
+
+
+def _can_be_watched(content: Mapping[str, Any]) -> bool:
+    """Whether a small model of a class was watched with other entries, so that it is these that it fails with."""
+    known = families.model_type(text_type(content))
+    own = {"model_type": content["model_type"]}
+    is_known = known is not None and bool(known.features)
+    return is_known or (content.keys() > own.keys() and isinstance(ask_class(own), AskedClass))
 
 
 def _as_loaded(config: Any) -> Mapping[str, Any] | None:
@@ -220,15 +180,6 @@ def _as_loaded(config: Any) -> Mapping[str, Any] | None:
 def _in_pairs(stated: Sequence[str], types: Sequence[str]) -> bool:
     """Whether a class takes an attention block and an MLP block of a file for one layer."""
     return "mlp" in stated and len(stated) == 2 * len(types) and list(stated[::2]) == list(types)
-
-
-def _in_one_line(error: Exception) -> str:
-    """Return the kind of an error and its message, as far as it is short."""
-    said = " ".join(str(error).split())
-    said = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]} ..."
-    if type(error) in _OF_THE_SEARCH:
-        return said.rstrip(".")
-    return f"{type(error).__name__}, {said.rstrip('.')}" if said else type(error).__name__
 
 
 def _text_config(config: Any, names: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
@@ -355,3 +306,30 @@ def as_the_class(
         said = f"{built} decides what the file leaves out {'; '.join(left_out)}.{ends}"
         findings.append(Finding("note", said, "State it in the file, for engines that do not ask the class."))
     return (parsed if shown is None else shown), findings
+
+
+def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[str, Any]) -> list[Finding]:
+    """Return what a class says against a file that was read to have no rotary positions.
+
+    Args:
+        answer: What it did with the file.
+        content: The object in config.json.
+    """
+    if isinstance(answer, UnaskedClass):
+        found = answer.finding(content)
+        return [] if found is None else [found]
+    if answer is None or "auto_map" in content:  # the code beside the file decides
+        return []
+    turned = [each for each in answer.layers if each.rotation is not None and each.rotation.layout is not None]
+    if not turned or turned[0].rotation is None:
+        return []
+    seen, layers = turned[0].rotation, sorted({each.layer for each in turned if each.layer is not None})
+    return [
+        Finding(
+            "warning",
+            f"{answer.name} of transformers {answer.release}, built from this file, rotates {seen.rotary_dim} of "
+            f"{seen.head_dim} features{f' in {in_words(layers)}' if layers else ''}, though the file is read to have "
+            "no rotary positions.",
+            "Find out which of them the weights were trained with.",
+        )
+    ]

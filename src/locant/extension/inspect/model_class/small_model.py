@@ -49,13 +49,17 @@ HEADS = (2, 4, 8, None)
 """Numbers of heads to try, in this order: some classes need several; ``None`` is the configuration's own."""
 
 
-def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads: int | None = 2) -> dict[str, Any]:
+def reduced_entries(
+    entries: Mapping[str, Any], layers: int | None = None, heads: int | None = 2, *, fills: bool = True
+) -> dict[str, Any]:
     """Return the entries of a configuration with everything small that does not decide how heads are rotated.
 
     Args:
         entries: All entries of a configuration's class, as ``to_dict`` gives them.
         layers: How many layers to keep; all where it is ``None``.
         heads: How many heads to keep; all where it is ``None``.
+        fills: Whether to fill in the size of heads and the number of those of keys where they are null, with which some
+            classes fail.
     """
     small = dict(entries)
     # JetMoE counts its heads of keys alone, and those of queries by its experts.
@@ -63,11 +67,11 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
     width = next((small[name] for name in _WIDTHS if _is_count(small.get(name))), None)
     stated = small.get("head_dim") if _is_count(small.get("head_dim")) else None
     size = width // given if width and given else stated
-    if size and small.get("head_dim", size) is None:
+    if fills and size and small.get("head_dim", size) is None:
         small["head_dim"] = size
     for name, value in entries.items():
         if isinstance(value, Mapping) and ("model_type" in value or name.endswith("_config")):
-            small[name] = reduced_entries(value, layers, heads)
+            small[name] = reduced_entries(value, layers, heads, fills=fills)
         elif name.endswith("_token_id") or name.endswith("_token_index"):
             small[name] = 0 if isinstance(value, int) else None
         elif _is_count(value) or (value is None and _NEEDED.search(name)):
@@ -79,8 +83,8 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
     if given and kept < given:
         for name in (*_HEADS, *_KV_HEADS):
             if _is_count(small.get(name)):
-                small[name] = kept if small[name] >= given else 1
-            elif name == "num_key_value_heads" and name in small:
+                small[name] = kept if small[name] >= given else _heads_of_keys(kept, given, small[name])
+            elif fills and name == "num_key_value_heads" and name in small:
                 small[name] = kept
     if given and size and kept:
         # Where heads have a size of their own, the width only has to be a multiple of their number.
@@ -93,6 +97,15 @@ def reduced_entries(entries: Mapping[str, Any], layers: int | None = None, heads
     if layers is not None:
         _shorten(small, layers)
     return small
+
+
+def _heads_of_keys(kept: int, given: int, keys: int) -> int:
+    """Return how many heads of keys a small model has beside so many heads of queries.
+
+    One is enough for two of queries; more of them keep several where the file has several, which some classes want.
+    """
+    wanted = 1 if kept == 2 or keys == 1 else max(2, kept * keys // given)
+    return next(count for count in range(wanted, 0, -1) if kept % count == 0)
 
 
 def _most_of(name: str) -> int | None:
