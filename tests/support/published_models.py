@@ -45,6 +45,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "model_type": "qwen2",
         "hidden_size": 3584,
         "num_attention_heads": 28,
+        "num_key_value_heads": 4,
         "max_position_embeddings": 32768,
         "rope_theta": 1000000.0,
         "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},

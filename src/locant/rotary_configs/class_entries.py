@@ -57,7 +57,9 @@ PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj"
 """Model types whose classes read neither a group of rotary parameters nor a share beside it."""
 
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
-_OF_WINDOWS = frozenset(["sliding_window", "use_sliding_window", "max_window_layers"])  # of which others tell
+_TOLD_ELSEWHERE = frozenset(
+    ["sliding_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
+)
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def entries_of_no_class(given: Mapping[str, Any], kind: ModelType) -> Iterator[F
     own = entries_of_class(kind.name)
     if own is None:
         return
-    has = {*own.has, *own.takes, *own.reads, *READ_BY_SOME, *_OF_WINDOWS, *kind.defaults, *kind.aliases}
+    has = {*own.has, *own.takes, *own.reads, *READ_BY_SOME, *_TOLD_ELSEWHERE, *kind.defaults, *kind.aliases}
     for name, value in given.items():
         is_said = value not in (None, False, 0, [], {}) and not name.startswith("_")  # what a class kept for itself
         is_said = is_said and value != head_size({each: given[each] for each in given if each != name})

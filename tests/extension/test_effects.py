@@ -1,0 +1,94 @@
+"""What entries of a file change in its reading, found by reading the file again without them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locant.extension.inspect.effects import entries_without_effect, values_of_the_class
+from locant.rotary_configs import families, read_gguf, read_huggingface
+from locant.rotary_configs.huggingface import read_config
+
+_SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 4}
+
+
+def _told(content: dict[str, Any]) -> str:
+    parsed = read_huggingface(content)
+    return " ".join(each.message for each in entries_without_effect(content, parsed, read_config, parsed.findings))
+
+
+def _taken(content: dict[str, Any]) -> list[str]:
+    parsed, kind = read_huggingface(content), families.model_type(content["model_type"])
+    assert kind is not None
+    return [each.message for each in values_of_the_class(content, parsed, read_config, kind, parsed.findings)]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "more", "entry"),
+    [
+        ("mimo_v2_flash", {"sliding_window": 128, "sliding_window_size": 128}, "sliding_window 128"),
+        ("hunyuan_v1_dense", {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "beta_fast": 24}}, "beta_fast 24"),
+    ],
+)
+def test_an_entry_without_effect_is_told(model_type: str, more: dict[str, Any], entry: str) -> None:
+    told = _told({"model_type": model_type, **_SIZES, **more})
+    assert f"{entry} has no effect" in told or f"{entry} and " in told or f"and {entry} have no effect" in told
+
+
+@pytest.mark.parametrize(
+    ("model_type", "more"),
+    [
+        ("mistral", {"rope_theta": 1e6, "sliding_window": 512, "head_dim": 64}),
+        ("qwen2", {"use_sliding_window": False, "sliding_window": 512, "max_window_layers": 2}),  # switched off
+        ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 24}}),
+        ("qwen3_5_text", {"partial_rotary_factor": 0.25, "rope_parameters": {"partial_rotary_factor": 0.25}}),
+        ("llama", {"head_dim": 128}),  # as the sizes say
+    ],
+)
+def test_an_entry_with_effect_or_that_agrees_is_not_told(model_type: str, more: dict[str, Any]) -> None:
+    assert not _told({"model_type": model_type, **_SIZES, **more})
+
+
+def test_what_a_finding_names_is_not_told_again() -> None:
+    content = {"model_type": "llama", **_SIZES, "sliding_window": 512}
+    assert "sliding_window" in " ".join(each.message for each in read_huggingface(content).findings)
+    assert not _told(content)
+
+
+def test_a_key_of_gguf_without_effect_is_told() -> None:
+    metadata = {
+        "general.architecture": "gemma",
+        "gemma.block_count": 4,
+        "gemma.embedding_length": 2048,
+        "gemma.attention.head_count": 8,
+        "gemma.attention.key_length": 256,
+        "gemma.context_length": 8192,
+        "gemma.attention.sliding_window": 512,
+    }
+    parsed = read_gguf(metadata)
+    told = entries_without_effect(metadata, parsed, read_gguf, ())
+    assert [each.message.split(":")[0] for each in told] == ["attention.sliding_window 512 has no effect"]
+    assert not entries_without_effect({**metadata, "gemma.attention.sliding_window": 0}, parsed, read_gguf, ())
+
+
+def test_values_that_the_class_has_are_told() -> None:
+    (window,) = _taken({"model_type": "mistral", **_SIZES})
+    assert window.startswith("The file has no sliding_window; 4096 is taken, as the class of 'mistral'")
+    assert not _taken({"model_type": "mistral", **_SIZES, "sliding_window": None})
+    (head,) = _taken({"model_type": "qwen3", **_SIZES | {"hidden_size": 1024}})
+    assert head.startswith("The file has no head_dim; 128 is taken")
+    (scaling,) = _taken({"model_type": "apertus", **_SIZES})
+    assert "has no scaling; what is shown has the type 'llama3'" in scaling
+    assert not _taken({"model_type": "llama", **_SIZES})
+
+
+def test_the_report_has_them(tmp_path: Path) -> None:
+    from locant.extension.inspect.inspection import inspect_model
+
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "mistral", **_SIZES, "max_position_embeddings": 4096}))
+    inspection = inspect_model(tmp_path, ask_class=False)
+    assert any("no sliding_window; 4096 is taken" in each.message for each in inspection.findings)
