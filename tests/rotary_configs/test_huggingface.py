@@ -180,30 +180,15 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
     ("config", "message"),
     [
         (_scaled(rope_type="yarm", factor=2.0), "Unknown rope_type 'yarm'.* Did you mean 'yarn'"),
-        (_scaled(**_YARN, type="linear"), "rope_type 'yarn' and type 'linear'"),
-        (_scaled(**_YARN) | {"rope_parameters": {"rope_type": "default"}}, "rope_parameters as well as rope_scaling"),
-        (_llama(rope_parameters={"rope_theta": 5e5}), "rope_theta is 500000.* but 10000"),
-        (_scaled(rope_type="default", factor=4.0), "factor 4 but rope_type 'default'"),
         (_scaled(type="linear"), "'factor' is missing in rope_scaling"),
         (_scaled(type="linear", factor="4"), "'factor' in rope_scaling of config.json must be a number; got '4'"),
         (_scaled(type="linear", factor=True), "must be a number; got true"),
         (_scaled(type="linear", factor=0.25), "at least 1"),
         (_llama(rope_scaling="linear"), "'rope_scaling' in config.json must be a group of named values"),
-        (_scaled(**_LLAMA3), r"missing in .*silently takes max_position_embeddings \(8192\).*'llama3'"),
-        (_scaled(type="longrope", short_factor=[1], long_factor=[1]), "the long factors would never be used"),
-        (
-            _scaled(rope_type="yarn", factor=4.0, original_max_position_embeddings=32768),
-            "original_max_position_embeddings to 8192 and max_position_embeddings to 32768",
-        ),
-        (
-            _scaled(**_YARN) | {"original_max_position_embeddings": 4096},
-            "is 2048 in rope_scaling of config.json but 4096 next to it",
-        ),
         (
             _scaled(type="longrope", short_factor=[1], long_factor=[1], original_max_position_embeddings=2048),
             "1 numbers in long_factor and short_factor, but 32 rotated features are 16 pairs",
         ),
-        (_scaled(type="dynamic", factor=2.0, original_max_position_embeddings=4096), "takes the original length from"),
         (_scaled(type="mrope"), "without mrope_section"),
         (
             _llama(model_type="stablelm", partial_rotary_factor=0.5, rotary_dim=8),

@@ -340,6 +340,8 @@ def _groups_for_one_rotation(part: Mapping[str, Any], kind: ModelType) -> Iterat
     types = {*kind.layer_types, *(map(str, stated) if isinstance(stated, list) else ())}
     for name in GROUPS:
         group = part.get(name)
+        if name == "rope_parameters" and part.get("rope_scaling"):
+            continue  # in whose place the class takes that
         if own is None or own.has_groups or not isinstance(group, Mapping):
             continue
         if "rope_type" not in group and any(isinstance(group.get(each), Mapping) for each in types):

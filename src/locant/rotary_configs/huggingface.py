@@ -230,6 +230,9 @@ def _read_entries(
             sizes.fraction,
             heeds_mscale=in_vllm or not is_known or name in families.HEEDS_MSCALE,
             scales_scores=not is_known or name in families.SCALES_SCORES,
+            is_of_transformers=is_known,
+            # ``standardize_rope_params`` puts it into the one group for all layers, not into groups of layer types.
+            takes_length_beside=not rope.where.startswith("'") and not (kind is not None and kind.rope_by_layer),
         )
         if original != original_length:
             context.warn(
@@ -265,6 +268,7 @@ def _read_entries(
             context,
             takes_yarn_for_longrope=name in families.YARN_IS_LONGROPE,
             passes_over_unknown=is_known,
+            refuses_two_types=in_vllm or not is_known,
         )
         rotary_dim = sizes.rotated_by(scaling)
         if rotary_dim == sizes.rotary_dim + 1:

@@ -22,6 +22,14 @@ from locant.rotary_configs.class_groups import (
     scaling_of,
     truncate_is_passed_over,
 )
+from locant.rotary_configs.contradictions import (
+    merged_groups,
+    merges_groups,
+    takes_scaling_first,
+    two_bases,
+    two_groups,
+    two_merged_groups,
+)
 from locant.rotary_configs.families import (
     MERGES_INTO_ALL_LAYERS,
     MERGES_INTO_FULL_LAYERS,
@@ -53,14 +61,22 @@ def rope_groups(
         ConfigError: Groups or bases contradict each other, or a layer type is not known.
     """
     new, old = part.mapping("rope_parameters"), part.mapping("rope_scaling")
-    if new and old and _comparable(new) != _comparable(old):
+    base = _base_beside(part, kind, findings)
+    if new and old and kind is not None and takes_scaling_first(kind):
+        if _comparable(new) != _comparable(old) or new.get("rope_theta") not in (None, old.get("rope_theta"), base):
+            findings.append(two_groups(kind, old, new))
+        new = None
+    elif new and old and kind is not None and merges_groups(kind, new):
+        merged = merged_groups(kind, new, old)
+        findings += [two_merged_groups(kind, new, old)] if merged != new else []
+        new = merged
+    elif new and old and _comparable(new) != _comparable(old):
         raise ConfigError(
             "config.json has rope_parameters as well as rope_scaling, and they differ: transformers 5 takes "
             "rope_scaling, other engines rope_parameters. Keep one of them."
         )
     where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
     given = new or old or {}
-    base = _base_beside(part, kind, findings)
     by_layer = {name: value for name, value in given.items() if value is None or isinstance(value, Mapping)}
     are_groups = len(by_layer) == len(given) and any(isinstance(value, Mapping) for value in given.values())
     if are_groups and kind is not None and _has_one_rotation(kind) and {*given} <= KNOWN_TYPES:
@@ -93,7 +109,9 @@ def rope_groups(
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
         findings.append(_one_group_for_all(kind, where))
     if kind is not None and merges:
-        agreed(inside, base, _two_bases(inside, base, where))
+        if inside is not None and base not in (None, inside):
+            findings.append(two_bases(kind, inside, base, where))
+            base = inside
         given = _merged_by_type(kind, given, where, is_new=bool(new), findings=findings)
         if not in_vllm and given.get("truncate") is False:
             given = {key: each for key, each in given.items() if key != "truncate"}
@@ -109,6 +127,9 @@ def rope_groups(
         return {name_of_base(base): (Fields(given, where), base) for base in listed}
     if inside is not None and kind is not None and base == kind.defaults.get("rope_theta"):
         base = None  # transformers writes the class's own beside the one that counts
+    if inside is not None and base not in (None, inside) and kind is not None and is_in_transformers(kind.name):
+        findings.append(two_bases(kind, inside, base, where))
+        base = inside
     base = agreed(inside, base, _two_bases(inside, base, where))
     passes_over = kind is not None and kind.name in PASSES_OVER_BASE and inside is None
     if given and passes_over and kind is not None and not kind.rope_by_layer and part.number("rotary_emb_base") is None:
@@ -152,7 +173,9 @@ def rope_groups(
         return {ALL_LAYERS: (rope, base)}
     # The one rope_scaling of such a model is that of its full attention, but for a few classes.
     if kind is not None and kind.name in MERGES_INTO_ALL_LAYERS:
-        return {GLOBAL: (rope, base), LOCAL: (Fields(given, where), local if inside is None else inside)}
+        copied = Fields(given, where)
+        copied.get("rope_theta")
+        return {GLOBAL: (rope, base), LOCAL: (copied, local if inside is None else inside)}
     return {GLOBAL: (rope, base), LOCAL: (Fields({}, where), local)}
 
 

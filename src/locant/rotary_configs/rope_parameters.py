@@ -32,14 +32,26 @@ def scalings_by_type() -> dict[str, type[FrequencyScaling]]:
 
 
 def read_type(rope: Fields) -> str:
-    """Return the type of scaling under either of its two names."""
+    """Return the type of scaling under either of its two names, the new one first, as transformers does."""
     new, old = rope.text("rope_type"), rope.text("type")
-    if new is not None and old is not None and _first_name(new) != _first_name(old):
+    return new or old or "default"
+
+
+def _check_types(rope: Fields, context: RopeContext, *, refuses: bool) -> None:
+    """Find, or refuse, that the two names of the type name different ones, of which transformers takes ``rope_type``."""
+    new, old = rope.text("rope_type"), rope.text("type")
+    if not new or not old or _first_name(new) == _first_name(old):
+        return
+    if refuses:
         raise ConfigError(
             f"{rope.where} has rope_type '{new}' and type '{old}': new releases of transformers take the first, old "
-            "ones the second. Keep one of them, as rope_type."
+            "ones the second, and vLLM refuses both. Keep one of them, as rope_type."
         )
-    return new or old or "default"
+    context.wrong(
+        f"{rope.where} has rope_type '{new}' and type '{old}': transformers takes rope_type, as is shown, and passes "
+        "over type; its releases before 4.43 took type, and vLLM refuses the file.",
+        "Keep one of them, as rope_type.",
+    )
 
 
 def _first_name(rope_type: str) -> str:
@@ -49,7 +61,12 @@ def _first_name(rope_type: str) -> str:
 
 
 def read_scaling(
-    rope: Fields, context: RopeContext, *, takes_yarn_for_longrope: bool = False, passes_over_unknown: bool = False
+    rope: Fields,
+    context: RopeContext,
+    *,
+    takes_yarn_for_longrope: bool = False,
+    passes_over_unknown: bool = False,
+    refuses_two_types: bool = True,
 ) -> FrequencyScaling:
     """Read the scaling of one group of parameters; every entry must have a meaning for its type.
 
@@ -58,10 +75,12 @@ def read_scaling(
         context: What stands around it.
         takes_yarn_for_longrope: Whether the model's class does, as that of Phi-3.
         passes_over_unknown: Whether the class is known to pass over what it does not know.
+        refuses_two_types: Whether two different types under the two names of the type are refused, as by vLLM.
 
     Raises:
         ConfigError: The type or an entry is unknown, missing or wrong.
     """
+    _check_types(rope, context, refuses=refuses_two_types)
     kind = read_type(rope)
     if takes_yarn_for_longrope and kind == "yarn":
         kind = "longrope"

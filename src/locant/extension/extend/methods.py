@@ -45,9 +45,13 @@ def extend_configs(parsed: ParsedConfig, method: str, target_length: int) -> dic
         target_length: Length in tokens that the model shall read.
 
     Raises:
-        ConfigError: The method is unknown or cannot be expressed for this model, or the model reads that far already.
+        ConfigError: The method is unknown or cannot be expressed for this model, the model reads that far already, or
+            its file contradicts itself.
     """
     check_request(method, target_length)
+    wrong = next((finding for finding in parsed.findings if finding.severity == "error"), None)
+    if wrong is not None:  # engines and releases disagree about such a file, and would about the extended one
+        raise ConfigError(f"{wrong.message} {wrong.remedy} Extend it then.")
     if parsed.multimodal:
         raise ConfigError(
             "The positions of this model have several axes; a scaling would be lost on images. It cannot be extended."

@@ -36,6 +36,10 @@ class _WithFindings:
         """Add a warning."""
         self.findings.append(Finding("warning", message, remedy))
 
+    def wrong(self, message: str, remedy: str) -> None:
+        """Add an error about what cannot be meant, though the engine computes something of it."""
+        self.findings.append(Finding("error", message, remedy))
+
     def note(self, message: str, remedy: str, code: FindingCode | None = None) -> None:
         """Add a note."""
         self.findings.append(Finding("note", message, remedy, code))
@@ -55,6 +59,9 @@ class RopeContext(_WithFindings):
         rotary_fraction: ``partial_rotary_factor`` in force.
         heeds_mscale: Whether the model's code takes ``short_mscale`` and ``long_mscale`` of LongRoPE.
         scales_scores: Whether it multiplies scores by what follows from ``mscale_all_dim``, or may.
+        is_of_transformers: Whether the class is known to be one of transformers, which computes something of entries
+            that contradict each other.
+        takes_length_beside: Whether it takes :attr:`original_length` where the group has another one.
         findings: Where findings go.
     """
 
@@ -63,18 +70,24 @@ class RopeContext(_WithFindings):
     rotary_fraction: float | None = None
     heeds_mscale: bool = True
     scales_scores: bool = True
+    is_of_transformers: bool = False
+    takes_length_beside: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     def original_length_of(self, rope: Fields) -> int | None:
         """Take the original length, which stands in the group or next to it."""
-        inside = rope.whole("original_max_position_embeddings")
-        agreed(
-            inside,
-            self.original_length,
-            f"original_max_position_embeddings is {inside} in {rope.where} but {self.original_length} next to it. "
-            "transformers takes the second, other engines the first; make them equal.",
-        )
-        return self.original_length or inside
+        inside, beside = rope.whole("original_max_position_embeddings"), self.original_length
+        said = f"original_max_position_embeddings is {inside} in {rope.where} but {beside} next to it"
+        if inside is None or beside is None or not self.is_of_transformers:
+            agreed(inside, beside, f"{said}. transformers takes the second, other engines the first; make them equal.")
+            return beside or inside
+        taken, other = ("second", "first") if self.takes_length_beside else ("first", "second")
+        if inside != beside:
+            message = (
+                f"{said}: the model's class in transformers takes the {taken}, as is shown; other engines the {other}."
+            )
+            self.wrong(message, "Make them equal.")
+        return beside if self.takes_length_beside else inside
 
     def needed_original_length(self, rope: Fields, scaling: type[FrequencyScaling], effect: str) -> int:
         """Take the original length, or raise ConfigError because transformers would silently take another one."""
@@ -82,11 +95,15 @@ class RopeContext(_WithFindings):
         if original is not None:
             return original
         assumed = "" if self.max_length is None else f" ({self.max_length})"
-        raise ConfigError(
+        message = (
             f"original_max_position_embeddings is missing in {rope.where}. transformers silently takes "
-            f"max_position_embeddings{assumed} for the scaling '{scaling.name}': {effect}. "
-            "State the length that the model was trained for before the extension."
+            f"max_position_embeddings{assumed} for the scaling '{scaling.name}'"
         )
+        remedy = "State the length that the model was trained for before the extension."
+        if self.max_length is None or not self.is_of_transformers:
+            raise ConfigError(f"{message}: {effect}. {remedy}")
+        self.wrong(f"{message}, as is shown: {effect}.", remedy)
+        return self.max_length
 
     def lengths_of(self, rope: Fields, scaling: type[FrequencyScaling], original: int | None) -> dict[str, Any]:
         """Return original length and factor as options.
@@ -119,11 +136,15 @@ class RopeContext(_WithFindings):
     ) -> None:
         reached = factor * original
         if abs(factor * declared - original) <= 0.5 and not where.startswith(OF_THE_CLASS):
-            raise ConfigError(
+            message = (
                 f"original_max_position_embeddings in {where} is {original}, which is factor {factor:g} times "
-                f"max_position_embeddings {declared}: the extended length stands where the original one belongs. "
-                f"Set original_max_position_embeddings to {declared} and max_position_embeddings to {original}."
+                f"max_position_embeddings {declared}: the extended length stands where the original one belongs."
             )
+            remedy = f"Set original_max_position_embeddings to {declared} and max_position_embeddings to {original}."
+            if not self.is_of_transformers:
+                raise ConfigError(f"{message} {remedy}")
+            self.wrong(f"{message} transformers computes with it all the same, as is shown.", remedy)
+            return
         if declared < original:
             self.warn(
                 f"original_max_position_embeddings in {where} is {original}, above max_position_embeddings {declared}, "

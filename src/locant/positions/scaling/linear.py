@@ -69,15 +69,15 @@ class Unscaled(FrequencyScaling):
     @classmethod
     def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
         """Read the scaling; a factor would be a mistake."""
-        del context
         factor = rope.number("factor")
         if factor not in (None, 1):
             named = next((name for name in ("rope_type", "type") if name in rope.values), None)
             is_null = named is not None and rope.values[named] is None
             says = f"{named} null, which names no scaling" if is_null else "rope_type 'default', which scales nothing"
-            raise ConfigError(
-                f"{rope.where} has factor {factor:g} but {says}. Name the scaling in rope_type, or remove factor."
-            )
+            remedy = "Name the scaling in rope_type, or remove factor."
+            if is_null or not context.is_of_transformers:  # which fails with null
+                raise ConfigError(f"{rope.where} has factor {factor:g} but {says}. {remedy}")
+            context.wrong(f"{rope.where} has factor {factor:g} but {says}, as transformers takes it.", remedy)
         return cls()
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:

@@ -222,11 +222,14 @@ class DynamicNTK(FrequencyScaling):
         """Read the factor; the original length is ``max_position_embeddings``."""
         stated = context.original_length_of(rope)
         if stated is not None and context.max_length is not None and stated != context.max_length:
-            raise ConfigError(
+            message = (
                 f"The scaling 'dynamic' in {rope.where} has original_max_position_embeddings {stated}, but "
-                f"transformers takes the original length from max_position_embeddings, which is {context.max_length}. "
-                "Set max_position_embeddings to the length trained before the extension."
+                f"transformers takes the original length from max_position_embeddings, which is {context.max_length}"
             )
+            remedy = "Set max_position_embeddings to the length trained before the extension."
+            if not context.is_of_transformers:
+                raise ConfigError(f"{message}. {remedy}")
+            context.wrong(f"{message}, as is shown.", remedy)
         factor = rope.needed_factor(cls.name)
         return cls(original_length=context.max_length or stated, factor=factor, length_step=1)
 

@@ -1,0 +1,159 @@
+"""Entries that contradict each other: what the class of transformers takes is read, and an error names both."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+
+from locant.errors import ConfigError
+from locant.extension.extend.methods import apply_method
+from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
+from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
+
+_SIZES = {"hidden_size": 256, "num_attention_heads": 8, "max_position_embeddings": 8192}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_LISTS = {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0] * 16, "long_factor": [2.0] * 16}
+_BY_LAYER = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+
+
+def _llama(**entries: Any) -> dict[str, Any]:
+    return {"model_type": "llama", **_SIZES, **entries}
+
+
+@pytest.mark.parametrize(
+    ("config", "read", "said"),
+    [
+        (_llama(rope_theta=1e4, rope_parameters={"rope_theta": 5e5}), (5e5, "none", None), "500000 .* but 10000"),
+        (
+            _llama(rope_theta=1e4, rope_scaling=_YARN | {"rope_theta": 5e5}),
+            (5e5, "yarn", 2048),
+            "rope_theta is 500000 in rope_scaling of config.json but 10000 next to it.* takes the first",
+        ),
+        (_llama(rope_scaling=_YARN | {"type": "linear"}), (1e4, "yarn", 2048), "'yarn' and type 'linear'"),
+        (
+            _llama(rope_scaling=_YARN, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
+            (1e4, "yarn", 2048),
+            "rope_parameters .'default', rope_theta 500000.0. as well as rope_scaling .'yarn', factor 4.0.",
+        ),
+        (
+            _llama(rope_scaling=_YARN, rope_parameters=_YARN | {"rope_theta": 5e5}),
+            (1e4, "yarn", 2048),
+            "takes rope_scaling, as is shown",
+        ),
+        (
+            _llama(rope_scaling=_YARN, original_max_position_embeddings=4096),
+            (1e4, "yarn", 4096),
+            "is 2048 in rope_scaling of config.json but 4096 next to it.* takes the second",
+        ),
+        (
+            _llama(model_type="olmo3", rope_scaling=_YARN, original_max_position_embeddings=4096),
+            (5e5, "yarn", 2048),
+            "takes the first, as is shown; other engines the second",
+        ),
+        (
+            _llama(rope_scaling=_YARN | {"original_max_position_embeddings": 32768}),
+            (1e4, "yarn", 32768),
+            "the extended length stands where the original one belongs",
+        ),
+        (_llama(rope_scaling=_LLAMA3), (1e4, "llama3", 8192), r"missing in .*silently takes .* \(8192\).*'llama3'"),
+        (_llama(rope_scaling=_LISTS), (1e4, "longrope", 8192), "the long factors would never be used"),
+        (
+            _llama(rope_scaling={"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4096}),
+            (1e4, "dynamic", 8192),
+            "takes the original length from max_position_embeddings, which is 8192",
+        ),
+        (_llama(rope_scaling={"factor": 4.0}), (1e4, "none", None), "factor 4 but rope_type 'default'"),
+        (
+            _llama(model_type="gemma3_text", rope_theta=5e5, rope_scaling={"factor": 4.0, "rope_theta": 2e6}),
+            (2e6, "none", None),
+            "rope_theta is 2000000 in rope_scaling of config.json but 500000",
+        ),
+        (
+            _llama(model_type="gemma3_text", rope_scaling=_YARN, rope_parameters=_BY_LAYER),
+            (1e6, "yarn", 2048),
+            "writes the entries of rope_scaling over those for 'full_attention'",
+        ),
+    ],
+)
+def test_what_the_class_takes_is_read(config: dict[str, Any], read: tuple[float, str, Any], said: str) -> None:
+    parsed = read_huggingface(config)
+    found = next(iter(parsed.configs.values()))
+    assert (found.base, found.scaling.name, found.scaling.trained) == read
+    errors = [each.message for each in parsed.findings if each.severity == "error"]
+    assert any(re.search(said, message) for message in errors), errors
+    with pytest.raises(ConfigError, match="Extend it then"):
+        apply_method(config, "yarn", 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        _llama(rope_scaling=_YARN | {"type": "yarn"}),
+        _llama(rope_theta=5e5, rope_scaling=_YARN, rope_parameters=_YARN | {"rope_theta": 5e5}),
+        _llama(rope_scaling=_YARN, original_max_position_embeddings=2048),
+        _llama(rope_theta=5e5, rope_parameters={"rope_theta": 5e5}),
+    ],
+)
+def test_what_is_said_twice_alike_contradicts_nothing(config: dict[str, Any]) -> None:
+    assert not [each for each in read_huggingface(config).findings if each.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (_llama(model_type="novel", rope_scaling=_YARN | {"type": "linear"}), "'yarn' and type 'linear'"),
+        (_llama(model_type="novel", rope_theta=1e4, rope_parameters={"rope_theta": 5e5}), "500000.* but 10000"),
+        (_llama(model_type="novel", rope_scaling=_YARN, rope_parameters={"factor": 1}), "and they differ"),
+        (_llama(model_type="novel", rope_scaling=_LLAMA3), "missing in rope_scaling"),
+        (_llama(rope_scaling={"rope_type": None, "factor": 2.0}), "rope_type null, which names no scaling"),
+    ],
+)
+def test_what_no_known_class_computes_is_refused(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_huggingface(config)
+
+
+_TWICE = (
+    {"rope_theta": 20_000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 30_000.0}},
+    {"rope_theta": 20_000.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0, "rope_theta": 30_000.0}},
+    {
+        "rope_theta": 20_000.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        "rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 30_000.0},
+    },
+    {"rope_theta": 20_000.0, "rope_scaling": {"rope_type": "dynamic", "type": "linear", "factor": 2.0}},
+)
+
+
+@pytest.mark.parametrize("entries", _TWICE, ids=range(len(_TWICE)))
+def test_every_class_takes_what_is_read(entries: dict[str, Any]) -> None:
+    known = pytest.importorskip("transformers").CONFIG_MAPPING
+    compared, wrong = 0, list[tuple[Any, ...]]()
+    for name in known_model_types():
+        kind = model_type(name)
+        if name not in known or kind is None or not kind.rotates or kind.text_part or kind.reads_images:
+            continue
+        if not is_in_transformers(name) or kind.rope_by_layer or name in PASSES_OVER_GROUPS:
+            continue
+        try:
+            theirs = known[name](**copy.deepcopy(entries)).rope_parameters
+        except Exception:  # whatever a class raises for it
+            continue
+        try:
+            found = read_huggingface({"model_type": name, **copy.deepcopy(entries)}).configs
+        except ConfigError as error:  # of other entries, which these small files leave out
+            wrong += [(name, error)] if "eep one of them" in str(error) else []
+            continue
+        if list(found) == ["all"] and theirs and "rope_theta" in theirs:
+            scaling = found["all"].scaling
+            read = found["all"].base, scaling.name, scaling.as_options().get("factor")
+            scaled = "none" if theirs["rope_type"] == "default" else theirs["rope_type"]
+            compared += 1
+            wrong += [(name, read, theirs)] if read != (theirs["rope_theta"], scaled, theirs.get("factor")) else []
+    assert not wrong, wrong
+    assert compared > 100
