@@ -59,6 +59,7 @@ def test_types_of_layers_that_a_class_passes_over_leave_them_alike(model_type: s
         ("llama", {"attention_window": 4}),
         ("llama", {"nope_interval": 2}),
         ("llama", {"d_head": 64}),
+        ("llama", {"n_rot": 32}),
         ("qwen2", {"swa_layers": 2}),
         ("deepseek_v2", {"partial_rotary_factor": 0.75}),
     ],
@@ -93,6 +94,7 @@ def test_other_words_for_a_number_are_told(name: str) -> None:
         ({"model_type": "cohere2_moe", "rope_parameters": "default"}, "rope_parameters is 'default'"),
         ({"model_type": "gemma2", "layer_types": ["mamba"] * 4}, "'mamba' in layer_types"),
         ({"model_type": "glm", "head_dim": None}, "head_dim is null"),
+        ({"model_type": "mimo_v2_flash", "mlp_layer_types": ["dense"] * 3}, "mlp_layer_types in config.json tells"),
         ({"model_type": "gpt_neox_japanese", "rotary_pct": None}, "rotary_pct of the file is null"),
     ],
 )
@@ -114,6 +116,36 @@ def test_heads_of_keys_that_are_left_out_are_those_of_the_class(model_type: str)
         f"num_key_value_heads is left out of config.json, and is {own} then" in each for each in _warnings(content)
     )
     assert not any("num_key_value_heads" in each for each in _warnings(content | {"num_key_value_heads": 3}))
+
+
+def test_a_number_of_layers_in_capitals_is_told() -> None:
+    said = _warnings({"model_type": "longcat_flash", "NUM_LAYERS": 4})
+    assert any("'NUM_LAYERS'" in each and "'num_layers'" in each for each in said)
+
+
+@pytest.mark.parametrize("model_type", ["gemma3_text", "olmo3", "modernbert", "t5gemma2_text"])
+def test_groups_for_types_of_layers_by_the_name_of_one_group_are_passed_over(model_type: str) -> None:
+    """Its configuration merges ``rope_scaling`` as a whole into its own groups."""
+    groups = {name: {"rope_type": "linear", "factor": 3.0} for name in ("full_attention", "sliding_attention")}
+    content = {"model_type": model_type, **_SMALL, "rope_scaling": groups}
+    made = pytest.importorskip("transformers").CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(content)))
+    parsed = read_huggingface(content)
+    assert {name: each.base for name, each in parsed.configs.items()} == {
+        name: group["rope_theta"] for name, group in made.rope_parameters.items()
+    }
+    assert {each.scaling.name for each in parsed.configs.values()} == {"none"}
+    assert any("passes over groups within" in each for each in _warnings(content))
+    assert not any(
+        "groups within" in each for each in _warnings({**content, "rope_parameters": content.pop("rope_scaling")})
+    )
+
+
+def test_windows_of_single_layers_are_theirs() -> None:
+    types = ["sliding_attention"] * 3 + ["full_attention"]
+    content = {"model_type": "neomme", **_SMALL, "layer_types": types, "sliding_window": 8}
+    content["per_layer_config"] = {"1": {"sliding_window": 32}, "3": {"sliding_window": None}}
+    windows = {index: kind.window for kind in read_huggingface(content).layers for index in kind.layers}
+    assert windows == {0: 9, 1: 33, 2: 9, 3: None}
 
 
 def test_a_type_of_layers_with_no_group_in_its_place_is_an_error() -> None:

@@ -25,6 +25,7 @@ from locant.rotary_configs.spellings import (
     is_about_positions,
     is_count,
     says_rotary,
+    words_of,
 )
 from locant.rotary_configs.without_rotation import switches_rotation_off
 
@@ -192,7 +193,8 @@ def entries_of_no_class(given: Mapping[str, Any], kind: ModelType) -> Iterator[F
     has = {*own.has, *own.takes, *own.reads, *READ_BY_SOME, *_TOLD_ELSEWHERE, *kind.defaults, *kind.aliases}
     for name, value in given.items():
         is_said = value not in (None, False, 0, [], {}) and not name.startswith("_")  # what a class kept for itself
-        is_said = is_said and value != head_size({each: given[each] for each in given if each != name})
+        is_head = "head" in words_of(name)
+        is_said = is_said and not (is_head and value == head_size({key: given[key] for key in given if key != name}))
         if is_said and is_about_positions(name) and name not in has:
             yield Finding(
                 "warning",

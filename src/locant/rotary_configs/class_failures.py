@@ -45,6 +45,7 @@ def doubts_about_class(
     yield from _heads_in_no_groups(part.values, kind)
     yield from _width_of_no_whole_heads(part.values, kind)
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
+    yield from _kinds_of_mlp_for_other_layers(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
     yield from _types_of_no_rotation(kind, names, rotations)
     yield from _sliding_layers_without_window(part, kind, names)
@@ -325,6 +326,20 @@ def _types_beyond_the_last_layer(part: Mapping[str, Any], kind: ModelType, count
         f"refuses such a list, but for classes that take the first {count}, which are shown.",
         "Give each layer one type.",
     )
+
+
+def _kinds_of_mlp_for_other_layers(part: Mapping[str, Any], kind: ModelType, count: int) -> Iterator[Finding]:
+    """Yield that ``mlp_layer_types`` is about another number of layers (``validate_layer_type`` of transformers)."""
+    kinds = part.get("mlp_layer_types")
+    if not count or not isinstance(kinds, list) or len(kinds) == count:
+        return
+    if len(kinds) < count or kind.layer_types or isinstance(part.get("layer_types"), list):
+        yield Finding(
+            "warning",
+            f"mlp_layer_types in config.json tells the kinds of {len(kinds)} layers, but there are {count}: the class "
+            f"of '{kind.name}' in transformers refuses that, or fails.",
+            "Give each layer one kind.",
+        )
 
 
 def _groups_for_one_rotation(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.class_entries import entries_of_class, entries_of_no_class
 from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
 from locant.rotary_configs.rotary_names import misplaced_names
+from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
 
 
@@ -39,7 +40,9 @@ def doubts_about(
     """
     found = [finding for where, entries in rotary_groups(part) for finding in unusual_values(entries, where)]
     of_class = None if kind is None else entries_of_class(kind.name)
-    own = () if of_class is None else {*of_class.takes, *of_class.reads}
+    own: set[str] = set() if of_class is None else {*of_class.takes, *of_class.reads}
+    if kind is not None and of_class is not None:
+        own |= {*kind.defaults} & {*HEADS, *HEAD_SIZES, *LAYERS, *WIDTHS}
     found += misplaced_names(part, known, own)
     unknown = () if kind is None else entries_of_no_class(part, kind)
     found += [each for each in unknown if not any(said.message.startswith(each.message.split()[0]) for said in found)]

@@ -21,7 +21,7 @@ from locant.rotary_configs.families import (
     is_in_transformers,
 )
 from locant.rotary_configs.layer_rounds import by_number, in_blocks, in_rounds, rotating_dense_layers
-from locant.rotary_configs.spellings import LAYERS, words_of
+from locant.rotary_configs.spellings import LAYERS, is_count, words_of
 
 LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
@@ -329,7 +329,8 @@ def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
 def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[int | None]:
     """Return the window of every layer, in tokens: that of its type, but for classes with long and short ones.
 
-    NeoMME gives every second sliding layer its ``default_long_sliding_window`` (``configuration_neomme.py``).
+    An entry of the layer's own counts before others (``per_layer_config``). NeoMME gives every second sliding layer its
+    ``default_long_sliding_window`` (``configuration_neomme.py``).
 
     Args:
         part: The text part of config.json.
@@ -342,6 +343,12 @@ def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str])
     if isinstance(long, int) and kind is not None and "per_layer_config" not in part.values:
         for index in [index for index, name in enumerate(names) if name == LOCAL][1::2]:
             windows[index] = _tokens_of(_LONG_WINDOW, long, part, kind)
+    for index, own in entries_by_layer(part.values.get("per_layer_config")).items():
+        entry = (
+            next((key for key in _WINDOWS.get(names[index], ()) if key in own), None) if index < len(names) else None
+        )
+        if entry is not None and (own[entry] is None or is_count(own[entry])):
+            windows[index] = None if own[entry] is None else _tokens_of(entry, own[entry], part, kind)
     return windows
 
 

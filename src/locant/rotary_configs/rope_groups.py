@@ -84,6 +84,10 @@ def rope_groups(
         base = base if is_read and base is not None else kind.defaults.get("default_theta", 10_000.0)
         findings.append(_groups_are_passed_over(kind, given, where, base))
         return {ALL_LAYERS: (Fields({}, where), base)}
+    merges = kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS
+    if are_groups and kind is not None and merges and not new and not in_vllm:  # whose overrides are not merged
+        findings.append(_groups_are_merged(kind, where))
+        given, by_layer, are_groups = {}, {}, False
     if are_groups:
         return _by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     labels = {*names, *((kind.rope or {}) if kind is not None and kind.rope_by_layer else {})} - {ALL_LAYERS}
@@ -105,7 +109,6 @@ def rope_groups(
             )
     rope = Fields(given, where)
     inside = rope.number("rope_theta")
-    merges = kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS
     if given and kind is not None and kind.rope_by_layer and is_in_transformers(kind.name) and not merges:
         findings.append(_one_group_for_all(kind, where))
     if kind is not None and merges:
@@ -191,6 +194,15 @@ def _base_of_full_layers(kind: ModelType, base: float) -> Finding:
         f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
         f"full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):g}.",
         "State rope_parameters with a group for each layer type.",
+    )
+
+
+def _groups_are_merged(kind: ModelType, where: str) -> Finding:
+    return Finding(
+        "warning",
+        f"{where} has groups for layer types: the class of '{kind.name}' in transformers takes one group by that name, "
+        "which it merges into its own, and passes over groups within.",
+        "Write the groups into rope_parameters.",
     )
 
 

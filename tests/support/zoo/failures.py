@@ -52,14 +52,14 @@ def failure_facts(found: Architecture, entries: Mapping[str, Any], part: int, tr
 
 
 def needs_head(found: Architecture, entries: Mapping[str, Any]) -> bool:
-    """Whether a class makes no model of entries with null for the size of heads, and does with a number.
+    """Whether a class makes no model of entries with null for the size of heads, and does with a number or without.
 
     Args:
         found: The class.
         entries: The entries of a small model that it computes.
     """
-    is_stated = isinstance(entries.get("head_dim"), int)
-    return is_stated and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
+    is_number = entries.get("head_dim", 1) is not None  # a class without the entry may look for it all the same
+    return is_number and _is_made(found, entries) and not _is_made(found, {**entries, "head_dim": None})
 
 
 def _is_made(found: Architecture, entries: Mapping[str, Any]) -> bool:
