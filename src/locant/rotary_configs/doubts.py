@@ -8,7 +8,8 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling import Unscaled
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.class_entries import entries_of_class, entries_of_no_class
 from locant.rotary_configs.families import INDEXERS, NULL_GROUP_STANDS_STILL, ModelType
@@ -158,6 +159,49 @@ def turns_backwards(name: str) -> Finding:
         "In an engine that turns forwards, exchange them in the projections of queries and keys, or negate the sines.",
         "turns backwards",
     )
+
+
+def turns_values(part: Fields) -> list[Finding]:
+    """Return the finding about a class that is told to turn values as well, as RoFormer's may be, if it is.
+
+    Args:
+        part: The text part of config.json.
+    """
+    if part.flag("rotary_value") is not True:
+        return []
+    return [
+        Finding(
+            "warning",
+            "rotary_value is true in config.json: the attention turns values as well as queries and keys.",
+            "Turn the values too, in code of your own; no rotary scheme does.",
+        )
+    ]
+
+
+def is_scaled_by_class(
+    part: Mapping[str, Any], kind: ModelType | None, configs: Mapping[str, RotaryConfig]
+) -> list[Finding]:
+    """Return the finding about null in the place of a scaling that the class has itself, if the file has that.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        configs: What its layers do.
+    """
+    own = None if kind is None else entries_of_class(kind.name)
+    kept = ("rope_parameters",) if own is not None and own.loses_groups else GROUPS
+    nulls = [name for name in kept if name in part and not part[name]]
+    scaled = next((each for each in configs.values() if not isinstance(each.scaling, Unscaled)), None)
+    if kind is None or not nulls or scaled is None or any(part.get(name) for name in GROUPS):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{nulls[0]} is {in_json(part[nulls[0]])} in config.json, which does not switch off what the class of "
+            f"'{kind.name}' in transformers has itself: {scaled.describe()}.",
+            'For no scaling, state {"rope_type": "default"} with the base for rope_parameters.',
+        )
+    ]
 
 
 def is_of_indexer(name: str) -> bool:

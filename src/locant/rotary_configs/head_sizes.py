@@ -191,6 +191,9 @@ def _separate(
         is_stated: Whether the file states the share, and the class reads it.
     """
     stated, rest = own("head_dim"), own("qk_nope_head_dim")
+    is_ours = kind is not None and "qk_rope_head_dim" in kind.defaults and is_in_transformers(kind.name)
+    if rest is None and is_ours and kind is not None:
+        rest = kind.defaults.get("qk_nope_head_dim")
     whole = None if rest is None else rest + rotated
     share = None if stated is None or fraction is None else int(stated * fraction)
     findings: tuple[Finding, ...] = ()
@@ -200,8 +203,20 @@ def _separate(
     is_whole = stated is not None and stated > rotated and rotated % 2 == 0
     if is_whole and any(head == own_size != turned for _, turned, head in features):
         is_of_others = True  # that entry is about the whole head
-    if stated is None or stated in (rotated, whole) or share == rotated or is_of_others:
+    says_the_whole = stated == whole
+    if is_ours and kind is not None:
+        says_the_whole &= not (kind.head_is_rotated_part or _has_angles_for_the_head(kind, fraction))
+    if stated in (None, rotated) or share == rotated or is_of_others or says_the_whole:
         pass
+    elif kind is not None and kind.head_is_rotated_part and stated == whole:
+        findings = (
+            Finding(
+                "note",
+                f"head_dim is {stated} in config.json, the whole head, which the class of '{kind.name}' in "
+                f"transformers passes over: it sets head_dim to qk_rope_head_dim, {rotated}.",
+                "Leave head_dim out: engines that read it take it for the features that are rotated.",
+            ),
+        )
     elif kind is not None and (kind.head_is_rotated_part or _has_angles_for_the_head(kind, fraction)):
         does = "takes the second, and passes over the first."
         if not kind.head_is_rotated_part:

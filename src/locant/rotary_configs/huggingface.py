@@ -26,9 +26,11 @@ from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
+    is_scaled_by_class,
     notes_on_indexers,
     refuse_impossible_values,
     turns_backwards,
+    turns_values,
     types_without_group,
     with_checked_axes,
 )
@@ -310,6 +312,8 @@ def _read_entries(
         findings += other_kinds_of_layers(part, () if kind is None else kind.entries)
     findings += layers_without_positions(layers)
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
+    findings += turns_values(part)
+    findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
     findings += windows_passed_over(part, kind)
     findings += doubts_about_layer_types(part, kind, len(names))

@@ -111,8 +111,19 @@ def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]
 
 def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
     """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
-    value = part.get("sliding_window")
-    if kind is None or not kind.is_windowless or not is_count(value) or part.get("use_sliding_window") is False:
+    value, switch = part.get("sliding_window"), part.get("use_sliding_window")
+    if kind is None or not is_count(value) or switch is False:
+        return []
+    if switch is None and kind.defaults.get("use_sliding_window") is False:
+        return [
+            Finding(
+                "note",
+                f"sliding_window is {value} in config.json, without effect: use_sliding_window is left out, which the "
+                f"class of '{kind.name}' in transformers has false, so that no layer has a window.",
+                "State use_sliding_window true, if the model was trained with the window.",
+            )
+        ]
+    if not kind.is_windowless:
         return []
     return [
         Finding(

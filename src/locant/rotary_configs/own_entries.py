@@ -160,7 +160,6 @@ def kimi_linear(given: dict[str, Any], findings: Findings) -> None:
 
 def hunyuan(given: dict[str, Any], findings: Findings) -> None:
     """Hunyuan (modeling_hunyuan_v1_dense.py): ``alpha`` raises the base to base * alpha^(d / (d - 2))."""
-    del findings
     for name in ("rope_scaling", "rope_parameters"):
         group = given.get(name)
         alpha = number(group.get("alpha"), "alpha") if isinstance(group, Mapping) else None
@@ -178,6 +177,17 @@ def hunyuan(given: dict[str, Any], findings: Findings) -> None:
             )
         base = number(group.get("rope_theta", given.get("rope_theta")), "rope_theta") or 10_000.0
         given["rope_theta"] = base * alpha ** (size / (size - 2))
+        read = ("alpha", "rope_theta", "type", "rope_type")
+        unread = [key for key in group if key not in read and not key.endswith("rope_section")]
+        said = f" Beside it {', '.join(unread)} {'has' if len(unread) == 1 else 'have'} no effect." if unread else ""
+        findings.append(
+            Finding(
+                "note",
+                f"alpha {alpha:g} in {name} raises the base from {base:g} to {given['rope_theta']:.6g}, for texts of "
+                f"every length.{said}",
+                "For an engine without alpha, state that base as rope_theta, and no scaling.",
+            )
+        )
         # HunYuan-VL's class calls its xdrope_section mrope_section.
         given[name] = {key: value for key, value in group.items() if key.endswith("rope_section")} or None
 

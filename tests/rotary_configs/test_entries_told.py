@@ -1,0 +1,93 @@
+"""Entries without the effect that they seem to have, and those with one that the table cannot show, are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from locant.rotary_configs import families, read_huggingface
+
+_SCALED_BY_CLASS = [
+    name
+    for name in families.known_model_types()
+    if (kind := families.model_type(name)) is not None
+    and not kind.rope_by_layer
+    and (kind.rope or {}).get("rope_type", "default") != "default"
+]
+
+
+@pytest.mark.parametrize("entry", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("name", _SCALED_BY_CLASS)
+def test_null_does_not_switch_off_the_scaling_of_a_class(name: str, entry: str) -> None:
+    parsed = read_huggingface({"model_type": name, entry: None})
+    scaling = next(iter(parsed.configs.values())).scaling
+    assert scaling.name != "none"
+    said = " ".join(each.message for each in parsed.findings)
+    assert f"{entry} is null in config.json, which does not switch off" in said
+    assert f"scaling {scaling.name}" in said
+
+
+def test_null_is_no_scaling_where_the_class_has_none() -> None:
+    for name in ("llama", "gemma3_text", "qwen3"):
+        parsed = read_huggingface({"model_type": name, "num_hidden_layers": 6, "rope_scaling": None})
+        assert not any("switch off" in each.message for each in parsed.findings)
+    stated = {"rope_type": "default", "rope_theta": 12e6}
+    parsed = read_huggingface({"model_type": "apertus", "rope_scaling": None, "rope_parameters": stated})
+    assert parsed.config.scaling.name == "none"
+    assert not any("switch off" in each.message for each in parsed.findings)
+
+
+_LATENT = {
+    **{"hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 2, "qk_rope_head_dim": 32},
+    **{"qk_nope_head_dim": 96, "v_head_dim": 128, "kv_lora_rank": 256, "q_lora_rank": 256},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("deepseek_v2", "head_dim is 128 in config.json, the whole head, which the class of 'deepseek_v2'"),
+        ("deepseek_v32", "passes over: it sets head_dim to qk_rope_head_dim, 32"),
+        ("glm_moe_dsa", "passes over: it sets head_dim to qk_rope_head_dim, 32"),
+        ("minicpm3", "passes over: it sets head_dim to qk_rope_head_dim, 32"),
+        ("deepseek_v3", "has angles for the first, and fails"),
+        ("axk1", "has angles for the first, and fails"),
+    ],
+)
+def test_the_size_of_the_whole_head_has_no_effect_beside_that_of_its_rotated_part(name: str, said: str) -> None:
+    parsed = read_huggingface({"model_type": name, **_LATENT, "head_dim": 128})
+    assert parsed.config.rotary_dim == 32
+    assert said in " ".join(each.message for each in parsed.findings)
+    plain = read_huggingface({"model_type": name, **_LATENT, "head_dim": 32})
+    assert not any("head_dim" in each.message for each in plain.findings)
+
+
+def test_the_class_has_that_size_for_its_rotated_part() -> None:
+    known = pytest.importorskip("transformers").CONFIG_MAPPING
+    assert known["deepseek_v2"](**_LATENT, head_dim=128).head_dim == 32
+    assert known["deepseek_v3"](**_LATENT, head_dim=128).head_dim == 128
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen2_moe", "qwen2_5_vl_text", "qwen3", "qwen3_moe"])
+def test_a_window_without_its_switch_is_told(name: str) -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}
+    file = {"model_type": name, **sizes, "sliding_window": 32768}
+    left_out = read_huggingface(file)
+    assert "sliding_window is 32768 in config.json, without effect" in " ".join(e.message for e in left_out.findings)
+    assert {each.window for each in left_out.layers} <= {None}
+    stated = read_huggingface({**file, "use_sliding_window": False})
+    assert not any("sliding_window" in each.message for each in stated.findings)
+
+
+def test_values_that_turn_as_well_are_told() -> None:
+    file = {"model_type": "roformer", "hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 2}
+    on, off = (read_huggingface({**file, "rotary_value": value}) for value in (True, False))
+    assert any("rotary_value is true" in each.message and "turns values" in each.message for each in on.findings)
+    assert not any("rotary_value" in each.message for each in off.findings)
+
+
+def test_what_hunyuans_alpha_makes_is_told_with_the_entries_without_effect() -> None:
+    file = {"model_type": "hunyuan_v1_dense", "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128}
+    group = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "mscale": 1.0}
+    said = " ".join(e.message for e in read_huggingface({**file, "rope_theta": 1e4, "rope_scaling": group}).findings)
+    assert "alpha 1000 in rope_scaling raises the base from 10000 to 1.11588e+07" in said
+    assert "Beside it factor, beta_fast, mscale have no effect." in said
