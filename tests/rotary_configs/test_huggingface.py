@@ -266,7 +266,11 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         (_scaled(**(_YARN | {"factor": 2.0})), "declared for 8192 tokens, but .* extends it to 4096", "left out"),
         (_scaled(**_YARN, mscale=0.7), "transformers ignores one without the other", "State both"),
         (_llama(model_type="novel"), "the model type 'novel' is not known here: halves are assumed", "rotate_half"),
-        (_llama(rope_theta=None), "rope_theta of the file is null; 10000 is shown", "trained with"),
+        (
+            _llama(rope_theta=None),
+            "rope_theta of the file is null, with which .* fails; 10000 is shown",
+            "trained with",
+        ),
         (
             _llama(partial_rotary_factor=0.5, rope_scaling={"partial_rotary_factor": 0.25}),
             "0.25 in rope_scaling of config.json and 0.5 next to it: .* takes the first",

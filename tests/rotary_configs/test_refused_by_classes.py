@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from locant.errors import ConfigError
+from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
@@ -138,3 +141,63 @@ def test_a_text_part_of_another_type_is_read_as_the_class_takes_it() -> None:
         name: group["rope_theta"] for name, group in made.rope_parameters.items()
     }
     assert any("model_type is 'mistral' in 'text_config'" in each.message for each in parsed.findings)
+
+
+_SIZES = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 4, "max_position_embeddings": 8192}
+
+
+def _warnings(**content: Any) -> list[str]:
+    return [each.message for each in read_huggingface(_SIZES | content).findings if each.severity == "warning"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"model_type": "bitnet", "rope_theta": None}, "'bitnet' in transformers fails; 500000 is shown"),
+        ({"model_type": "modernbert-decoder", "local_rope_theta": None}, "local_rope_theta of the file is null, with"),
+        ({"model_type": "stablelm", "partial_rotary_factor": None}, "partial_rotary_factor of the file is null, with"),
+        ({"model_type": "gpt_neox", "rotary_emb_base": None}, "rotary_emb_base of the file is null, with"),
+        ({"model_type": "ministral", "num_key_value_heads": None}, "it refuses the file"),
+    ],
+)
+def test_nulls_with_which_a_class_fails(content: dict[str, Any], said: str) -> None:
+    assert any(said in each for each in _warnings(**content))
+
+
+def test_a_null_that_no_class_is_known_to_fail_with() -> None:
+    (said,) = _warnings(model_type="baichuan", rope_theta=None)
+    assert said.endswith("is null; 10000 is shown, what the class of 'baichuan' has where it is left out.")
+
+
+@pytest.mark.parametrize("name", ["ministral", "hunyuan_v1_dense"])
+def test_a_size_of_heads_that_is_null_by_default(name: str) -> None:
+    usual = {"model_type": name, "num_key_value_heads": 4}
+    assert "head_dim is left out of config.json, and null then" in _warnings(**usual)[0]
+    assert not _warnings(**usual, head_dim=64)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            {"model_type": "mpt", "attn_config": {"attn_type": "grouped_query_attention"}},
+            "attn_type is 'grouped_query_attention' in attn_config of config.json",
+        ),
+        ({"model_type": "whisper", "rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_scaling of config.json has"),
+    ],
+)
+def test_what_a_class_without_rotary_positions_refuses(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    warning, note = inspect_model(tmp_path, ask_class=False).findings
+    assert warning.severity == "warning"
+    assert said in warning.message
+    assert "has no rotary positions" in note.message
+
+
+def test_baichuan_that_names_its_length_otherwise_is_that_with_alibi() -> None:
+    """configuration_baichuan.py of 13B has model_max_length, that of 7B max_position_embeddings."""
+    small = {"model_type": "baichuan", "hidden_size": 2048, "num_attention_heads": 16, "model_max_length": 4096}
+    with pytest.raises(NoRotaryPositionsError, match="model_max_length and no max_position_embeddings"):
+        read_huggingface(small)
+    assert read_huggingface(small | {"max_position_embeddings": 4096}).config.head_dim == 128
+    assert read_huggingface(small | {"hidden_size": 4096, "num_attention_heads": 32}).config.head_dim == 128

@@ -12,6 +12,7 @@ from typing import Any
 from locant.positions.scaling import SCALINGS
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
+from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, entries_by_layer, has_no_window
 from locant.rotary_configs.rope_parameters import scalings_by_type
@@ -23,6 +24,18 @@ _LEFT_OUT = frozenset(["attention_factor", "mscale", "mscale_all_dim", "beta_fas
 
 _OF_GROUPS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 _OF_QUERIES = ("llama_4_scaling_beta", "original_max_position_embeddings")
+_TOLD_BY_THE_READING = frozenset(
+    [
+        "global_rope_theta",
+        "local_rope_theta",
+        "num_key_value_heads",
+        "partial_rotary_factor",
+        "rope_local_base_freq",
+        "rope_theta",
+        "rotary_dim",
+        "rotary_pct",
+    ]
+)
 _NEEDED = (*HEADS, *WIDTHS, *LAYERS)
 _SIZES = (*_NEEDED, *HEAD_SIZES, "num_key_value_heads")
 
@@ -112,12 +125,19 @@ def _scalings_without_head(part: Mapping[str, Any], kind: ModelType) -> Iterator
 
 
 def _head_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
-    """Yield that the size of heads is null, of which the class computes without looking."""
-    if kind.needs_head and "head_dim" in part and part["head_dim"] is None:
+    """Yield that the size of heads is null, by the file or by the class, which computes by it without looking."""
+    if not kind.needs_head or part.get("head_dim") is not None:
+        return
+    own, entries = kind.defaults.get("head_dim"), entries_of_class(kind.name)
+    is_null = own is None and entries is not None and "null" in entries.takes.get("head_dim", ())
+    if "head_dim" in part or is_null:
+        said = "null in config.json" if "head_dim" in part else "left out of config.json, and null then"
         yield Finding(
             "warning",
-            f"head_dim is null in config.json: the class of '{kind.name}' in transformers computes by it, and fails.",
-            "State head_dim, or leave it out where the class's own is meant.",
+            f"head_dim is {said}: the class of '{kind.name}' in transformers computes by it, and fails.",
+            "State head_dim, the features of a head."
+            if is_null
+            else "State head_dim, or leave it out where the class's own is meant.",
         )
 
 
@@ -236,6 +256,9 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
             "for its groups, and fails.",
             "Leave rope_parameters out, or state a group for each type of layers.",
         )
+    for name in kind.fails_with_null:
+        if name not in _TOLD_BY_THE_READING and name in part and part[name] is None:
+            yield null_of(name, kind, "another base", "State the base that the weights were trained with.")
     known = {*_OF_GROUPS, *(entry for scaling in SCALINGS.values() for entry in scaling.rope_entries)} - _LEFT_OUT
     for where, group in rotary_groups(part):
         if where == "config.json":
@@ -262,9 +285,12 @@ def _by_lengths(group: Mapping[str, Any]) -> bool:
 
 
 def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    own = entries_of_class(kind.name)
     for name in _SIZES:
         value = part.get(name)
-        is_null = name in part and value is None and name in _NEEDED and name in kind.defaults
+        is_refused = own is not None and "null" not in own.takes.get(name, ("null",))  # of which another finding tells
+        is_needed = (name in _NEEDED and name in kind.defaults) or (name in kind.fails_with_null and not is_refused)
+        is_null = name in part and value is None and is_needed
         if is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
             yield Finding(
                 "warning",

@@ -158,7 +158,11 @@ class ModelType:
         needed_types: Types without a layer of which the class refuses a file.
         fails_with: Scalings with which the class fails.
         fails_headless: Scalings with which it fails where the size of its heads is null, as it is where left out.
-        needs_head: Whether it fails where the size of its heads is null, though not where it is left out.
+        needs_head: Whether it fails where the size of its heads is null, as it is in some where it is left out.
+        fails_with_null: Entries beside its groups of which it makes no model where they are null.
+        choices: All values that it takes for entries about attention of which it refuses others, by their names, those
+            of a group behind the name of that.
+        refuses_scalings: Types of scalings with which it refuses a file, of a class that does not rotate.
         fails_with_share: Whether its latent attention fails with a share of a head and no scaling.
         fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
@@ -223,6 +227,9 @@ class ModelType:
     fails_with: Sequence[str] = ()
     fails_headless: Sequence[str] = ()
     needs_head: bool = False
+    fails_with_null: Sequence[str] = ()
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    refuses_scalings: Sequence[str] = ()
     fails_with_share: bool = False
     fails_with_groups: bool = False
     turns_odd_share: bool = False
@@ -360,6 +367,9 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         fails_with=facts.get("fails_with", ()),
         fails_headless=facts.get("fails_headless", ()),
         needs_head=facts.get("needs_head", False),
+        fails_with_null=facts.get("fails_with_null", ()),
+        choices=facts.get("choices", {}),
+        refuses_scalings=facts.get("refuses_scalings", ()),
         fails_with_share=facts.get("fails_with_share", False),
         fails_with_groups=facts.get("fails_with_groups", False),
         turns_odd_share=facts.get("odd_share", False),

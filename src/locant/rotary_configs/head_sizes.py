@@ -10,6 +10,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.families import (
     SHARES_BESIDE_GROUPS,
     ModelType,
@@ -377,19 +378,14 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
         found = kind.beside_scaling.get("partial_rotary_factor", found)
     if not isinstance(found, int | float):
         return None
-    if "partial_rotary_factor" in part.values and kind.null_share is not None and is_in_transformers(kind.name):
+    takes_null = kind.null_share is not None and "partial_rotary_factor" not in kind.fails_with_null
+    if "partial_rotary_factor" in part.values and takes_null and is_in_transformers(kind.name):
         findings.append(_null_share(kind, found))
         return kind.null_share
     null = next((name for name in ("partial_rotary_factor", "rotary_pct") if name in part.values), None)
     if null is not None:
-        findings.append(
-            Finding(
-                "warning",
-                f"{null} of the file is null; {found:g} is shown, what the class of '{kind.name}' has "
-                "where it is left out.",
-                "State the share of a head that the model was trained with.",
-            )
-        )
+        remedy = "State the share of a head that the model was trained with."
+        findings.append(null_of(null, kind, f"{found:g}", remedy))
     return found
 
 

@@ -23,6 +23,7 @@ from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsE
 from locant.rotary_configs.class_entries import reads_types_of_layers, values_of_other_kinds, without_unread
 from locant.rotary_configs.class_failures import doubts_about_class
 from locant.rotary_configs.class_groups import base_of_class
+from locant.rotary_configs.class_refusals import null_of, refused_by_configuration
 from locant.rotary_configs.doubts import (
     doubts_about,
     is_of_indexer,
@@ -157,7 +158,10 @@ def read_config(
         is_new = families.model_type(name) is None and speaks_of_rotation(given)
         given = in_names_of_all(given, sizes=is_new)
     if is_known and kind is not None and not (config.get("auto_map") or given.get("auto_map")):
-        refused = list(values_of_other_kinds(given, kind))
+        refused = [
+            *values_of_other_kinds(given, kind),
+            *(refused_by_configuration(given, kind) if kind.rotates else ()),
+        ]
         findings += refused
         without_unread(given, kind, findings)
         kind = kind if in_vllm else replace(kind, passes_over_types=not reads_types_of_layers(kind))
@@ -245,10 +249,8 @@ def _read_entries(
         if base is None:
             base = base_of_class(kind, layer, is_scaled=bool(rope.values) and not rope.where.startswith(OF_THE_CLASS))
             if "rope_theta" in part.values or "rope_theta" in rope.values:
-                context.warn(
-                    f"rope_theta of the file is null; {base:g} is shown, what the class has where it is left out.",
-                    "State the base that the weights were trained with.",
-                )
+                remedy = "State the base that the weights were trained with."
+                context.findings.append(null_of("rope_theta", None if in_vllm else kind, f"{base:g}", remedy))
             else:
                 context.note(
                     f"The file has no rope_theta; {base:g} is taken, as {'its class' if kind else 'most code'} has.",

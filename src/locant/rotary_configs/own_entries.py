@@ -115,8 +115,17 @@ def internlm(given: dict[str, Any], findings: Findings) -> None:
 
 
 def baichuan(given: dict[str, Any], findings: Findings) -> None:
-    """Baichuan, Baichuan2 (modeling_baichuan.py): 7B rotates, 13B, which is wider, has ALiBi."""
+    """Baichuan, Baichuan2 (modeling_baichuan.py): 7B rotates, 13B, which is wider, has ALiBi.
+
+    The configuration of 13B calls the length ``model_max_length`` and has no ``max_position_embeddings``.
+    """
     del findings
+    is_of_13b = "model_max_length" in given and "max_position_embeddings" not in given
+    if is_of_13b and given.get("hidden_size") not in (None, 4096, 5120):
+        raise NoRotaryPositionsError(
+            "The file has model_max_length and no max_position_embeddings, as the code of Baichuan of 13 billion "
+            "parameters has it: that has ALiBi and no rotary positions. The code beside the weights decides."
+        )
     rename(given, "model_max_length", "max_position_embeddings")
     if given.get("hidden_size") == 5120:
         raise NoRotaryPositionsError(

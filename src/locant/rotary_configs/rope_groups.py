@@ -22,6 +22,7 @@ from locant.rotary_configs.class_groups import (
     scaling_of,
     truncate_is_passed_over,
 )
+from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.contradictions import (
     merged_groups,
     merges_groups,
@@ -459,9 +460,4 @@ def _null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
         return
     for name in _BASES_OF_TYPES:
         if name in part.values and part.values[name] is None:
-            yield Finding(
-                "warning",
-                f"{name} of the file is null; what is shown is what the class of '{kind.name}' has where it is left "
-                "out.",
-                "State the base that the weights were trained with.",
-            )
+            yield null_of(name, kind, "its own base", "State the base that the weights were trained with.")

@@ -31,7 +31,7 @@ from locant.extension.inspect.model_class.small_model import (
 from locant.extension.inspect.model_class.turning_axes import axes_of_class, takes_axes
 from zoo.architectures import Architecture, architecture, architectures
 from zoo.cases import SWITCHED_ON, sections, usual_entries
-from zoo.failures import failure_facts
+from zoo.failures import failure_facts, refusal_facts
 from zoo.groups import group_facts
 from zoo.left_out import (
     aliases,
@@ -58,6 +58,15 @@ NOT_ABOUT_THEM = re.compile(r"^(mlp|mtp|moe|v_|vision|audio|index|image|conv|mam
 
 def facts_of(found: Architecture) -> dict[str, Any] | None:
     """Return the facts of one architecture, ``None`` for one that rotates and reads neither text nor images."""
+    facts = _facts_of_class(found)
+    return (
+        facts
+        if facts is None or found.kind == "composite"
+        else facts | refusal_facts(found, rotates=facts.get("rotates", True))
+    )
+
+
+def _facts_of_class(found: Architecture) -> dict[str, Any] | None:
     if found.kind == "composite":
         return facts_of_whole(found, _ABOUT_POSITIONS)
     if not mentions_rotation(found.config_class):
@@ -314,7 +323,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
     if "unknown" in facts:
         return {}
     if not facts["rotates"]:
-        return {"rotates": False}
+        return {"rotates": False, **{name: facts[name] for name in _OF_CONFIGURATION if name in facts}}
     kept = {name: value for name, value in facts["defaults"].items() if not _TECHNICAL.search(name)}
     found = {
         "layout": facts["layout"],
@@ -354,6 +363,7 @@ def compact(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
+_OF_CONFIGURATION = ("choices", "refuses_scalings")
 _AS_FOUND = (
     *(
         "bases",
@@ -367,7 +377,8 @@ _AS_FOUND = (
         "refuses",
     ),
     *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "fails_with_share"),
-    "fails_with_groups",
+    *("fails_with_groups", "fails_with_null"),
+    *_OF_CONFIGURATION,
 )
 
 

@@ -183,10 +183,10 @@ def inspect_model(
             # What the error says of an entry is not said again.
             words = {word.strip("'.,:;") for word in found[0].message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
-        if asks and isinstance(error, NoRotaryPositionsError):
-            answer = class_of(source.content)
+        if isinstance(error, NoRotaryPositionsError):
+            answer = class_of(source.content) if asks else None
             asked, unasked = (answer, None) if isinstance(answer, AskedClass) else (None, answer)
-            found += without_reading(answer, source.content)
+            found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()

@@ -19,6 +19,7 @@ from locant.extension.inspect.model_class.unasked import (
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
+from locant.rotary_configs.class_refusals import refused_by_configuration
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
@@ -312,13 +313,15 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     """Return what a class says against a file that was read to have no rotary positions.
 
     Args:
-        answer: What it did with the file.
+        answer: What it did with the file; ``None`` where it was not asked, of which what it refuses is known.
         content: The object in config.json.
     """
-    if isinstance(answer, UnaskedClass):
-        found = answer.finding(content)
-        return [] if found is None else [found]
-    if answer is None or "auto_map" in content:  # the code beside the file decides
+    found = answer.finding(content) if isinstance(answer, UnaskedClass) else None
+    if found is not None:
+        return [found]
+    if not isinstance(answer, AskedClass):
+        return list(refused_by_configuration(text_part(content), families.model_type(text_type(content))))
+    if "auto_map" in content:  # the code beside the file decides
         return []
     turned = [each for each in answer.layers if each.rotation is not None and each.rotation.layout is not None]
     if not turned or turned[0].rotation is None:

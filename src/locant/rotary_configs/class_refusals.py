@@ -1,0 +1,66 @@
+"""Values with which a class of transformers refuses a file or makes no model of it: choices, scalings and nulls.
+
+Which they are is generated from the classes (``tests/support/zoo/failures.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from locant.positions.scaling.fields import Finding, in_json
+from locant.rotary_configs.families import ModelType, is_in_transformers
+
+
+def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
+    """Yield warnings about what the configuration of a class refuses in a file, whether or not the class rotates.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class.
+    """
+    if kind is None or not is_in_transformers(kind.name):
+        return
+    for name, choices in kind.choices.items():
+        *groups, entry = name.split(".")
+        found: Any = part
+        for each in groups:
+            found = found.get(each) if isinstance(found, Mapping) else None
+        if isinstance(found, Mapping) and entry in found and found[entry] not in choices:
+            yield Finding(
+                "warning",
+                f"{entry} is {in_json(found[entry])} in {' of '.join([*groups[::-1], 'config.json'])}, where the class "
+                f"of '{kind.name}' in transformers 5 takes {' or '.join(map(in_json, choices))} alone: it refuses the "
+                "file.",
+                "State one of them, or load the model with the code that it was published for.",
+            )
+    for name in ("rope_scaling", "rope_parameters"):
+        group = part.get(name)
+        stated = group.get("rope_type", group.get("type")) if isinstance(group, Mapping) else None
+        if stated in kind.refuses_scalings:
+            yield Finding(
+                "warning",
+                f"{name} of config.json has the type '{stated}': the class of '{kind.name}' in transformers 5 has no "
+                "rotary positions, and fails in bringing such a group in order.",
+                f"Leave {name} out.",
+            )
+
+
+def null_of(name: str, kind: ModelType | None, shown: str, remedy: str) -> Finding:
+    """Return the warning about an entry that is null, where the reading takes what the class has without it.
+
+    Args:
+        name: The entry.
+        kind: The facts of the class, where they are known.
+        shown: What is taken.
+        remedy: What would be right.
+    """
+    if kind is not None and is_in_transformers(kind.name) and name in kind.fails_with_null:
+        said = (
+            f"{name} of the file is null, with which the class of '{kind.name}' in transformers fails; {shown} is "
+            "shown, what it has where the entry is left out."
+        )
+    else:
+        whose = "the class" if kind is None else f"the class of '{kind.name}'"
+        said = f"{name} of the file is null; {shown} is shown, what {whose} has where it is left out."
+    return Finding("warning", said, remedy)
