@@ -62,7 +62,7 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"rope_theta": 0}, "error", "rope_theta in config.json is 0. The base"),
     ({"partial_rotary_factor": -0.5}, "error", "partial_rotary_factor in config.json is -0.5. It is the share"),
     ({"partial_rotary_factor": 1.5}, "error", "partial_rotary_factor in config.json is 1.5. It is the share"),
-    ({"model_type": "gpt_neox", "rotary_pct": 0.0}, "error", "rotary_pct in config.json is 0. It is the share"),
+    ({"model_type": "gpt_neox", "rotary_pct": 0.0}, "note", "rotary_pct is 0: no feature of a head is rotated"),
     (_scaled(rope_type="proportional", factor=0), "error", "factor of the scaling 'proportional' must be .* got 0"),
     (_scaled(rope_type="proportional", factor=0.0, partial_rotary_factor=0.5), "error", "must be at least 1; got 0"),
     # read as something else

@@ -11,6 +11,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.extension.extend.methods import apply_method
 from locant.rotary_configs import read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
 from locant.rotary_configs.families import is_in_transformers, known_model_types, model_type
 
@@ -116,6 +117,65 @@ def test_what_is_said_twice_alike_contradicts_nothing(config: dict[str, Any]) ->
 def test_what_no_known_class_computes_is_refused(config: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_huggingface(config)
+
+
+_HEADS = {"hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128}
+
+
+@pytest.mark.parametrize(
+    ("config", "rotated", "severity", "said"),
+    [
+        (
+            {"model_type": "minimax_m2", **_HEADS, "rotary_dim": 64, "partial_rotary_factor": 0.25},
+            32,
+            "error",
+            "rotary_dim is 64, but partial_rotary_factor 0.25 of 128 features is 32.* takes the share",
+        ),
+        ({"model_type": "minimax_m2", **_HEADS, "rotary_dim": 64, "partial_rotary_factor": 0.5}, 64, "error", None),
+        (
+            {"model_type": "phi", **_HEADS, "rotary_dim": 32},
+            64,
+            "warning",
+            "rotary_dim is 32 .* 'phi' in transformers passes over: it rotates 64",
+        ),
+        (
+            {"model_type": "llama", **_HEADS, "rotary_dim": 32, "partial_rotary_factor": 0.5},
+            128,
+            "warning",
+            "rotary_dim is 32 .* passes over: it rotates 128 features",
+        ),
+        (
+            {"model_type": "llama", **_HEADS, "partial_rotary_factor": 0},
+            128,
+            "warning",
+            "partial_rotary_factor is 0, which the class of 'llama' .* passes over",
+        ),
+    ],
+)
+def test_shares_that_contradict(config: dict[str, Any], rotated: int, severity: str, said: str | None) -> None:
+    parsed = read_huggingface(config)
+    assert parsed.config.rotary_dim == rotated
+    found = [each.message for each in parsed.findings if each.severity == severity]
+    assert any(re.search(said, message) for message in found) if said else not found
+
+
+@pytest.mark.parametrize("entries", [{"rotary_pct": 0.0}, {"partial_rotary_factor": 0}])
+def test_a_share_of_0_leaves_no_positions(entries: dict[str, Any]) -> None:
+    """modeling_gpt_neox.py rotates the first ``int(head_size * share)`` features: none."""
+    name = next(iter(entries))
+    with pytest.raises(NoRotaryPositionsError, match=f"{name} is 0: no feature of a head is rotated"):
+        read_huggingface({"model_type": "gpt_neox" if name == "rotary_pct" else "phi", **_HEADS, **entries})
+    with pytest.raises(ConfigError, match="above 0 and at most 1; got 0"):
+        read_huggingface({"model_type": "novel", **_HEADS, "partial_rotary_factor": 0})
+
+
+def test_what_was_meant_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown rope_type 'none' .* Did you mean 'default'\?"):
+        read_huggingface(_llama(rope_scaling={"rope_type": "none"}))
+    types = {"num_hidden_layers": 3, "layer_types": ["local_attention", "global_attn", "slidng_attention"]}
+    said = [each.message for each in read_huggingface(_llama(model_type="cohere2", **types)).findings]
+    for name, meant in zip(types["layer_types"], ("sliding", "full", "sliding"), strict=True):
+        assert any(f"'{name}' in layer_types" in each and f"Did you mean '{meant}_attention'" in each for each in said)
 
 
 _TWICE = (

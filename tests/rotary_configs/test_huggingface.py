@@ -191,7 +191,7 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         ),
         (_scaled(type="mrope"), "without mrope_section"),
         (
-            _llama(model_type="stablelm", partial_rotary_factor=0.5, rotary_dim=8),
+            _llama(model_type="novel", partial_rotary_factor=0.5, rotary_dim=8),
             "rotary_dim is 8, but partial_rotary_factor 0.5",
         ),
         (_llama(model_type="novel", qk_rope_head_dim=16, head_dim=64), "head_dim 64 and qk_rope_head_dim 16"),

@@ -10,11 +10,13 @@ from locant.errors import ConfigError
 from locant.positions.scaling import FrequencyScaling, LongRoPE
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.families import (
     SHARES_BESIDE_GROUPS,
     ModelType,
     is_in_transformers,
+    model_type,
 )
 from locant.rotary_configs.layers import GLOBAL, entries_by_layer
 from locant.rotary_configs.rope_parameters import read_type
@@ -97,7 +99,8 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         return replace(sizes, findings=(*sizes.findings, _share_beside_a_part(kind, fraction, rotated)))
     head_dim = _head_dim(own, kind, layer, findings)
     features = None if kind is None else kind.features.get(layer, next(iter(kind.features.values()), None))
-    rotary_dim = _rotary_dim(own, kind, head_dim, fraction)
+    partly = kind is None or _rotates_partly(kind)
+    rotary_dim = _rotary_dim(own, kind, head_dim, fraction, findings)
     if (
         kind is not None
         and _passes_over_its_rotary_dim(kind)
@@ -108,12 +111,12 @@ def head_sizes(part: Fields, rope: Fields, kind: ModelType | None, layer: str, n
         kind is not None
         and not kind.takes_rotary_dim
         and is_in_transformers(kind.name)
-        and (features is None or features[1] == features[2])
+        and (features is None or features[1] == features[2] or fraction is not None)
         and (stated := own("rotary_dim"))
     ):
-        rotary_dim = head_dim if fraction is None else int(head_dim * fraction)
+        is_whole = fraction is None or (not partly and read_type(rope) == "default")
+        rotary_dim = head_dim if is_whole or fraction is None else int(head_dim * fraction)
         findings += [_rotary_dim_passed_over(kind, stated, rotary_dim)] if stated != rotary_dim else []
-    partly = kind is None or _rotates_partly(kind)
     if fraction not in (None, 1) and kind is not None and not partly and read_type(rope) == "default":
         findings.append(_passed_over(kind, fraction))
         rotary_dim, fraction = head_dim, None
@@ -366,6 +369,14 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
         beside = inside
     message = f"partial_rotary_factor is {inside} in {rope.where} but {beside} next to it; keep one of them."
     fraction = agreed(inside, beside, message)
+    is_of_all = kind is not None and not kind.rope_by_layer and "qk_rope_head_dim" not in kind.defaults
+    if fraction == 0 and kind is not None and is_of_all and is_in_transformers(kind.name):
+        if _rotates_partly(kind):
+            raise NoRotaryPositionsError(
+                "partial_rotary_factor is 0: no feature of a head is rotated then, so the model has no rotary "
+                "positions. A share from 0.25 to 1 is usual."
+            )
+        return fraction  # which the class passes over
     if fraction is not None and not 0 < fraction <= 1:
         raise ConfigError(f"partial_rotary_factor must be above 0 and at most 1; got {fraction:g}.")
     if fraction is not None or kind is None:
@@ -389,7 +400,9 @@ def _fraction(part: Fields, rope: Fields, kind: ModelType | None, layer: str, fi
     return found
 
 
-def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None) -> int:
+def _rotary_dim(
+    own: _Sizes, kind: ModelType | None, head_dim: int, fraction: float | None, findings: list[Finding]
+) -> int:
     stated = own("rotary_dim") or own("attn_rotary_emb")
     if kind is not None and _passes_over_its_rotary_dim(kind):
         return head_dim if fraction is None else int(head_dim * fraction)
@@ -397,9 +410,20 @@ def _rotary_dim(own: _Sizes, kind: ModelType | None, head_dim: int, fraction: fl
         stated = kind.defaults.get("rotary_dim")
     counted = None if fraction is None else int(head_dim * fraction)
     if stated is not None and counted is not None and stated != counted:
-        raise ConfigError(
-            f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}."
-        )
+        said = f"rotary_dim is {stated}, but partial_rotary_factor {fraction} of {head_dim} features is {counted}"
+        if kind is None or not is_in_transformers(kind.name):
+            raise ConfigError(f"{said}.")
+        of_class = model_type(kind.name)
+        if of_class is not None and of_class.takes_rotary_dim:  # otherwise it is passed over, as is said elsewhere
+            findings.append(
+                Finding(
+                    "error",
+                    f"{said}: the class of '{kind.name}' in transformers takes the share, as is shown; engines that "
+                    f"look for rotary_dim first rotate {stated}.",
+                    "Keep one of them, the one that the weights were trained with.",
+                )
+            )
+        return counted
     return stated or (head_dim if counted is None else counted)
 
 

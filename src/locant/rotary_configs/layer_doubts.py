@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from locant.errors import nearest
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
-from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION
+from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import layers_of_other_kinds
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")
@@ -45,7 +44,7 @@ def doubts_about_layer_types(part: Fields, kind: ModelType | None, count: int) -
                 yield Finding(
                     "warning",
                     f"'{name}' in {entry} of {part.where} is no layer type that transformers knows: it refuses the "
-                    f"file, or takes such layers for others.{nearest(name, known)}",
+                    f"file, or takes such layers for others.{type_meant(name, known)}",
                     f"Correct it in {entry}.",
                 )
     blocks = part.values.get("block_types") if "block_types" in kind.defaults else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, nearest
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
 from locant.rotary_configs.families import (
@@ -52,6 +53,21 @@ KNOWN_TYPES = frozenset(
     ]
 )
 """Layer types by which configurations are grouped."""
+
+
+def type_meant(name: str, known: Collection[str]) -> str:
+    """Return `` Did you mean 'x'?`` for a layer type that is not known, or an empty string.
+
+    A word that is an older name of a type tells it, whatever the letters around are like: ``local_attention``.
+
+    Args:
+        name: The type of the file.
+        known: Those that are known.
+    """
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in RENAMED]
+    meant = [PRESENT_NAMES[word] for word in words if PRESENT_NAMES.get(word) in known]
+    return f" Did you mean '{meant[0]}'?" if meant else nearest(name, known)
+
 
 _WINDOWS = {
     LOCAL: ("sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"),

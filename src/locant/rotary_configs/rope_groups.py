@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError
 from locant.positions.scaling.contexts import OF_THE_CLASS
 from locant.positions.scaling.fields import Fields, Finding, agreed, in_json
 from locant.rotary_configs.base import ALL_LAYERS
@@ -39,7 +39,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count
+from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count, type_meant
 from locant.rotary_configs.rope_parameters import read_type
 
 _BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")
@@ -355,7 +355,7 @@ def _by_layer_type(
     for name in given:
         if name not in known and given[name] is not None:
             raise ConfigError(
-                f"'{name}' in {where} is no layer type, and transformers passes over it.{nearest(name, known)}"
+                f"'{name}' in {where} is no layer type, and transformers passes over it.{type_meant(name, known)}"
             )
     groups = {}
     if base is not None and _is_passed_over(base, given):

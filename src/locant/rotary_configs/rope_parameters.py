@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from locant.errors import ConfigError, nearest
@@ -12,6 +13,7 @@ from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.base import cannot_express
 from locant.rotary_configs.rotary_names import passed_over
+from locant.rotary_configs.spellings import NO_SCALING
 
 _SHARED_ENTRIES = (
     "rope_type",
@@ -38,7 +40,7 @@ def read_type(rope: Fields) -> str:
 
 
 def _check_types(rope: Fields, context: RopeContext, *, refuses: bool) -> None:
-    """Find, or refuse, that the two names of the type name different ones, of which transformers takes ``rope_type``."""
+    """Find, or refuse, that the two names of the type name different ones; transformers takes ``rope_type``."""
     new, old = rope.text("rope_type"), rope.text("type")
     if not new or not old or _first_name(new) == _first_name(old):
         return
@@ -89,7 +91,7 @@ def read_scaling(
     known = scalings_by_type()
     if kind not in known:
         raise ConfigError(
-            f"Unknown rope_type '{kind}' in {rope.where}.{nearest(kind, known)} Known: {', '.join(known)}."
+            f"Unknown rope_type '{kind}' in {rope.where}.{_meant(kind, known)} Known: {', '.join(known)}."
         )
     rope.whole("max_position_embeddings")  # ministral3 and mistral4 repeat it there; their classes pass over it
     rope.flag("finetuned")  # of the YaRN authors' own code: whether the model was trained with the scaling
@@ -113,6 +115,11 @@ def read_scaling(
         rope.refuse_rest(entries, [name for name in rope.untaken() if not isinstance(rope.values[name], bool)])
     context.findings += passed_over(rope, rope.untaken(), entries, likeness=0.7)
     return scaling
+
+
+def _meant(rope_type: str, known: Collection[str]) -> str:
+    """Return `` Did you mean 'x'?`` for a type that is not known: 'default' for words that say that none is meant."""
+    return " Did you mean 'default'?" if rope_type.lower() in NO_SCALING else nearest(rope_type, known)
 
 
 def write_scaling(config: RotaryConfig, engine: str) -> dict[str, Any]:

@@ -37,7 +37,8 @@ _POSITIONS = frozenset(["pos", "position", "positions", "positional", "pe"])
 _RECURRENT = frozenset(["ssm", "mamba", "mamba2", "rwkv", "recurrent", "rnn", "lstm"])
 _OTHER_KINDS = _RECURRENT | {"conv", "linear", "lightning", "delta", "gla", "kda"}
 _WHICH = frozenset(["every", "interval", "period", "pattern", "layers", "indices", "ids", "idx"])
-_NO_SCALING = frozenset(["none", "null", "default", "no", "false"])
+NO_SCALING = frozenset(["none", "null", "default", "no", "false", "off", "disabled", "unscaled", "identity"])
+"""Texts that say that nothing is scaled."""
 _HALVES = frozenset(["neox", "gpt_neox", "half", "halves", "rotate_half", "split_half", "half_split"])
 _NEIGHBOURS = frozenset(["gptj", "gpt_j", "gpt-j", "interleaved", "adjacent", "interleave"])
 
@@ -238,7 +239,7 @@ def _with_scaling_in_pieces(given: Spelled) -> None:
     if isinstance(kind, str) and given.get("rope_scaling") is None:
         pieces = [name for name in given if name.startswith("rope_scaling_")]
         group = {name.removeprefix("rope_scaling_"): given.pop(name) for name in pieces}
-        if kind.lower() not in _NO_SCALING:
+        if kind.lower() not in NO_SCALING:
             given["rope_scaling"] = group
 
 
@@ -314,7 +315,7 @@ def without_null_scaling(given: dict[str, Any], findings: list[Finding], *, is_k
     """
     for name in ("rope_scaling", "rope_parameters"):
         value = given.get(name)
-        is_said = isinstance(value, str) and value.lower() in _NO_SCALING
+        is_said = isinstance(value, str) and value.lower() in NO_SCALING
         if value is None or not (value in (False, "", 0, []) or (not is_known and (is_said or value == 1))):
             continue
         given[name] = None

@@ -113,9 +113,8 @@ def refuse_impossible(entries: Mapping[str, Any], where: str) -> None:
             )
     for name in _SHARES:
         share = entries.get(name)
-        # p-RoPE alone may leave every pair standing.
-        possible = is_number(share) and (0 < share <= 1 or (share == 0 and entries.get("rope_type") == "proportional"))
-        if is_number(share) and not possible:
+        # With a share of 0 a class turns nothing, which the reader tells.
+        if is_number(share) and not 0 <= share <= 1:
             raise ConfigError(
                 f"{name} in {where} is {share:g}. It is the share of a head's features that are rotated: above 0, and "
                 "1 for all of them."
