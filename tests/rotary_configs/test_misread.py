@@ -329,6 +329,19 @@ def test_windows_are_those_of_the_masks(config: dict[str, Any], windows: list[in
     assert [found[index] for index in range(len(windows))] == windows
 
 
+@pytest.mark.parametrize(
+    "name", ["gemma3_text", "gemma3n_text", "gemma4_text", "diffusion_gemma_text", "mistral", "gemma2"]
+)
+def test_windows_for_both_ways_are_those_of_the_class(name: str) -> None:
+    """Of the classes that speak of use_bidirectional_attention some halve the window, and others pass over it."""
+    both = "all" if name in ("gemma4_text", "diffusion_gemma_text") else True
+    entries = {"sliding_window": 512, "use_bidirectional_attention": both, "num_hidden_layers": 2}
+    entries |= {"layer_types": ["sliding_attention", "full_attention"]}
+    config = pytest.importorskip("transformers").CONFIG_MAPPING[name].from_dict(dict(entries))
+    first = read_huggingface({"model_type": name, **_WIDE, **entries}).layers[0]
+    assert (first.layers[0], first.window) == (0, config.sliding_window)
+
+
 def test_a_scaling_that_the_file_leaves_out_is_that_of_the_class() -> None:
     """configuration_higgs_audio_v2.py has LLaMA 3's scaling, with numbers of its own."""
     config = read_huggingface({"model_type": "higgs_audio_v2", "num_hidden_layers": 1}).config

@@ -55,6 +55,9 @@ WINDOW_OF_FIRST_LAYERS = frozenset(["qwen2_moe"])
 HALVES_ITS_WINDOW = frozenset(["t5gemma2_text"])
 """Model types whose encoders look back over half of their window, rounded up, and ahead over the rest."""
 
+HALVES_FOR_BOTH_WAYS = frozenset(["diffusion_gemma_text", "gemma3_text", "gemma4_text", "gemma4_unified_text"])
+"""Model types whose classes halve their window where ``use_bidirectional_attention`` lets all tokens look ahead."""
+
 HAS_NO_WINDOW = frozenset(["moshi", "qwen3_omni_moe_text"])
 """Model types with a ``sliding_window`` that the masks of their classes pass over."""
 

@@ -10,6 +10,7 @@ from locant.errors import ConfigError, nearest
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
 from locant.rotary_configs.families import (
+    HALVES_FOR_BOTH_WAYS,
     HALVES_ITS_WINDOW,
     HAS_NO_WINDOW,
     LOOKS_BOTH_WAYS,
@@ -395,7 +396,8 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
     if key in _BOTH_WAYS and kind is not None and kind.name not in LOOKS_BOTH_WAYS:
         return value // 2  # of a decoder, which has the half that looks back, with the token itself
     # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
-    if key in _BOTH_WAYS or part.get("use_bidirectional_attention") in (True, "all"):
+    heeds_both = kind is None or kind.name in HALVES_FOR_BOTH_WAYS
+    if key in _BOTH_WAYS or (heeds_both and part.get("use_bidirectional_attention") in (True, "all")):
         return value // 2 + 1
     return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
 
