@@ -483,9 +483,7 @@ def test_the_tables_of_defaults_are_their_records(heading, record, names):
         scores = f"{found['bleu_chosen_by']:.1f} | {found['bleu_reported']:.1f}"
         rows.append(f"{name} | {found['steps']:,} | {loss:.3f} | {scores} |")
     table = [line.removeprefix("| ") for line in section.splitlines() if line.startswith("| ")][2:]
-    if record == "positions":  # whose first column is the corpus
-        table = [line.split(" | ", 1)[1] for line in table]
-    assert sorted(table) == sorted(rows)
+    assert sorted(line.split(" | ", 1)[1] for line in table) == sorted(rows)  # the first column is the corpus
 
 
 def test_the_table_of_defaults_is_its_record():
