@@ -208,7 +208,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "RWKV-7": ({"model_type": "rwkv7", "hidden_size": 768, "head_dim": 64}, "refused no rotary"),
     "StripedHyena": (
         model("stripedhyena", 4096, 32, num_layers=4, attn_layer_idxs=[1, 3], rotary_emb_base=500000),
-        "? 128/128 half 500000, no attention 0 2",
+        "128/128 half 500000, no attention 0 2",
     ),
     "Phi-4-mini-flash": (model("phi4flash", 2560, 40, mb_per_layer=2, sliding_window=512), "refused no rotary"),
     # vision and sound around a text model

@@ -23,23 +23,6 @@ Behaviour = Literal["rotates", "still", "none"]
 YARN_IS_LONGROPE = frozenset(["phi3", "phi4_multimodal"])
 """Model types whose classes take the type 'yarn' for LongRoPE."""
 
-
-_LEARNED = """
-albert bart bert biogpt blenderbot camembert clip_text_model distilbert electra ernie gpt-sw3 gpt2 gpt_bigcode gpt_neo
-mbart opt roberta whisper xlm-roberta xmod
-"""
-_STATES = "mamba mamba2 falcon_mamba rwkv xlstm jamba zamba nemotron_h kimi_linear"
-OTHER_POSITIONS = {
-    **dict.fromkeys(_LEARNED.split(), "but learned ones, which are added to the embeddings"),
-    **dict.fromkeys(_STATES.split(), "and no others: a recurrence or attention alone tells the order of a text"),
-    **dict.fromkeys(("bloom", "mpt", "gpt_refact"), "but ALiBi (here: the scheme 'alibi')"),
-    **dict.fromkeys(
-        ("t5", "mt5", "umt5", "longt5", "switch_transformers"),
-        "but T5's biases by buckets of relative positions (here: 't5')",
-    ),
-}
-"""What classes without rotary positions have in their place, where Locant has it as well."""
-
 LOOKS_BOTH_WAYS = frozenset(["embedding_gemma2_text", "modernbert", "neomme", "openai_privacy_filter", "ultrabert"])
 """Model types whose windows reach as many tokens ahead as back, beyond the token itself."""
 

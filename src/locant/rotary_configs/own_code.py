@@ -51,6 +51,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "moonshine": own_entries.moonshine,
     "deepseek": own_entries.deepseek,
     "smallthinker": own_layers.smallthinker,
+    "stripedhyena": own_layers.stripedhyena,
     "step3p5": own_layers.step3p5,
     "ultrabert": own_layers.ultrabert,
     "mistral_large4_text": own_layers.mistral_large4,
@@ -140,6 +141,8 @@ OWN_CODE: dict[str, ModelType] = {
         "minimax_m1": _half(rope_theta=10_000_000.0),
         "neobert": {"layout": "interleaved", **_half(rope_theta=10000.0)},
         "bailing_moe": _half(rope_theta=10000.0),  # Ling-lite, Ling-plus (modeling_bailing_moe.py)
+        "yuan": _half(rope_theta=10000.0),  # Yuan 2.0 (yuan_hf_model.py), with a filter before the projections
+        "stripedhyena": _half(rope_theta=10000.0),
         "sundial": _half(rope_theta=10000.0),  # (modeling_sundial.py)
         "time_moe": _half(rope_theta=10000.0),  # (modeling_time_moe.py)
         **{name: _half(rope_theta=10000.0) for name in _LINEAR_ATTENTION},
@@ -154,6 +157,13 @@ OWN_CODE: dict[str, ModelType] = {
         "progen": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # ProGen 2, as GPT-J (modeling_progen.py)
         "codet5p_module": {"layout": "interleaved", **_half(rope_theta=10000.0)},  # CodeT5+ of 2B to 16B, as CodeGen
         "deepseek_vl_v2": {"text_part": ("language_config",), "text_type": "deepseek_v2"},
+        # MOSS-TTS-Nano (gpt2_decoder.py): the part has the model type gpt2, whose class has learned positions
+        "moss_tts_nano": {
+            "text_part": ("gpt2_config",),
+            "text_type": "moss_tts_nano_gpt2",
+            "has_one_text_type": True,
+        },
+        "moss_tts_nano_gpt2": {"layout": "interleaved", **_half(rope_theta=10000.0, n_embd=768, n_head=12)},
         "ernie4_5_moe_vl": {"text_type": "ernie4_5_vl_moe_text"},
         "telechat": _half(rope_theta=10000.0),
         "telechat2": _half(rope_theta=10000.0),

@@ -30,6 +30,27 @@ def smallthinker(given: dict[str, Any], findings: Findings) -> None:
         given["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
 
 
+def stripedhyena(given: dict[str, Any], findings: Findings) -> None:
+    """StripedHyena, Evo (modeling_hyena.py, model.py): positions divided where the file says that they are."""
+    rename(given, "num_layers", "num_hidden_layers")
+    rename(given, "max_seqlen", "max_position_embeddings")
+    factor, is_divided = (
+        given.pop("rotary_emb_scaling_factor", None),
+        given.pop("use_interpolated_rotary_pos_emb", None),
+    )
+    if is_divided and factor not in (None, 1):
+        given["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+    elif factor not in (None, 1):
+        findings.append(
+            Finding(
+                "warning",
+                f"rotary_emb_scaling_factor is {in_json(factor)} in config.json, but use_interpolated_rotary_pos_emb is "
+                "not true: the code of StripedHyena passes over it.",
+                "State use_interpolated_rotary_pos_emb true, if the model was trained so.",
+            )
+        )
+
+
 def step3p5(given: dict[str, Any], findings: Findings) -> None:
     """Step-3.5-Flash (configuration_step3p7.py): base and share of the head by layer, scaling of full attention."""
     del findings

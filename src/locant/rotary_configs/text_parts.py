@@ -211,7 +211,7 @@ def _kind_within(step: Step) -> ModelType | None:
     if (
         outer is not None
         and outer.text_type is not None
-        and (own is None or (outer.has_one_text_type and step.is_ours))
+        and (own is None or (outer.has_one_text_type and (step.is_ours or not families.is_in_transformers(outer.name))))
     ):
         return families.model_type(outer.text_type)
     return families.model_type(own)

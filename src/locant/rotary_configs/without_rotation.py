@@ -11,6 +11,7 @@ from locant.positions.scaling.fields import Fields, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.other_positions import positions_in_words, windows_in_words, without_effect
 from locant.rotary_configs.spellings import ROTARY, says_rotary, words_of
 from locant.rotary_configs.vision import vision_types
 
@@ -104,12 +105,16 @@ def refuse_other_positions(part: Fields, kind: ModelType | None, name: str | Non
             "columns, and not positions of a text."
         )
     if kind is not None and not kind.rotates:
-        other = families.OTHER_POSITIONS.get(kind.name)
+        other = positions_in_words(part.values, kind.name, kind.defaults)
         if other is None and part.values.get("relative_attention_num_buckets"):
             other = "but biases by buckets of relative positions"
         instead = f", {other}" if other else ""
         whose = " in transformers" if families.is_in_transformers(kind.name) else ""
-        raise NoRotaryPositionsError(f"The class of the model type '{name}'{whose} has no rotary positions{instead}.")
+        said = [f"The class of the model type '{name}'{whose} has no rotary positions{instead}."]
+        windows = windows_in_words(part.values, kind.name)
+        said += [] if windows is None else [windows]
+        said += without_effect(part.values, kind.name, kind.defaults)
+        raise NoRotaryPositionsError(" ".join(said))
     if kind is not None and kind.switch is not None:
         key, on = kind.switch
         value = part.get(key) if key in part.values else kind.defaults.get(key)

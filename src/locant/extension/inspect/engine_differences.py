@@ -48,6 +48,8 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
     # What the class of transformers decides.
     of_layers: tuple[str, ...] = ("layers without positions", "base of the class")
     of_layers += () if parsed.multimodal else ("several axes",)
+    if not is_own and not families.is_in_transformers(text_type(content)):
+        return  # nor does it run the class of transformers
     for finding in vllm.findings if is_own else ():
         if finding not in parsed.findings and finding.code not in of_layers:
             yield finding

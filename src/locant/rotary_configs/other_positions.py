@@ -1,0 +1,143 @@
+"""Positions of models that rotate nothing: which scheme they have, and entries of a file without effect on it.
+
+``other_positions.json`` is generated from the classes of transformers 5.24 (``tests/support/zoo/other_positions.py``):
+modules and parameters of their models, with the switches by which they have them, and what their code reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from locant.positions.scaling.fields import in_json
+from locant.rotary_configs.base import in_words
+
+READ_BY_OTHERS = (
+    "n_positions",
+    "max_position_embeddings",
+    "max_seq_len",
+    "n_ctx",
+    "alibi",
+    "learned_pos_emb",
+    "position_embedding_type",
+    "relative_attention",
+    "position_buckets",
+    "max_relative_positions",
+    "relative_attention_num_buckets",
+    "relative_attention_max_distance",
+)
+"""Entries about other positions that some classes read."""
+
+_LENGTHS = ("n_positions", "max_position_embeddings", "max_seq_len", "n_ctx")
+_SIZES = {
+    "t5": ("relative_attention_num_buckets", "relative_attention_max_distance"),
+    "deberta": ("position_buckets", "max_relative_positions", "pos_att_type"),
+}
+_WORDS = {
+    "learned": "learned ones, which are added to the embeddings",
+    "sinusoidal": "sinusoidal ones, which are added to the embeddings (here: the scheme 'sinusoidal')",
+    "alibi": "ALiBi (here: the scheme 'alibi')",
+    "t5": "T5's biases by buckets of relative positions (here: 't5')",
+    "deberta": "DeBERTa's disentangled attention to relative positions (here: 'deberta')",
+    "shaw": "embeddings of relative positions in the keys (here: 'shaw')",
+    "transformer-xl": "relative positions with biases of their own, as in Transformer-XL (here: 'transformer-xl')",
+    "relative": "learned biases by relative positions",
+    "convolution": "a convolution over neighbouring hidden states",
+}
+_RECURRENT = "mamba mamba2 falcon_mamba rwkv xlstm jamba zamba nemotron_h kimi_linear"
+_STATES = frozenset(_RECURRENT.split())
+_OWN_CODE = {"gpt_refact": ("alibi",)}
+
+
+def positions_in_words(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> str | None:
+    """Return what a model that rotates nothing has in place of rotary positions; ``None`` where it is not known.
+
+    Args:
+        part: The text part of config.json.
+        name: Its model type.
+        defaults: What its class has where the file leaves an entry out.
+    """
+    if name in _STATES:
+        return "and no others: a recurrence or attention alone tells the order of a text"
+    schemes = _schemes(part, name, defaults)
+    if not schemes:
+        return None
+    return "but " + ", and ".join(_WORDS[each] + _sizes(part, each) for each in schemes)
+
+
+def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences about entries that the class of a model which rotates nothing passes over.
+
+    Args:
+        part: The text part of config.json.
+        name: Its model type.
+        defaults: What its class has where the file leaves an entry out.
+    """
+    stored = _classes().get(name)
+    if stored is None:
+        return
+    group = part.get("attn_config")
+    entries = {**part, **(group if isinstance(group, Mapping) else {})}
+    schemes = _schemes(part, name, defaults)
+    for key in (key for key in READ_BY_OTHERS if key in entries and key not in stored["reads"]):
+        value = entries[key]
+        is_told = value not in (None, False, -1, "absolute") or (value is False and key in schemes)
+        if is_told and not (key == "alibi" and value is True and "alibi" in schemes):
+            what = "limits nothing" if key in _LENGTHS else "has no effect"
+            yield f"{key} {in_json(value)} {what} there: the class does not read it."
+
+
+def windows_in_words(part: Mapping[str, Any], name: str) -> str | None:
+    """Return which layers of GPT-Neo have a window, ``None`` for others: its ``attention_types`` repeat lists of types.
+
+    Args:
+        part: The text part of config.json.
+        name: Its model type.
+    """
+    if name != "gpt_neo":
+        return None
+    types = _expanded(part.get("attention_types", [[["global", "local"], 12]]))
+    local = [index for index, each in enumerate(types) if each == "local"]
+    window = part.get("window_size", 256)
+    if not local or not isinstance(window, int):
+        return None
+    said = in_words(local)
+    return f"{said[:1].upper()}{said[1:]} of {len(types)} {'has' if len(local) == 1 else 'have'} a window of {window}."
+
+
+def _expanded(attention_types: Any) -> list[str]:
+    """Return the type of every layer, as ``GPTNeoConfig.expand_attention_types_params`` does."""
+    found: list[str] = []
+    for each in attention_types if isinstance(attention_types, list) else ():
+        is_pair = isinstance(each, list) and len(each) == 2 and isinstance(each[0], list) and isinstance(each[1], int)
+        found += [*map(str, each[0])] * each[1] if is_pair and each[1] < 10_000 else []
+    return found
+
+
+def _schemes(part: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> Sequence[str]:
+    """Return the schemes of a class, of those with a switch the ones that the file or the class switches on."""
+    stored = _classes().get(name)
+    if stored is None:
+        return _OWN_CODE.get(name, ())
+
+    def is_on(switch: list[Any] | None) -> bool:
+        if switch is None:
+            return True
+        key, value, usual = switch
+        return bool(part[key] if key in part else defaults.get(key, usual)) is value
+
+    return [scheme for scheme, switch in stored["schemes"].items() if is_on(switch)]
+
+
+def _sizes(part: Mapping[str, Any], scheme: str) -> str:
+    stated = [f"{key} {in_json(part[key])}" for key in _SIZES.get(scheme, ()) if part.get(key) is not None]
+    return f" with {', '.join(stated)}" if stated else ""
+
+
+@functools.cache
+def _classes() -> Mapping[str, Any]:
+    stored: dict[str, Any] = json.loads((Path(__file__).parent / "other_positions.json").read_text(encoding="utf-8"))
+    return stored

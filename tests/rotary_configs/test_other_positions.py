@@ -1,0 +1,133 @@
+"""Models that rotate nothing: which positions they have, their windows, and entries of a file without effect."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from locant.rotary_configs import families, read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
+
+
+def _said(name: str, **entries: Any) -> str:
+    with pytest.raises(NoRotaryPositionsError) as refused:
+        read_huggingface({"model_type": name, **entries})
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        ("bert", "learned ones"),
+        ("imagegpt", "learned ones"),
+        ("m2m_100", "sinusoidal ones"),
+        ("ctrl", "sinusoidal ones"),
+        ("bloom", "ALiBi"),
+        ("gpt_refact", "ALiBi"),
+        ("t5", "T5's biases by buckets of relative positions"),
+        ("xlnet", "as in Transformer-XL"),
+        ("wav2vec2", "a convolution"),
+        ("mpnet", "learned ones, which are added to the embeddings, and T5's biases"),
+        ("mamba", "a recurrence or attention alone"),
+    ],
+)
+def test_the_scheme_of_a_class_is_named(name: str, scheme: str) -> None:
+    assert f"'{name}'" in _said(name)
+    assert scheme in _said(name)
+
+
+def test_most_classes_of_text_are_known_by_their_schemes() -> None:
+    """The few that are left have positions that no module or parameter tells."""
+    unnamed = [
+        name
+        for name in (
+            "albert",
+            "big_bird",
+            "canine",
+            "ernie",
+            "fnet",
+            "flaubert",
+            "led",
+            "marian",
+            "opt",
+            "pegasus",
+            "xglm",
+        )
+        if ", but " not in _said(name)
+    ]
+    assert unnamed == []
+    assert families.is_in_transformers("pegasus")
+
+
+def test_switches_of_deberta_count() -> None:
+    file = {"relative_attention": True, "position_biased_input": False, "position_buckets": 256}
+    said = _said("deberta-v2", **file, pos_att_type="p2c|c2p")
+    assert "disentangled attention to relative positions" in said
+    assert "position_buckets 256, pos_att_type 'p2c|c2p'" in said
+    assert "learned" not in said
+    plain = _said("deberta-v2", relative_attention=False, position_biased_input=True)
+    assert "learned ones" in plain
+    assert "disentangled" not in plain
+
+
+def test_sizes_of_t5s_buckets_are_told_and_a_length_that_limits_nothing() -> None:
+    said = _said("t5", n_positions=512, relative_attention_num_buckets=32, relative_attention_max_distance=128)
+    assert "with relative_attention_num_buckets 32, relative_attention_max_distance 128" in said
+    assert "n_positions 512 limits nothing there" in said
+    assert "limits nothing" not in _said("gpt2", n_positions=1024)
+    assert "limits nothing" not in _said("bert", max_position_embeddings=512)
+
+
+def test_entries_of_mpts_own_code_have_no_effect_in_the_class_of_transformers() -> None:
+    said = _said("mpt", learned_pos_emb=True, attn_config={"alibi": False, "attn_type": "multihead_attention"})
+    assert "alibi false has no effect there" in said
+    assert "learned_pos_emb true has no effect there" in said
+    assert "no effect" not in _said("mpt", attn_config={"alibi": True})
+
+
+def test_windows_of_gpt_neo_are_told() -> None:
+    """GPTNeoConfig.expand_attention_types_params repeats each list of types."""
+    types = [[["global", "local"], 2], [["local"], 2]]
+    said = _said("gpt_neo", attention_types=types, window_size=128, num_layers=6)
+    assert "Layers 1, 3, 4, 5 of 6 have a window of 128." in said
+    known = pytest.importorskip("transformers").CONFIG_MAPPING
+    layers = known["gpt_neo"](attention_types=types, num_layers=6).attention_layers
+    assert [index for index, each in enumerate(layers) if each == "local"] == [1, 3, 4, 5]
+
+
+def test_schemes_are_those_of_the_classes_that_are_installed() -> None:
+    transformers = pytest.importorskip("transformers")
+    from zoo.other_positions import PATH, reads_of, schemes_of
+
+    if not transformers.__version__.startswith("5.24."):
+        pytest.skip("the facts are of release 5.24")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))
+    for name in ("bert", "t5", "deberta-v2", "mpt", "gpt_neo", "wavlm"):
+        config_class = transformers.CONFIG_MAPPING[name]
+        assert stored[name] == {"schemes": schemes_of(config_class), "reads": reads_of(config_class)}, name
+
+
+def test_models_by_their_own_code() -> None:
+    yuan = read_huggingface({"model_type": "yuan", "hidden_size": 2048, "num_attention_heads": 32})
+    assert (yuan.config.rotary_dim, yuan.config.layout, yuan.config.base) == (64, "half", 10000.0)
+    gpt2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "position_embedding_type": "rope"}
+    code = {"AutoConfig": "configuration_moss_tts_nano.MossTTSNanoConfig"}
+    moss = read_huggingface(
+        {"model_type": "moss_tts_nano", "auto_map": code, "gpt2_config": {**gpt2, "rope_base": 20000.0}}
+    )
+    assert (moss.config.rotary_dim, moss.config.layout, moss.config.base) == (64, "interleaved", 20000.0)
+
+
+def test_stripedhyena_divides_positions_where_it_is_told_to() -> None:
+    file = {
+        **{"model_type": "stripedhyena", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 32},
+        **{"attn_layer_idxs": [8, 16, 24], "rotary_emb_base": 10000, "rotary_emb_scaling_factor": 16},
+    }
+    divided = read_huggingface({**file, "use_interpolated_rotary_pos_emb": True})
+    assert (divided.config.scaling.name, divided.config.head_dim) == ("linear", 128)
+    assert [each.layers for each in divided.layers if each.config] == [(8, 16, 24)]
+    plain = read_huggingface({**file, "use_interpolated_rotary_pos_emb": False})
+    assert plain.config.scaling.name == "none"
+    assert any("rotary_emb_scaling_factor is 16" in each.message for each in plain.findings)

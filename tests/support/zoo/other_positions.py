@@ -1,0 +1,140 @@
+"""What positions the classes of transformers have that rotate nothing, written to ``other_positions.json``.
+
+Run this file after transformers was updated: ``.venv/bin/python tests/support/zoo/other_positions.py``. The models are
+built without weights, and with each of their switches about positions turned.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from torch import nn
+
+import locant
+from locant.extension.inspect.model_class.small_model import model_class, quiet, reduced_entries
+from locant.rotary_configs.families import known_model_types, model_type
+from locant.rotary_configs.other_positions import READ_BY_OTHERS
+from zoo.cases import usual_entries
+
+PATH = Path(locant.__file__).parent / "rotary_configs" / "other_positions.json"
+
+_SWITCHES = ("relative_attention", "position_biased_input", "has_relative_attention_bias", "has_spatial_attention_bias")
+_POSITIONS = re.compile(r"^(?!gru_|linear_).*?(^|_)(position|positions|pos|wpe)(_|$)")
+_PARAMETERS = {
+    "transformer-xl": re.compile(r"(^|\.)(r_r_bias|r_w_bias|pos_bias_[uv]|bias_[uv])$"),
+    "learned": re.compile(
+        r"(^|[._])(position|pos)_(embeddings?|embeds?)$|absolute_pos_embed$|(^|\.)positional_embedding$"
+    ),
+    "relative": re.compile(r"rel_pos(_[hw])?$|relative_position_bias_table$"),
+    "t5": re.compile(r"relative_attention_bias$"),
+}
+_SOURCES = {
+    "alibi": re.compile(r"alibi"),
+    "sinusoidal": re.compile(r"def (sinusoidal_)?positional_encoding|[Ss]inusoid"),
+}
+
+
+def schemes_of(config_class: Any) -> dict[str, list[Any] | None] | None:
+    """Return the schemes of a class, each with the entry and its value by which it is there, and the
+    value of the class; ``None`` if they are not known.
+    """
+    usual = _built(config_class, {})
+    if usual is None:
+        return None
+    found: dict[str, list[Any] | None] = dict.fromkeys(_seen(usual))
+    for switch in _SWITCHES:
+        own = getattr(usual.config, switch, None)
+        other = None if not isinstance(own, bool) else _built(config_class, {switch: not own})
+        if other is not None:
+            found |= {scheme: [switch, own, own] for scheme in {*_seen(usual)} - {*_seen(other)}}
+            found |= {scheme: [switch, not own, own] for scheme in {*_seen(other)} - {*_seen(usual)}}
+    if not found and "input_ids" in inspect.signature(usual.forward).parameters:
+        source = inspect.getsource(sys.modules[type(usual).__module__])
+        found = {scheme: None for scheme, pattern in _SOURCES.items() if pattern.search(source)}
+    return dict(sorted(found.items()))
+
+
+def _built(config_class: Any, entries: dict[str, Any]) -> Any:
+    """Return a model without weights, small where the class can be made small; ``None`` where it cannot be built."""
+    found = model_class(config_class)
+    for make in (lambda: reduced_entries(usual_entries(config_class)), dict):
+        try:
+            with quiet(), torch.device("meta"):
+                return None if found is None else found(config_class(**{**copy.deepcopy(make()), **entries}))
+        except Exception:  # whatever the class raises
+            continue
+    return None
+
+
+def _seen(model: nn.Module) -> Iterator[str]:
+    """Yield the schemes of which a model has a module or a parameter."""
+    for path, module in model.named_modules():
+        name, kind = path.rpartition(".")[2], type(module).__name__
+        if re.search(r"[Ss]inusoid", kind):
+            yield "sinusoidal"
+        elif name in ("relative_attention_bias", "rel_attn_embed", "rel_pos_bias", "relative_bias"):
+            yield "t5"
+        elif name == "rel_embeddings":
+            yield "deberta"
+        elif name in ("distance_embedding", "pe_k"):
+            yield "shaw"
+        elif "pos_conv_embed" in name:
+            yield "convolution"
+        elif re.search(r"Relative(Position(al)?(Bias|Embedd)|Logits)", kind):
+            yield "relative"
+        elif _POSITIONS.search(name) and (hasattr(module, "weight") or hasattr(module, "weights")):
+            yield "learned"
+    for name, _ in model.named_parameters():
+        yield from (scheme for scheme, pattern in _PARAMETERS.items() if pattern.search(name))
+
+
+def reads_of(config_class: Any) -> list[str]:
+    """Return which of the entries that some classes read about other positions the code of a class reads."""
+    model = model_class(config_class)
+    if model is None:
+        return [*READ_BY_OTHERS]
+    code = inspect.getsource(sys.modules[model.__module__])
+    own = inspect.getsource(sys.modules[config_class.__module__])
+    named = {**config_class.attribute_map, **{value: key for key, value in config_class.attribute_map.items()}}
+    return [
+        name
+        for name in READ_BY_OTHERS
+        if any(
+            re.search(rf"""config\.{each}\b|config, ["']{each}["']""", code) for each in (name, named.get(name, name))
+        )
+        or re.search(rf"self\.{name}\b", own)
+    ]
+
+
+def schemes_of_all() -> dict[str, Any]:
+    """Return the schemes of all classes that are known not to rotate, and the entries about them that they read."""
+    from transformers import CONFIG_MAPPING
+
+    found = {}
+    for name in sorted(CONFIG_MAPPING.keys()):
+        known = model_type(name)
+        if name in known_model_types() and known is not None and not known.rotates and not known.text_part:
+            schemes = schemes_of(CONFIG_MAPPING[name])
+            if schemes:
+                found[name] = {"schemes": schemes, "reads": reads_of(CONFIG_MAPPING[name])}
+    return found
+
+
+def main() -> None:
+    """Write the schemes of all classes."""
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(schemes)}" for name, schemes in schemes_of_all().items())
+    PATH.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
