@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from zoo.entries import PATH, entries_of_all
+from zoo.scalings import keeps_short_list
 
 from locant.errors import ConfigError
+from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build
 from locant.positions.scaling import LongRoPE, Unscaled
 from locant.positions.scaling.fields import Finding
@@ -197,6 +199,24 @@ class TestTwoScales:
     def test_both_are_read(self, name: str) -> None:
         config = read_huggingface(self._FILE | {"model_type": name}).config
         assert [config.attention_scale(length) for length in (1, 4096, 4097, None)] == [1.1, 1.1, 1.3, 1.3]
+
+    def test_the_class_of_phimoe_takes_the_short_list_alone(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text(json.dumps(self._FILE), encoding="utf-8")
+        said = " ".join(each.message for each in inspect_model(tmp_path, ask_class=False).findings)
+        assert "takes short_factor of rope_scaling of config.json for texts of any length, also beyond 4096" in said
+        assert "transformers changes from the short" not in said
+        assert "transformers: short factors for all texts. vLLM" in said
+        other = self._FILE | {"model_type": "phi3small"}
+        assert "for texts of any length" not in " ".join(each.message for each in read_huggingface(other).findings)
+
+    def test_lists_of_the_classes(self) -> None:
+        transformers = pytest.importorskip("transformers")
+        group = {"rope_type": "default", "rope_theta": 10000.0}
+        small = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 32}
+        small |= {"num_key_value_heads": 2, "intermediate_size": 32, "pad_token_id": 0, "rope_parameters": group}
+        small |= {"max_position_embeddings": 64, "original_max_position_embeddings": 64}
+        assert keeps_short_list(transformers.PhimoeConfig, small, 8)
+        assert not keeps_short_list(transformers.Phi3Config, small, 8)
 
     def test_a_fixed_length_chooses_one(self) -> None:
         scaling = read_huggingface(self._FILE).config.scaling

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+import torch
 
+from locant.extension.inspect.model_class.small_model import build
 from locant.rotary_configs import read_huggingface
 
 _SIZES = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 4, "head_dim": 64}
@@ -53,6 +56,17 @@ def test_windows_of_no_tokens_are_told(model_type: str, entry: str, value: int) 
     said = [each for each in findings if "hide every token" in each.message]
     assert [each.severity for each in said] == ["warning"]
     assert said[0].message.startswith(f"{entry} is {value} in config.json")
+    assert ("with a cache" in said[0].message) is (model_type in ("mistral", "gemma2"))
+
+
+@pytest.mark.parametrize(("size", "fails"), [(64, False), (-1, True)])
+def test_a_cache_of_no_tokens_fails(size: int, fails: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64}
+    model = build(transformers.MistralConfig(**sizes, num_hidden_layers=1, vocab_size=16, sliding_window=size))
+    model.set_attn_implementation("eager")
+    with pytest.raises(RuntimeError, match="must match the size") if fails else contextlib.nullcontext():
+        model(torch.zeros((1, 8), dtype=torch.long))
 
 
 def test_code_of_its_own_may_take_such_a_window_for_none() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
 from locant.positions.scaling.frequency import FrequencyScaling
+from locant.positions.scaling.longrope import LongRoPE
 from locant.positions.scaling.ntk_by_parts import NTKByParts
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.rope_parameters import read_type
@@ -52,6 +53,27 @@ def with_ramp_of_transformers(
             "State the length that the model was trained for before the extension.",
         )
     return kept
+
+
+def warn_of_short_list(scaling: FrequencyScaling, where: str, kind: ModelType | None, context: RopeContext) -> None:
+    """Warn of a class that never takes the long list of LongRoPE.
+
+    Args:
+        scaling: The scaling.
+        where: Where it is stated.
+        kind: The facts of the class.
+        context: Where the warning goes.
+    """
+    if kind is None or not kind.keeps_short_list or not isinstance(scaling, LongRoPE):
+        return
+    if scaling.short_factors != scaling.long_factors:
+        scales = "" if scaling.short_attention_factor is None else ", and changes the attention scale alone beyond that"
+        context.warn(
+            f"The class of '{kind.name}' in transformers takes short_factor of {where} for texts of any length, also "
+            f"beyond {scaling.original_length} tokens{scales}. What is shown for longer texts are the long factors, as "
+            "the file means them.",
+            f"Read texts beyond {scaling.original_length} tokens with another engine.",
+        )
 
 
 def length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:

@@ -151,6 +151,7 @@ class ModelType:
         refuses_scalings: Types of scalings with which it refuses a file, of a class that does not rotate.
         fails_with_share: Whether its latent attention fails with a share of a head and no scaling.
         fails_with_groups: Whether its latent attention fails with fewer heads of keys than of queries.
+        keeps_short_list: Whether it turns pairs by the short list of LongRoPE in texts of any length.
         turns_odd_share: Whether it rotates an odd number of features, and one more.
         needs_sections: Whether its group must have an ``mrope_section``.
         text_part: Name of the nested group that is the text part of a multimodal model, or has it.
@@ -218,6 +219,7 @@ class ModelType:
     refuses_scalings: Sequence[str] = ()
     fails_with_share: bool = False
     fails_with_groups: bool = False
+    keeps_short_list: bool = False
     turns_odd_share: bool = False
     needs_sections: bool = False
     text_part: tuple[str, ...] = ()
@@ -358,6 +360,7 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:
         refuses_scalings=facts.get("refuses_scalings", ()),
         fails_with_share=facts.get("fails_with_share", False),
         fails_with_groups=facts.get("fails_with_groups", False),
+        keeps_short_list=facts.get("keeps_short_list", False),
         turns_odd_share=facts.get("odd_share", False),
         needs_sections=facts.get("needs_sections", False),
         text_part=tuple(facts.get("text_part", ())),

@@ -16,6 +16,7 @@ from locant.rotary_configs.around_scalings import (
     base_of_one_more,
     length_for,
     original_length_for,
+    warn_of_short_list,
     with_ramp_of_transformers,
 )
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
@@ -274,6 +275,7 @@ def _read_entries(
             passes_over_unknown=is_known,
             refuses_two_types=in_vllm or not is_known,
         )
+        warn_of_short_list(scaling, rope.where, None if in_vllm else kind, context)
         rotary_dim = sizes.rotated_by(scaling)
         if rotary_dim == sizes.rotary_dim + 1:
             base = base_of_one_more(sizes.rotary_dim, base, context)

@@ -402,6 +402,10 @@ def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> in
     return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
 
 
+_OF_CACHES = ("sliding_window", "local_attention")
+"""Entries with the window of layers whose cache transformers makes by it."""
+
+
 def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
     """Return findings about windows of no tokens, with which the masks of a class hide every token.
 
@@ -413,11 +417,14 @@ def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str
     if kind is None or not is_in_transformers(kind.name):
         return []
     stated = {_stated_window(part, kind, name) for name in names} - {None}
+    # ``DynamicSlidingWindowLayer``, of classes that generate: its mask is narrower than the text.
+    keeps_cache = kind.name not in LOOKS_BOTH_WAYS and kind.name not in HALVES_ITS_WINDOW
+    fails = {each: "; with a cache, which it keeps by default, it fails" for each in _OF_CACHES if keeps_cache}
     return [
         Finding(
             "warning",
             f"{each[0]} is {each[1]} in config.json: with it the masks of the class of '{kind.name}' in transformers "
-            "hide every token, also the token itself. It is read as no window here.",
+            f"hide every token, also the token itself{fails.get(each[0], '')}. It is read as no window here.",
             f"State null for {each[0]}, and full_attention for the layers, where no window is meant.",
         )
         for each in stated

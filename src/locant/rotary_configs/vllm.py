@@ -210,7 +210,8 @@ def _lengths(declared: int | None, part: Mapping[str, Any], model_type: str) -> 
     name = "original_max_position_embeddings"
     kind = families.model_type(model_type)
     original = Fields(part, "config.json").whole(name) or (kind.defaults.get(name) if kind else None)
-    return VllmLengths(declared, model_type.startswith(_EXTENDED_LENGTH), original)
+    keeps = kind is not None and kind.keeps_short_list
+    return VllmLengths(declared, model_type.startswith(_EXTENDED_LENGTH), original, keeps)
 
 
 def write_vllm(

@@ -42,7 +42,7 @@ from zoo.left_out import (
     takes_part_for_head,
     takes_rotary_dim,
 )
-from zoo.scalings import scaling_facts
+from zoo.scalings import keeps_short_list, scaling_facts
 from zoo.verdict import SHORT
 from zoo.wholes import facts_of_whole
 
@@ -240,6 +240,7 @@ def _changed(found: Architecture, entries: dict[str, Any], usual: list[ObservedL
         facts |= scaling_facts(rope, usual, with_entries)
     if before := next((layer.rotation for layer in rotating if layer.rotation is not None), None):
         facts |= failure_facts(found, entries, before.rotary_dim, with_entries)
+        facts["keeps_short_list"] = keeps_short_list(found.config_class, entries, before.rotary_dim // 2)
     if entries.get("rope_interleave") is not None:
         layers = with_entries(rope_interleave=not entries["rope_interleave"])
         facts["rope_interleave"] = bool(layers) and {each.layout for each in layers} != {each.layout for each in usual}
@@ -377,7 +378,7 @@ _AS_FOUND = (
         "refuses",
     ),
     *("fails_with", "odd_share", "needs_sections", "fails_headless", "needs_head", "fails_with_share"),
-    *("fails_with_groups", "fails_with_null"),
+    *("fails_with_groups", "fails_with_null", "keeps_short_list"),
     *_OF_CONFIGURATION,
 )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from locant.extension.inspect.model_class.observe import ObservedLayer
+from locant.extension.inspect.model_class.observe import ObservedLayer, observe
+from locant.extension.inspect.model_class.small_model import build, quiet
 
 Tried = Callable[..., list[ObservedLayer] | None]
 """What a small model of a class does with other entries, ``None`` where it fails."""
@@ -70,3 +73,38 @@ def with_entries(rope: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[st
     if "rope_type" in rope:
         return {**rope, **entries}
     return {name: group and {**group, **entries} for name, group in rope.items()}
+
+
+_BORDER = 16
+_LENGTHS_BESIDE = ("max_position_embeddings", "original_max_position_embeddings")
+_WITHIN, _BEYOND = range(4), range(2 * _BORDER)  # also where a class counts positions itself
+
+
+def keeps_short_list(config_class: Any, entries: Mapping[str, Any], pairs: int) -> bool:
+    """Whether a class turns pairs by the short list of 'longrope' in texts beyond its length, too.
+
+    Args:
+        config_class: The class of its configuration.
+        entries: The entries of a small model that it computes.
+        pairs: How many pairs of features that rotates.
+    """
+    rope = entries.get("rope_parameters")
+    if not rope or "rope_type" not in rope:
+        return False
+    group = {**with_entries(rope, complete_scaling("longrope", pairs)), "original_max_position_embeddings": _BORDER}
+    lengths = {each: _BORDER for each in _LENGTHS_BESIDE if each in entries}
+    changed = {**entries, **lengths, "rope_parameters": group}
+    try:
+        with quiet():
+            within, beyond = (
+                observe(build(config_class(**copy.deepcopy(changed))), positions) for positions in (_WITHIN, _BEYOND)
+            )
+    except Exception:  # whatever the class raises
+        return False
+    frequencies = [
+        [each for layer in layers if layer.rotation is not None for each in layer.rotation.frequencies]
+        for layers in (within, beyond)
+    ]
+    return bool(frequencies[0]) and all(
+        abs(one - other) < 1e-4 + 1e-3 * abs(one) for one, other in itertools.zip_longest(*frequencies, fillvalue=0.0)
+    )

@@ -29,7 +29,9 @@ def engine_differences(content: Mapping[str, Any], parsed: ParsedConfig | None) 
     if parsed is None:
         yield from _only_vllm(content)
         return
-    for config in parsed.configs.values():
+    kind = families.model_type(text_type(content))
+    has_one_list = kind is not None and kind.keeps_short_list  # of which the reading tells
+    for config in () if has_one_list else parsed.configs.values():
         try:
             yield from config.scaling.engine_findings(config)
         except UNREADABLE as error:

@@ -178,11 +178,13 @@ class VllmLengths:
         is_extended: Whether the model's class counts that as the length after a linear scaling.
         original: ``original_max_position_embeddings`` beside the group of the scaling, or of the model's class; vLLM
             looks for it there alone, not within the group.
+        keeps_short_list: Whether the model's class in transformers takes the short list of LongRoPE for any text.
     """
 
     declared: int | None
     is_extended: bool = False
     original: int | None = None
+    keeps_short_list: bool = False
 
 
 @dataclass

@@ -369,9 +369,12 @@ class LongRoPE(Extension):
         else:
             default = f" By default vLLM serves {served} tokens, with the long ones"
             default += "." if lengths.original else ": it looks for the original length beside the group alone."
+        theirs = f"short factors up to {self.original_length} tokens, long ones beyond"
+        if lengths.keeps_short_list:
+            theirs = "short factors for all texts"
         yield Finding(
             "warning",
-            f"transformers: short factors up to {self.original_length} tokens, long ones beyond. vLLM, and llama.cpp "
+            f"transformers: {theirs}. vLLM, and llama.cpp "
             f"by its context: long factors for all texts once --max-model-len exceeds {self.original_length}, short "
             f"ones otherwise.{default}",
             remedy,
