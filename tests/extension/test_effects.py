@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from locant.extension.inspect.effects import entries_without_effect, values_of_the_class
+from locant.extension.inspect.effects import entries_without_effect, keys_left_out, values_of_the_class
 from locant.rotary_configs import families, read_gguf, read_huggingface
+from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.huggingface import read_config
 
 _SIZES = {"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 4}
@@ -30,7 +31,7 @@ def _taken(content: dict[str, Any]) -> list[str]:
     ("model_type", "more", "entry"),
     [
         ("mimo_v2_flash", {"sliding_window": 128, "sliding_window_size": 128}, "sliding_window 128"),
-        ("hunyuan_v1_dense", {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "beta_fast": 24}}, "beta_fast 24"),
+        ("mimo_v2_flash", {"sliding_window": 7, "sliding_window_size": 96}, "sliding_window 7"),
     ],
 )
 def test_an_entry_without_effect_is_told(model_type: str, more: dict[str, Any], entry: str) -> None:
@@ -72,6 +73,60 @@ def test_a_key_of_gguf_without_effect_is_told() -> None:
     told = entries_without_effect(metadata, parsed, read_gguf, ())
     assert [each.message.split(":")[0] for each in told] == ["attention.sliding_window 512 has no effect"]
     assert not entries_without_effect({**metadata, "gemma.attention.sliding_window": 0}, parsed, read_gguf, ())
+
+
+def _gguf(architecture: str, **more: Any) -> dict[str, Any]:
+    keys = {"context_length": 8192, "embedding_length": 2048, "block_count": 8, "attention.head_count": 8}
+    keys |= {key.replace("__", "."): value for key, value in more.items()}
+    return {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in keys.items()}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        (_gguf("gemma2", attention__key_length=256), "no attention.sliding_window; 4096 is taken"),
+        (_gguf("gemma3", attention__key_length=256), "no attention.sliding_window: all layers look back"),
+        (_gguf("gptneox"), "no rope.dimension_count: all 256 features of a head rotate"),
+        (_gguf("qwen3"), "no attention.key_length: a head has 256 features"),
+        (_gguf("llama", rope__scaling__factor=8.0), "no rope.scaling.type; 'linear' is taken"),
+        (_gguf("granitehybrid"), "no rope.scaling.finetuned: it is taken for true"),
+    ],
+)
+def test_keys_of_gguf_that_are_left_out_are_told(metadata: dict[str, Any], told: str) -> None:
+    (found,) = keys_left_out(metadata, read_gguf(metadata), ())
+    assert told in found.message
+
+
+def test_keys_of_gguf_that_are_there_are_not_called_missing() -> None:
+    files = [
+        _gguf("gptneox", rope__dimension_count=64),
+        _gguf("qwen3", attention__key_length=128),
+        _gguf("llama", rope__scaling__factor=8.0, rope__scaling__type="linear"),
+        _gguf("gemma3", attention__key_length=256, attention__sliding_window=512),
+        _gguf("llama"),
+    ]
+    assert not [found for each in files for found in keys_left_out(each, read_gguf(each), ())]
+
+
+def test_a_key_that_counts_by_being_there_is_told() -> None:
+    metadata = _gguf("smallthinker", attention__key_length=128, attention__sliding_window=2048)
+    (found,) = entries_without_effect(metadata, read_gguf(metadata), read_gguf, ())
+    assert found.message.startswith("attention.sliding_window 2048 has an effect by being there alone")
+
+
+def test_alibi_of_mpt_in_gguf_is_that_of_its_key() -> None:
+    """llama.cpp's mpt.cpp reads attention.max_alibi_bias, 0 where it is missing."""
+    with pytest.raises(NoRotaryPositionsError, match="but ALiBi"):
+        read_gguf(_gguf("mpt", attention__max_alibi_bias=8.0))
+    for left_out in ({}, {"attention__max_alibi_bias": 0.0}):
+        with pytest.raises(NoRotaryPositionsError, match="and no ALiBi either"):
+            read_gguf(_gguf("mpt", **left_out))
+
+
+def test_a_share_by_another_name_is_no_value_of_the_class() -> None:
+    assert not _taken({"model_type": "gpt_neox", **_SIZES, "rotary_pct": 0.25})
+    (share,) = _taken({"model_type": "phi", **_SIZES})
+    assert share.startswith("The file has no partial_rotary_factor; 0.5 is taken")
 
 
 def test_values_that_the_class_has_are_told() -> None:

@@ -11,9 +11,10 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Unscaled
 from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.axes import several_axes
-from locant.rotary_configs.base import ParsedConfig, declared_length
+from locant.rotary_configs.base import NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.doubts import with_checked_axes
 from locant.rotary_configs.gguf_architectures import (
+    ALIBI_BY_FILE,
     AXES_BY_SECTIONS,
     BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
@@ -87,6 +88,11 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     keys = Fields(own, f"the GGUF metadata of '{architecture}'")
     refuse_impossible(own, keys.where)
     findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
+    if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
+        raise NoRotaryPositionsError(
+            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, and no ALiBi either, "
+            f"because attention.max_alibi_bias is missing or 0 in {keys.where}."
+        )
     sections = _sections(keys, architecture, findings)
     layout = layout_of(architecture, several_axes=bool(sections))
     has_own = states_own_sizes(keys, architecture)

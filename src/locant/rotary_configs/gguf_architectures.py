@@ -55,6 +55,9 @@ WITHOUT_ROTATION = {
 """Architectures that llama.cpp does not rotate (``LLAMA_ROPE_TYPE_NONE``, and graphs that add positions), and what
 they have instead."""
 
+ALIBI_BY_FILE = frozenset(("jais", "mpt"))
+"""Architectures with ALiBi where the file has ``attention.max_alibi_bias``, which is 0 otherwise."""
+
 SEVERAL_AXES = {
     **dict.fromkeys(("qwen2vl", "paddleocr"), False),
     **dict.fromkeys(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts"), True),

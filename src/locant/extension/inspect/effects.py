@@ -6,18 +6,24 @@ case, the entry says nothing, and whoever wrote it may believe otherwise.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from locant.extension.source import Source
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig
 from locant.rotary_configs.class_entries import entries_of_class
-from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.families import ModelType, is_in_transformers, model_type
+from locant.rotary_configs.gguf import read_gguf
+from locant.rotary_configs.gguf_architectures import model_type_of
+from locant.rotary_configs.gguf_layers import SWITCHED
+from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.spellings import head_size, is_about_positions
-from locant.rotary_configs.text_parts import text_part, text_part_names
+from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.usual_values import GROUPS
 
 Read = Callable[[Mapping[str, Any]], ParsedConfig]
@@ -33,8 +39,34 @@ _FILLED_IN = (
     *("sliding_window", "attention_chunk_size", "head_dim", "global_head_dim"),
     *("partial_rotary_factor", "rotary_dim"),
 )
+_SHARES = ("partial_rotary_factor", "rotary_dim")
+_OF_A_SHARE = re.compile(r"rotary|partial")
 _SWITCHES = ("use_sliding_window",)
 _NEUTRAL = (0, 1, False)
+
+
+def effects_of_entries(
+    source: Source, parsed: ParsedConfig, kind: ModelType | None, said: Sequence[Finding]
+) -> list[Finding]:
+    """Return notes on what the entries of a file do to its reading, and those left out, where nobody has told of it.
+
+    Args:
+        source: The file.
+        parsed: Its reading, by the file alone.
+        kind: Facts of a class that is not known here, where it was asked.
+        said: What was found so far.
+    """
+    content = source.content
+    if source.kind == "gguf":
+        read_keys = functools.partial(read_gguf, tensors=source.tensors)
+        return [*entries_without_effect(content, parsed, read_keys, said), *keys_left_out(content, parsed, said)]
+    known = model_type(text_type(content))
+    kind = known or kind
+    if kind is None or "auto_map" in content:  # code of its own may read more
+        return []
+    read = functools.partial(read_config, kind=None if known is not None else kind)
+    found = values_of_the_class(content, parsed, read, kind, said)
+    return [*found, *(entries_without_effect(content, parsed, read, said) if is_in_transformers(kind.name) else ())]
 
 
 def entries_without_effect(
@@ -50,25 +82,33 @@ def entries_without_effect(
     """
     words = {word for each in said for word in re.findall(r"[\w.]+", each.message)}
     words |= {word.rsplit(".", 1)[-1] for word in words}
-    names = []
+    names: list[str] = []
+    by_being_there: list[str] = []
     for path, value in _entries(content):
         name = path[-1].split(".", 1)[-1]
         if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & words:
             continue
         others = [_with(content, path, other) for other in _other_values(value)]
-        if all(_is_same(parsed, other, read) for other in (_without(content, path), *others)):
-            names.append(f"{name} {in_json(value):.40}")
-    if not names:
-        return []
-    *first, last = dict.fromkeys(names)
-    subject = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+        if not all(_is_same(parsed, other, read) for other in others):
+            continue
+        (names if _is_same(parsed, _without(content, path), read) else by_being_there).append(
+            f"{name} {in_json(value):.40}"
+        )
     return [
-        Finding(
+        *_passed_over(names, "no effect", "the same with any other value, and without"),
+        *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value"),
+    ]
+
+
+def _passed_over(names: Sequence[str], effect: str, same: str) -> Iterator[Finding]:
+    if names:
+        *first, last = dict.fromkeys(names)
+        subject = f"{', '.join(first)} and {last} have" if first else f"{last} has"
+        yield Finding(
             "note",
-            f"{subject} no effect: positions are the same with any other value, and without.",
+            f"{subject} {effect}: positions are {same}.",
             "Nothing has to be done, unless they were meant to change.",
         )
-    ]
 
 
 def _is_shown(value: float, parsed: ParsedConfig) -> bool:
@@ -90,9 +130,13 @@ def _entries(content: Mapping[str, Any]) -> Iterator[tuple[_Path, Any]]:
         return
     where, part = tuple(text_part_names(content)), text_part(content)
     is_off = any(part.get(switch) is False for switch in _SWITCHES)
+    kind = model_type(text_type(content))
+    has_latent_heads = _is_latent(kind) or "qk_rope_head_dim" in part
     for key, value in part.items():
         if not _states(value) or _OTHERS.search(key) or (is_off and "window" in key):
             continue
+        if key == "head_dim" and has_latent_heads:
+            continue  # which says where the rotated features stand, or is told as passed over
         if _ABOUT_ROTATION.search(key) or is_about_positions(key):
             yield (*where, key), value
     for name in GROUPS:
@@ -163,6 +207,8 @@ def values_of_the_class(
         value = kind.defaults.get(name, (kind.rope or {}).get(name))
         if name in part or name in words or not is_number(value) or value in _NEUTRAL or own is None:
             continue
+        if name in _SHARES and any(_OF_A_SHARE.search(key) for key, each in part.items() if each is not None):
+            continue  # stated by another name
         if any(isinstance(part.get(group), Mapping) and name in part[group] for group in GROUPS):
             continue
         if name == "head_dim" and value == head_size(part):
@@ -199,3 +245,67 @@ def _scaling_of_class(kind: ModelType) -> str | None:
     groups = [group for group in rope.values() if isinstance(group, Mapping)] or [rope]
     types = {str(group.get("rope_type", group.get("type", "default"))) for group in groups} - {"default"}
     return min(types) if types else None
+
+
+def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Sequence[Finding]) -> list[Finding]:
+    """Return notes about keys that a GGUF file leaves out, where llama.cpp has a value and published files another.
+
+    Args:
+        metadata: Of the file.
+        parsed: Its reading.
+        said: What was found so far; keys that a finding names are not told again.
+    """
+    architecture = str(metadata.get("general.architecture"))
+    text = " ".join(each.message for each in said)
+    kind = model_type(model_type_of(architecture))
+    (config, *_) = parsed.configs.values()
+    assert config.rotary_dim is not None
+
+    def is_missing(key: str) -> bool:
+        return metadata.get(f"{architecture}.{key}") is None and key not in text
+
+    found = []
+    windows = sorted({layer.window for layer in parsed.layers if layer.window is not None})
+    slides = kind is not None and bool(kind.defaults.get("sliding_window")) and "sliding_attention" in kind.behaviour
+    if is_missing("attention.sliding_window") and windows:
+        found.append(f"attention.sliding_window; {windows[0]} is taken, as llama.cpp has for '{architecture}'")
+    elif is_missing("attention.sliding_window") and slides:
+        found.append(
+            f"attention.sliding_window: all layers look back over the whole text and have one base, where published "
+            f"models of '{architecture}' have windows in some layers"
+        )
+    share = None if kind is None else _share_of_class(kind)
+    if is_missing("rope.dimension_count") and share is not None and share < 1 and config.rotary_dim == config.head_dim:
+        found.append(
+            f"rope.dimension_count: all {config.head_dim} features of a head rotate, where published models of "
+            f"'{architecture}' rotate {share:g} of them"
+        )
+    size = None if kind is None else kind.defaults.get("head_dim")
+    if is_missing("attention.key_length") and size is not None and size != config.head_dim and not _is_latent(kind):
+        found.append(
+            f"attention.key_length: a head has {config.head_dim} features, embedding_length by head_count, where "
+            f"published models of '{architecture}' have {size}"
+        )
+    factor = metadata.get(f"{architecture}.rope.scaling.factor")
+    if is_missing("rope.scaling.type") and factor not in (None, 0, 1):
+        found.append("rope.scaling.type; 'linear' is taken, as llama.cpp has")
+    if is_missing("rope.scaling.finetuned") and architecture in SWITCHED:
+        found.append(
+            f"rope.scaling.finetuned: it is taken for true, and the layers with attention rotate; files of models of "
+            f"'{architecture}' without positions have false there"
+        )
+    return [
+        Finding("note", f"The file has no {each}.", "Compare with the configuration that the file was made from.")
+        for each in found
+    ]
+
+
+def _share_of_class(kind: ModelType) -> float | None:
+    """Return which part of a head the class of a model type rotates by itself."""
+    value = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
+    return float(value) if is_number(value) else None
+
+
+def _is_latent(kind: ModelType | None) -> bool:
+    """Whether the class has heads with a rotated part of their own (MLA)."""
+    return kind is not None and "qk_rope_head_dim" in kind.defaults

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 from locant.errors import ConfigError, UsageError
 from locant.extension.inspect.code_beside import ReadCode, read_code
-from locant.extension.inspect.effects import entries_without_effect, values_of_the_class
+from locant.extension.inspect.effects import effects_of_entries
 from locant.extension.inspect.engine_differences import engine_differences
 from locant.extension.inspect.model_class.ask import AskedClass, as_the_class, without_reading
 from locant.extension.inspect.model_class.ask import ask_class as class_of
@@ -192,7 +191,8 @@ def inspect_model(
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()
         refused = None if unasked is None else unasked.finding(source.content)
         found += [] if refused is None else [refused]
-        found += _effects(source, own, asked, code, found)
+        kind = asked.kind if asked is not None else None if code is None else code.kind
+        found += effects_of_entries(source, own, kind, found)
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)
@@ -298,24 +298,6 @@ def _read(source: Source, asked: AskedClass | None, code: ReadCode | None) -> Pa
         )
     parsed = read_huggingface(source.content)
     return replace(parsed, findings=(*parsed.findings, *_doubts_by_code(source, parsed)))
-
-
-def _effects(
-    source: Source, parsed: ParsedConfig, asked: AskedClass | None, code: ReadCode | None, said: list[Finding]
-) -> list[Finding]:
-    """Return what the entries of a file do to its reading, where nothing has told of it."""
-    if source.kind not in ("huggingface", "gguf"):
-        return []
-    if source.kind == "gguf":
-        return entries_without_effect(source.content, parsed, lambda content: read_gguf(content, source.tensors), said)
-    known = families.model_type(text_type(source.content))
-    kind = known or (asked.kind if asked is not None else code.kind if code is not None else None)
-    read = functools.partial(read_config, kind=None if known is not None else kind)
-    if kind is None or "auto_map" in source.content:  # code of its own may read more
-        return []
-    found = values_of_the_class(source.content, parsed, read, kind, said)
-    is_whole = families.is_in_transformers(kind.name)
-    return [*found, *(entries_without_effect(source.content, parsed, read, said) if is_whole else ())]
 
 
 def _doubts_by_code(source: Source, parsed: ParsedConfig) -> Iterator[Finding]:
