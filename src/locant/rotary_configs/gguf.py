@@ -90,8 +90,8 @@ def read_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Sequence[float]
     findings = [*unusual_values(own, keys.where), *_of_another_architecture(metadata, architecture)]
     if architecture in ALIBI_BY_FILE and not own.get("attention.max_alibi_bias"):
         raise NoRotaryPositionsError(
-            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, and no ALiBi either, "
-            f"because attention.max_alibi_bias is missing or 0 in {keys.where}."
+            f"llama.cpp does not rotate in the architecture '{architecture}': no rotary positions, and no ALiBi "
+            f"either, because attention.max_alibi_bias is missing or 0 in {keys.where}."
         )
     sections = _sections(keys, architecture, findings)
     layout = layout_of(architecture, several_axes=bool(sections))
