@@ -44,8 +44,8 @@ def stripedhyena(given: dict[str, Any], findings: Findings) -> None:
         findings.append(
             Finding(
                 "warning",
-                f"rotary_emb_scaling_factor is {in_json(factor)} in config.json, but use_interpolated_rotary_pos_emb is "
-                "not true: the code of StripedHyena passes over it.",
+                f"rotary_emb_scaling_factor is {in_json(factor)}, but use_interpolated_rotary_pos_emb is not true in "
+                "config.json: the code of StripedHyena passes over it.",
                 "State use_interpolated_rotary_pos_emb true, if the model was trained so.",
             )
         )
