@@ -58,7 +58,8 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"max_position_embeddings": 2**40}, "warning", "max_position_embeddings in config.json is 1.09951e.12; published"),
     # nothing can be computed
-    ({"rope_theta": 1.0}, "error", "rope_theta in config.json is 1. The base .* must be a number above 1"),
+    ({"model_type": "novel", "rope_theta": 1.0}, "error", "rope_theta in config.json is 1. The base .* above 1"),
+    ({"rope_theta": 1.0}, "error", "rope_theta is 1, with which all pairs turn by the same angle"),
     ({"rope_theta": 0}, "error", "rope_theta in config.json is 0. The base"),
     ({"partial_rotary_factor": -0.5}, "error", "partial_rotary_factor in config.json is -0.5. It is the share"),
     ({"partial_rotary_factor": 1.5}, "error", "partial_rotary_factor in config.json is 1.5. It is the share"),
@@ -158,7 +159,7 @@ def test_what_cannot_be_meant_is_said(entries: dict[str, Any], severity: str, sa
     [
         (_scaled(**_YARN | {"factor": 0}), "factor of the scaling 'yarn' must be at least 1; got 0"),
         ({"head_dim": -64}, "'head_dim' in config.json must be a positive whole number; got -64"),
-        ({"rope_theta": True}, "'rope_theta' in config.json must be a number; got true"),
+        ({"rope_theta": "1e4"}, "'rope_theta' in config.json must be a number; got '1e4'"),
         (_scaled(rope_scaling={"factor": 4.0}), "'rope_scaling' in rope_scaling of config.json is no layer type"),
     ],
 )

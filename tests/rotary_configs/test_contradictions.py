@@ -10,6 +10,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.extension.extend.methods import apply_method
+from locant.positions import RotaryConfig
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
@@ -167,6 +168,43 @@ def test_a_share_of_0_leaves_no_positions(entries: dict[str, Any]) -> None:
         read_huggingface({"model_type": "gpt_neox" if name == "rotary_pct" else "phi", **_HEADS, **entries})
     with pytest.raises(ConfigError, match="above 0 and at most 1; got 0"):
         read_huggingface({"model_type": "novel", **_HEADS, "partial_rotary_factor": 0})
+
+
+@pytest.mark.parametrize(
+    ("entries", "frequencies", "said"),
+    [
+        ({"rope_theta": True}, [1, 1, 1, 1], "rope_theta in config.json is true, which is no number"),
+        (
+            {"rope_parameters": {"rope_theta": True}},
+            [1, 1, 1, 1],
+            "rope_theta in rope_parameters of config.json is true",
+        ),
+        ({"rope_theta": 1}, [1, 1, 1, 1], "rope_theta is 1, with which all pairs turn by the same angle"),
+        ({"rope_theta": 0.0625}, [1, 2, 4, 8], "rope_theta is 0.0625, with which later pairs turn faster"),
+        ({"rope_theta": 1e300}, [1, 0, 0, 0], "rope_theta is 1e.300, which is beyond float32"),
+        (
+            {"rope_theta": 1e39, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+            [0.5, 0, 0, 0],
+            "rope_theta is 1e.39, which is beyond float32",
+        ),
+    ],
+)
+def test_bases_that_cannot_be_meant(entries: dict[str, Any], frequencies: list[float], said: str) -> None:
+    """modeling_llama.py: ``1.0 / base ** (arange(0, dim, 2) / dim)`` in float32."""
+    sizes = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    parsed = read_huggingface({**sizes, **entries})
+    assert [float(each) for each in parsed.config.frequencies()] == pytest.approx(frequencies)
+    severity = "warning" if "float32" in said else "error"
+    found = [each.message for each in parsed.findings if each.severity == severity]
+    assert any(re.search(said, message) for message in found), found
+    with pytest.raises(ConfigError):
+        read_huggingface({**sizes, **entries, "rope_theta": 0})
+
+
+@pytest.mark.parametrize("base", [1, 0.5, 0, True])
+def test_a_configuration_of_ones_own_has_a_base_above_1(base: float) -> None:
+    with pytest.raises(ConfigError, match="must be a number above 1"):
+        RotaryConfig(head_dim=8, base=base)
 
 
 def test_what_was_meant_is_named() -> None:

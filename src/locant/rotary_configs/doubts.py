@@ -18,14 +18,15 @@ from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS
 from locant.rotary_configs.usual_values import GROUPS, refuse_impossible, rotary_groups, unusual_values
 
 
-def refuse_impossible_values(part: Mapping[str, Any]) -> None:
+def refuse_impossible_values(part: Mapping[str, Any], *, takes_small_bases: bool = False) -> None:
     """Raise ConfigError for a number of a config.json with which nothing can be computed.
 
     Args:
         part: The text part of config.json.
+        takes_small_bases: Whether its class computes with bases from above 0 up to 1 all the same.
     """
     for where, entries in rotary_groups(part):
-        refuse_impossible(entries, where)
+        refuse_impossible(entries, where, takes_small_bases=takes_small_bases)
 
 
 def doubts_about(

@@ -80,6 +80,7 @@ from locant.rotary_configs.text_parts import (
     text_part,
     text_type,
 )
+from locant.rotary_configs.unusual_bases import as_computed, config_class, with_true_for_1
 from locant.rotary_configs.without_rotation import (
     ROPE_KEYS,
     has_rotary_code,
@@ -170,6 +171,8 @@ def read_config(
         for alias, usual in kind.aliases.items():
             if alias in given and given.has_none(usual):
                 given.take(alias, usual)
+    if is_known:
+        with_true_for_1(given, findings)
     without_null_scaling(given, findings, is_known=is_known)
     if given.has_none("partial_rotary_factor") and not given.has_none("rotary_pct"):
         given.names["partial_rotary_factor"] = "rotary_pct"
@@ -212,7 +215,7 @@ def _read_entries(
     part = Fields(usual, "config.json")
     part.get("model_type")
     refuse_other_positions(part, kind, name)
-    refuse_impossible_values(part.values)
+    refuse_impossible_values(part.values, takes_small_bases=is_known)
     stated = stated_layout(part.values) if kind is None else None
     by_name = families.layout_of(name, _interleaves(part, in_vllm, kind), kind) if stated is None else stated[1]
     layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
@@ -280,7 +283,8 @@ def _read_entries(
         if rotary_dim == sizes.rotary_dim + 1:
             base = base_of_one_more(sizes.rotary_dim, base, context)
         scaling = with_ramp_of_transformers(scaling, rotary_dim, base, context)
-        configs[layer] = RotaryConfig(
+        scaling = as_computed(base, scaling, rotary_dim, layer, context)
+        configs[layer] = config_class(base)(
             head_dim=sizes.head_dim,
             base=base,
             rotary_dim=rotary_dim,

@@ -96,7 +96,7 @@ def rotary_groups(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
                     yield f"'{layer}' in {name} of config.json", inner
 
 
-def refuse_impossible(entries: Mapping[str, Any], where: str) -> None:
+def refuse_impossible(entries: Mapping[str, Any], where: str, *, takes_small_bases: bool = False) -> None:
     """Raise ConfigError for a number with which nothing can be computed.
 
     What is no number at all is left to the reader.
@@ -104,10 +104,11 @@ def refuse_impossible(entries: Mapping[str, Any], where: str) -> None:
     Args:
         entries: One group of a configuration.
         where: Where it stands, for the message.
+        takes_small_bases: Whether the engine computes with bases from above 0 up to 1 all the same.
     """
     for name in _BASES:
         base = entries.get(name)
-        if is_number(base) and base <= 1:
+        if is_number(base) and base <= (0 if takes_small_bases else 1):
             raise ConfigError(
                 f"{name} in {where} is {base:g}. The base of rotary positions must be a number above 1, like 10000."
             )

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from locant.errors import ConfigError, nearest
 from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled, explain_frequencies
 from locant.positions.scaling.checks import check_base, check_rotary_dim
+from locant.positions.scaling.frequency import frequencies_of_any_base
 
 RotaryLayout = Literal["half", "interleaved"]
 """Which features form a pair; see :class:`RotaryConfig`."""
@@ -49,7 +50,7 @@ class RotaryConfig:
         check_rotary_dim(self._dim)
         if self._dim > self.head_dim:
             raise ConfigError(f"rotary_dim {self._dim} is more than the head's {self.head_dim} features.")
-        check_base(self.base)
+        self._check_base()
         layouts = get_args(RotaryLayout)
         if self.layout not in layouts:
             raise ConfigError(
@@ -57,6 +58,9 @@ class RotaryConfig:
             )
         self._check_max_length()
         self.frequencies()  # a scaling may contradict the number of pairs
+
+    def _check_base(self) -> None:
+        check_base(self.base)
 
     def _check_max_length(self) -> None:
         if self.max_length is None:
@@ -122,6 +126,20 @@ class RotaryConfig:
         said = ", ".join(f"{name} {_short(value)}" for name, value in options.items())
         scale = self.attention_scale(self.scaling.reach or self.max_length)
         return f"scaling {self.scaling.name}{f' ({said})' if said else ''}, attention scale {scale:.6g}"
+
+
+class SmallBaseRotaryConfig(RotaryConfig):
+    """What a model's class computes of a base from above 0 up to 1, as a file states it that cannot mean it.
+
+    With base 1 all pairs turn alike; with one below, later pairs turn faster than the first.
+    """
+
+    def _check_base(self) -> None:
+        check_base(self.base, above=0)
+
+    def frequencies(self, length: int | None = None) -> tuple[Decimal, ...]:
+        """Return the frequencies of the pairs, as :meth:`RotaryConfig.frequencies` does."""
+        return frequencies_of_any_base(self.scaling, self._dim, self.base, length)
 
 
 def _short(value: Any) -> str:

@@ -24,10 +24,10 @@ def check_rotary_dim(dim: int) -> None:
         )
 
 
-def check_base(base: float) -> None:
-    """Raise ConfigError unless ``base`` is a finite number above 1."""
-    if not is_number(base) or not base > 1:
-        raise ConfigError(f"The base of rotary positions must be a number above 1, like 10000; got {base!r}.")
+def check_base(base: float, *, above: float = 1) -> None:
+    """Raise ConfigError unless ``base`` is a finite number above 1, or 0 where only the formula has to be defined."""
+    if not is_number(base) or not base > above:
+        raise ConfigError(f"The base of rotary positions must be a number above {above}, like 10000; got {base!r}.")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

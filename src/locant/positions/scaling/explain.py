@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from locant.positions.scaling.frequency import FrequencyScaling
+from locant.positions.scaling.frequency import FrequencyScaling, frequencies_of_any_base
 from locant.positions.scaling.linear import Unscaled
 
 Fate = Literal["kept", "blended", "interpolated", "extrapolated", "still"]
@@ -123,7 +123,9 @@ def _tokens(length: int | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number in at most 7 characters for the magnitudes that occur."""
+    """Return a number in at most 7 characters for the magnitudes that occur; a few more for any others."""
+    if value >= 1e15:
+        return f"{value:.3g}"
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= size:
             return f"{value / size:.1f}{unit}"
@@ -176,8 +178,8 @@ def explain_frequencies(
     trained = scaling.trained_by(max_length)
     reach = length or scaling.explained_length or max_length
     stretch = _stretch(scaling, trained, reach)
-    before = map(float, Unscaled().frequencies(dim, base))
-    after = map(float, scaling.frequencies(dim, base, reach))
+    before = map(float, frequencies_of_any_base(Unscaled(), dim, base))
+    after = map(float, frequencies_of_any_base(scaling, dim, base, reach))
     pairs = []
     for index, (plain, scaled) in enumerate(zip(before, after, strict=True)):
         turns = None if trained is None else plain * trained / (2 * math.pi)

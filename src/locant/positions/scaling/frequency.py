@@ -80,9 +80,8 @@ class FrequencyScaling(EngineForms):
         Raises:
             ConfigError: ``dim`` or ``base`` is out of range, or contradicts the scaling.
         """
-        check_rotary_dim(dim)
         check_base(base)
-        return _frequencies(self, dim, base, 0 if length is None else self.length_class(length))
+        return frequencies_of_any_base(self, dim, base, length)
 
     @classmethod
     def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
@@ -285,6 +284,22 @@ def register_scaling(name: str) -> Callable[[_Scaling], _Scaling]:
         return scaling
 
     return register
+
+
+def frequencies_of_any_base(
+    scaling: FrequencyScaling, dim: int, base: float, length: int | None = None
+) -> tuple[Decimal, ...]:
+    """Return frequencies as :meth:`FrequencyScaling.frequencies` does, also of the bases up to 1 that files may hold.
+
+    Args:
+        scaling: The scaling.
+        dim: Even number of rotated features.
+        base: Base of the unscaled frequencies, above 0.
+        length: Length of the text in tokens, for scalings that depend on it.
+    """
+    check_rotary_dim(dim)
+    check_base(base, above=0)
+    return _frequencies(scaling, dim, base, 0 if length is None else scaling.length_class(length))
 
 
 @lru_cache(maxsize=256)
