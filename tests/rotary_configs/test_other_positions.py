@@ -114,9 +114,9 @@ def test_models_by_their_own_code() -> None:
     assert (yuan.config.rotary_dim, yuan.config.layout, yuan.config.base) == (64, "half", 10000.0)
     gpt2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "position_embedding_type": "rope"}
     code = {"AutoConfig": "configuration_moss_tts_nano.MossTTSNanoConfig"}
-    moss = read_huggingface(
-        {"model_type": "moss_tts_nano", "auto_map": code, "gpt2_config": {**gpt2, "rope_base": 20000.0}}
-    )
+    whole = {"model_type": "moss_tts_nano", "auto_map": code, "max_position_embeddings": 32768}
+    moss = read_huggingface({**whole, "gpt2_config": {**gpt2, "rope_base": 20000.0, "n_positions": 32768}})
+    assert not any("max_position_embeddings" in each.message for each in moss.findings)
     assert (moss.config.rotary_dim, moss.config.layout, moss.config.base) == (64, "interleaved", 20000.0)
 
 
@@ -131,3 +131,29 @@ def test_stripedhyena_divides_positions_where_it_is_told_to() -> None:
     plain = read_huggingface({**file, "use_interpolated_rotary_pos_emb": False})
     assert plain.config.scaling.name == "none"
     assert any("rotary_emb_scaling_factor is 16" in each.message for each in plain.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "said"),
+    [
+        ("longformer", {"attention_window": 512}, "By attention_window, every token sees 256 tokens on each side"),
+        ("led", {"attention_window": [256, 1024]}, "every token of the encoder sees 128 to 512 tokens on each side"),
+        ("longt5", {}, "By local_radius, every token of the encoder sees 127 tokens on each side"),
+    ],
+)
+def test_windows_of_both_sides_are_told(name: str, entries: dict[str, Any], said: str) -> None:
+    assert said in _said(name, **entries)
+
+
+@pytest.mark.parametrize(
+    "entries", [{}, {"local_layer_ids": [1, 3]}, {"layer_types": ["hybrid_sliding"] + ["hybrid"] * 7}]
+)
+def test_windows_of_inkling_are_told(entries: dict[str, Any]) -> None:
+    known = pytest.importorskip("transformers").CONFIG_MAPPING
+    if "inkling_text" not in known:
+        pytest.skip("this release of transformers has no 'inkling_text'")
+    types = known["inkling_text"](num_hidden_layers=8, **entries).layer_types
+    local = [str(index) for index, each in enumerate(types) if each == "hybrid_sliding"]
+    said = _said("inkling_text", num_hidden_layers=8, sliding_window_size=64, **entries)
+    assert f"{', '.join(local)} of 8 ha" in said
+    assert "a window of 64." in said

@@ -14,6 +14,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import in_json
 from locant.rotary_configs.base import in_words
+from locant.rotary_configs.spellings import is_count
 
 READ_BY_OTHERS = (
     "n_positions",
@@ -49,6 +50,13 @@ _WORDS = {
 }
 _RECURRENT = "mamba mamba2 falcon_mamba rwkv xlstm jamba zamba nemotron_h kimi_linear"
 _STATES = frozenset(_RECURRENT.split())
+_WINDOWS_OF_BOTH_SIDES = {
+    "longformer": ("attention_window", 512, 2, "every token"),
+    "led": ("attention_window", 512, 2, "every token of the encoder"),
+    "longt5": ("local_radius", 127, 1, "every token of the encoder"),
+}
+"""Entries with windows of both sides together or of one, with their defaults."""
+
 _OWN_CODE = {"gpt_refact": ("alibi",)}
 
 
@@ -91,21 +99,42 @@ def without_effect(part: Mapping[str, Any], name: str, defaults: Mapping[str, An
 
 
 def windows_in_words(part: Mapping[str, Any], name: str) -> str | None:
-    """Return which layers of GPT-Neo have a window, ``None`` for others: its ``attention_types`` repeat lists of types.
+    """Return how far the layers of a class with windows look, ``None`` for other classes.
 
     Args:
         part: The text part of config.json.
         name: Its model type.
     """
-    if name != "gpt_neo":
-        return None
-    types = _expanded(part.get("attention_types", [[["global", "local"], 12]]))
-    local = [index for index, each in enumerate(types) if each == "local"]
-    window = part.get("window_size", 256)
-    if not local or not isinstance(window, int):
+    if name in _WINDOWS_OF_BOTH_SIDES:
+        entry, usual, halves, whose = _WINDOWS_OF_BOTH_SIDES[name]
+        stated = part.get(entry, usual)
+        sides = sorted(
+            {each // halves for each in (stated if isinstance(stated, list) else [stated]) if is_count(each)}
+        )
+        if not sides:
+            return None
+        said = str(sides[0]) if len(sides) == 1 else f"{sides[0]} to {sides[-1]}"
+        return f"By {entry}, {whose} sees {said} tokens on each side, besides those with global attention."
+    types, entry, usual = _types_of_layers(part, name)
+    local = [index for index, each in enumerate(types) if each in ("local", "hybrid_sliding")]
+    window = part.get(entry, usual)
+    if not local or not is_count(window):
         return None
     said = in_words(local)
     return f"{said[:1].upper()}{said[1:]} of {len(types)} {'has' if len(local) == 1 else 'have'} a window of {window}."
+
+
+def _types_of_layers(part: Mapping[str, Any], name: str) -> tuple[Sequence[Any], str, int]:
+    """Return the types of the layers of a class without rotation, and the entry of their window with its default."""
+    if name == "gpt_neo":
+        return _expanded(part.get("attention_types", [[["global", "local"], 12]])), "window_size", 256
+    stated, chosen, count = (part.get(each) for each in ("layer_types", "local_layer_ids", "num_hidden_layers"))
+    if name != "inkling_text" or not (isinstance(stated, list) or is_count(count)):
+        return (), "", 0
+    if not isinstance(stated, list):  # configuration_inkling.py: all but every sixth
+        local = chosen if isinstance(chosen, list) else [index for index in range(count or 0) if (index + 1) % 6]
+        stated = ["hybrid_sliding" if index in local else "hybrid" for index in range(count or 0)]
+    return stated, "sliding_window_size", 512
 
 
 def _expanded(attention_types: Any) -> list[str]:

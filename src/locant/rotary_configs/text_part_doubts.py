@@ -10,6 +10,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.spellings import LENGTHS
 from locant.rotary_configs.text_parts import (
     ABOUT_ROTATION,
     BESIDE_TEXT,
@@ -76,6 +77,8 @@ def _beside(step: Step, way: str, text: Mapping[str, Any], kind: ModelType | Non
                 f"{stands}where it is {in_json(text[key]):.60}: {of} the one in '{way}'.",
                 "Remove the other one; if the model's own code reads it, compare with that code.",
             )
+        elif key in LENGTHS and value in [text.get(name) for name in LENGTHS]:
+            continue  # the same length under another name, as n_positions
         elif not step.is_ours:
             how = "it is taken for that part" if is_left_out(text, key) else "it is passed over here"
             yield Finding(
