@@ -272,11 +272,12 @@ def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> No
     assert not _said(right, "warning")
 
 
-def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path) -> None:
+def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """GLM-4V takes three axes for all features of a head, where the file has no text part."""
     flat = {"model_type": "glm4v", "partial_rotary_factor": 0.5, **_WIDE, "rope_theta": 1e4}
     inspection = _inspected(tmp_path, **flat, rope_scaling={"type": "default", "mrope_section": [8, 12, 12]})
     assert any("Glm4vTextModel of transformers" in each and "raises" in each for each in _said(inspection, "warning"))
+    assert not caplog.records  # of what PyTorch tried
 
 
 @pytest.mark.parametrize(
