@@ -11,6 +11,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.extension.extend.methods import apply_method
 from locant.positions import RotaryConfig
+from locant.positions.scaling import Linear
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
@@ -199,6 +200,19 @@ def test_bases_that_cannot_be_meant(entries: dict[str, Any], frequencies: list[f
     assert any(re.search(said, message) for message in found), found
     with pytest.raises(ConfigError):
         read_huggingface({**sizes, **entries, "rope_theta": 0})
+
+
+def test_a_linear_factor_below_1_turns_pairs_faster() -> None:
+    """``_compute_linear_scaling_rope_parameters`` divides by it, whatever it is."""
+    config = _llama(rope_theta=1e4, rope_scaling={"rope_type": "linear", "factor": 0.5})
+    parsed = read_huggingface(config)
+    assert float(parsed.config.frequencies()[0]) == 2
+    assert [each.severity for each in parsed.findings if "positions 2 times as large" in each.message] == ["error"]
+    assert {pair.fate for pair in parsed.config.explain().pairs} == {"faster"}
+    with pytest.raises(ConfigError, match="at least 1"):
+        Linear(factor=0.5)
+    with pytest.raises(ConfigError, match="Extend it then"):
+        apply_method(config, "linear", 1 << 20)
 
 
 @pytest.mark.parametrize("base", [1, 0.5, 0, True])

@@ -24,7 +24,14 @@ _EPILOG = """examples:
 Exit code: 0; 1 where a finding is an error or --as or --figure cannot express it; 2 where MODEL cannot be read."""
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-_FATES = {"kept": "green", "blended": "yellow", "interpolated": "cyan", "extrapolated": "red", "still": "dim"}
+_FATES = {
+    "kept": "green",
+    "blended": "yellow",
+    "interpolated": "cyan",
+    "extrapolated": "red",
+    "faster": "red",
+    "still": "dim",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

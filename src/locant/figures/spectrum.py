@@ -32,6 +32,7 @@ FATE_MARKS = {
     "blended": (ORANGE, "D"),
     "interpolated": (GREEN, "s"),
     "extrapolated": (VERMILION, "X"),
+    "faster": (VERMILION, "^"),
     "still": (PURPLE, "_"),
 }
 FATE_MEANING = {
@@ -39,6 +40,7 @@ FATE_MEANING = {
     "blended": "blended: slowed by less",
     "interpolated": "interpolated: no angle will be new",
     "extrapolated": "extrapolated: angles will be new",
+    "faster": "faster: sped up",
     "still": "still: never turned",
 }
 _COLUMNS = 4

@@ -12,7 +12,7 @@ from typing import Literal
 from locant.positions.scaling.frequency import FrequencyScaling, frequencies_of_any_base
 from locant.positions.scaling.linear import Unscaled
 
-Fate = Literal["kept", "blended", "interpolated", "extrapolated", "still"]
+Fate = Literal["kept", "blended", "interpolated", "extrapolated", "faster", "still"]
 
 _WIDTH = 100
 _ROUNDING = 1e-12
@@ -30,7 +30,7 @@ class PairExplanation:
         fate: ``kept`` at its frequency; ``interpolated``: slowed at least as much as the context is extended, so that
             no angle is new to the model; ``blended``: slowed by less, after it made a full turn in training;
             ``extrapolated``: slowed by less and without a full turn in training, so that longer texts turn it to
-            angles that training never showed; ``still``: never turned.
+            angles that training never showed; ``faster``: sped up, by a linear factor below 1; ``still``: never turned.
     """
 
     index: int
@@ -199,6 +199,8 @@ def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) 
 def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
     if ratio == 0:
         return "still"
+    if stretch < 1 and ratio > 1 + _ROUNDING:
+        return "faster"
     if ratio * stretch > 1 + _ROUNDING and turns is not None and turns < 1:
         return "extrapolated"
     if abs(ratio - 1) <= _ROUNDING:

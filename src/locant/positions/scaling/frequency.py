@@ -356,7 +356,7 @@ class Extension(FrequencyScaling):
         if self.factor is None and self.target_length is None:
             raise ConfigError(f"The scaling '{self.name}' needs either factor or target_length; neither is given.")
         if self.factor is not None:
-            check_number(self.name, "factor", self.factor, minimum=1)
+            self._check_factor(self.factor)
         for field in ("target_length", "original_length"):
             if getattr(self, field) is not None:
                 check_length(self.name, field, getattr(self, field))
@@ -372,6 +372,9 @@ class Extension(FrequencyScaling):
             object.__setattr__(self, "target_length", round(reached))
         elif self.original_length is not None:
             self._check_agreement()
+
+    def _check_factor(self, factor: float) -> None:
+        check_number(self.name, "factor", factor, minimum=1)
 
     def _fill_in_factor(self) -> None:
         assert self.target_length is not None

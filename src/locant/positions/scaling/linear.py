@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.checks import require_longer
+from locant.positions.scaling.checks import check_positive, require_longer
 from locant.positions.scaling.contexts import (
     CTranslate2Context,
     GGUFContext,
@@ -172,8 +172,15 @@ class Linear(Extension):
     @classmethod
     def from_rope_parameters(cls, rope: Fields, context: RopeContext) -> FrequencyScaling:
         """Read factor and original length."""
-        rope.needed_factor(cls.name)
+        factor = rope.needed_factor(cls.name)
         original = rope.whole("original_max_position_embeddings")
+        if 0 < factor < 1 and context.is_of_transformers:
+            context.wrong(
+                f"factor in {rope.where} is {factor:g}, which makes positions {1 / factor:g} times as large in place "
+                "of smaller: transformers computes it so, as is shown, but texts become no longer by it.",
+                f"State factor {1 / factor:g}, if the model reads texts so many times as long as before.",
+            )
+            return FasterLinear(factor=factor)
         return cls(**{**context.lengths_of(rope, cls, original), "original_length": original})
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
@@ -267,3 +274,10 @@ class Linear(Extension):
         """Return the factor."""
         del engine
         return {"rotary_scaling_factor": self.factor}
+
+
+class FasterLinear(Linear):
+    """Linear scaling by a factor below 1, which a file may state though it cannot mean it: every pair turns faster."""
+
+    def _check_factor(self, factor: float) -> None:
+        check_positive(self.name, "factor", factor)
