@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from locant.rotary_configs import families, read_huggingface
@@ -91,3 +93,40 @@ def test_what_hunyuans_alpha_makes_is_told_with_the_entries_without_effect() -> 
     said = " ".join(e.message for e in read_huggingface({**file, "rope_theta": 1e4, "rope_scaling": group}).findings)
     assert "alpha 1000 in rope_scaling raises the base from 10000 to 1.11588e+07" in said
     assert "Beside it factor, beta_fast, mscale have no effect." in said
+
+
+def _said(name: str, **entries: Any) -> str:
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 4}
+    return " ".join(each.message for each in read_huggingface({"model_type": name, **sizes, **entries}).findings)
+
+
+def test_a_window_that_no_layer_has_is_told() -> None:
+    assert "gives a window to none of these layers" in _said("dots1", sliding_window=333)
+    sliding = ["sliding_attention", "full_attention"] * 2
+    assert "sliding_window" not in _said("dots1", sliding_window=333, layer_types=sliding)
+    assert "sliding_window" not in _said("mistral", sliding_window=333)
+    assert "use_sliding_window is true in config.json, but the masks" in _said("llama", use_sliding_window=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_told"),
+    [
+        ("llama", True, True),
+        ("llama", False, False),
+        ("deepseek_v2", False, True),
+        ("deepseek_v2", True, False),
+        ("deepseek_v3", False, False),  # whose class reads it
+        ("cohere", False, True),
+    ],
+)
+def test_a_pairing_that_the_class_has_not_is_told(name: str, value: bool, is_told: bool) -> None:
+    for entry in ("rope_interleave",) if name == "deepseek_v3" else ("rope_interleave", "rope_interleaved"):
+        assert (f"{entry} {str(value).lower()}, but the class" in _said(name, **{entry: value})) is is_told
+
+
+def test_an_original_length_without_a_scaling_is_told() -> None:
+    lengths = {"max_position_embeddings": 4096, "original_max_position_embeddings": 1024}
+    assert "original_max_position_embeddings is 1024 in config.json, without effect" in _said("llama", **lengths)
+    linear = {"rope_type": "linear", "factor": 4.0}
+    assert "without effect" not in _said("llama", **lengths, rope_scaling=linear)
+    assert "without effect" not in _said("llama", **{**lengths, "original_max_position_embeddings": 4096})

@@ -8,9 +8,10 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig, RotaryLayout
+from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.contexts import OF_THE_CLASS, RopeContext
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
 from locant.rotary_configs.around_scalings import (
     base_of_one_more,
@@ -40,6 +41,7 @@ from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.head_sizes import head_sizes
 from locant.rotary_configs.layer_doubts import (
     doubts_about_layer_types,
+    original_length_of_nothing,
     other_kinds_of_layers,
     types_that_may_stand_still,
     windows_passed_over,
@@ -323,7 +325,9 @@ def _read_entries(
     findings += turns_values(part)
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
-    findings += windows_passed_over(part, kind)
+    findings += windows_passed_over(part, kind, layers)
+    is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
+    findings += [] if in_vllm else original_length_of_nothing(part, is_scaled)
     findings += doubts_about_layer_types(part, kind, len(names))
     findings += windows_of_nothing(part, kind, names)
     findings += notes_on_indexers(part, kind, next(iter(configs.values())))
@@ -399,14 +403,21 @@ def _doubts_about_layout(
                 "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
             )
         )
-    if kind is not None and part.flag("rope_interleaved") and families.layout_of(name, None) == "half":
-        found.append(
-            Finding(
-                "warning",
-                f"config.json has rope_interleaved true, but the class of '{name}' in transformers pairs halves.",
-                "Compare with the code that trained the model; weights may have to be permuted from one to the other.",
+    own = "half" if kind is None else families.layout_of(name, None)
+    whose = " in transformers" if families.is_in_transformers(name) else ""
+    for entry in ("rope_interleaved", "rope_interleave") if kind is not None else ():
+        interleaves = part.flag(entry)
+        is_read = entry == "rope_interleave" and kind is not None and kind.can_turn_to_halves
+        if interleaves is not None and not is_read and interleaves is not (own == "interleaved"):
+            found.append(
+                Finding(
+                    "warning",
+                    f"config.json has {entry} {in_json(interleaves)}, but the class of '{name}'{whose} pairs "
+                    f"{'halves' if own == 'half' else 'neighbours'}.",
+                    "Compare with the code that trained the model; weights may have to be permuted from one to the "
+                    "other.",
+                )
             )
-        )
     if part.flag("use_mrope"):
         found.append(
             Finding(

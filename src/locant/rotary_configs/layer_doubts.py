@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.families import ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
@@ -108,11 +109,18 @@ def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]
     ]
 
 
-def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
-    """Return the finding about a ``sliding_window`` that the masks of the class do not have, if there is one."""
+def windows_passed_over(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the finding about a ``sliding_window`` that no layer of the class has, or its switch, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
     value, switch = part.get("sliding_window"), part.get("use_sliding_window")
-    if kind is None or not is_count(value) or switch is False:
+    if kind is None or switch is False or not (is_count(value) or switch is True):
         return []
+    entry, stated = ("sliding_window", value) if is_count(value) else ("use_sliding_window", "true")
     if switch is None and kind.defaults.get("use_sliding_window") is False:
         return [
             Finding(
@@ -122,13 +130,42 @@ def windows_passed_over(part: Fields, kind: ModelType | None) -> list[Finding]:
                 "State use_sliding_window true, if the model was trained with the window.",
             )
         ]
-    if not kind.is_windowless:
+    if kind.is_windowless:
+        return [
+            Finding(
+                "warning",
+                f"{entry} is {stated} in config.json, but the masks of the class of '{kind.name}' in transformers "
+                "have no window: every token sees the whole text.",
+                "Remove the entry, or name a model type whose class has windows.",
+            )
+        ]
+    if not is_in_transformers(kind.name) or not layers or any(each.window is not None for each in layers):
         return []
     return [
         Finding(
-            "warning",
-            f"sliding_window is {value} in config.json, but the masks of the class of '{kind.name}' in transformers "
-            "have no window: every token sees the whole text.",
-            "Remove the entry, or name a model type whose class has windows.",
+            "note",
+            f"{entry} is {stated} in config.json, without effect: the class of '{kind.name}' in transformers gives a "
+            "window to none of these layers.",
+            "State in layer_types which layers slide, if the class reads it and the model was trained so.",
+        )
+    ]
+
+
+def original_length_of_nothing(part: Fields, is_scaled: bool) -> list[Finding]:
+    """Return the finding about an original length beside no scaling that could be computed from it, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        is_scaled: Whether any layer has a scaling.
+    """
+    entry = "original_max_position_embeddings"
+    value = part.get(entry)
+    if is_scaled or not is_count(value) or value == part.get("max_position_embeddings"):
+        return []
+    return [
+        Finding(
+            "note",
+            f"{entry} is {value} in config.json, without effect: there is no scaling that it could belong to.",
+            "State the scaling as well, if the weights were trained with one.",
         )
     ]
