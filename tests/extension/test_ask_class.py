@@ -272,6 +272,13 @@ def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> No
     assert not _said(right, "warning")
 
 
+def test_a_class_whose_heads_differ_by_layer_is_asked(tmp_path: Path) -> None:
+    """Transformers raises where one head_dim is asked for."""
+    experts = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
+    inspection = _inspected(tmp_path, model_type="diffusion_gemma_text", num_key_value_heads=8, **experts)
+    assert inspection.checked_against is not None
+
+
 def test_a_flat_file_with_which_the_class_of_a_whole_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """GLM-4V takes three axes for all features of a head, where the file has no text part."""
     flat = {"model_type": "glm4v", "partial_rotary_factor": 0.5, **_WIDE, "rope_theta": 1e4}

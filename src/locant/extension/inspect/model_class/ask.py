@@ -232,6 +232,7 @@ def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
             behaviour.setdefault(name, "none" if layer is None else "still")
     fields = getattr(type(config), "__dataclass_fields__", {})
     own = {name: getattr(type(config), name, None) for name in fields}
+    sizes = config.to_dict()  # a class whose heads differ by layer has no head_dim to ask for
     return ModelType(
         str(config.model_type),
         rotates=bool(rotating),
@@ -239,7 +240,7 @@ def facts_of_class(config: Any, layers: tuple[ObservedLayer, ...]) -> ModelType:
         defaults={name: value for name, value in own.items() if isinstance(value, int | float) and value is not True},
         rope=getattr(config, "rope_parameters", None) or None,
         entries=frozenset(fields),
-        head_is_rotated_part=getattr(config, "head_dim", None) == getattr(config, "qk_rope_head_dim", 0),
+        head_is_rotated_part=sizes.get("head_dim") == sizes.get("qk_rope_head_dim", 0),
         rotates_partly=any(each.rotation and each.rotation.rotary_dim < each.rotation.head_dim for each in rotating),
         layer_types=types,
         behaviour=behaviour,
