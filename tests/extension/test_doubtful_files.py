@@ -160,7 +160,7 @@ def test_what_cannot_be_meant_is_said(entries: dict[str, Any], severity: str, sa
         (_scaled(**_YARN | {"factor": 0}), "factor of the scaling 'yarn' must be at least 1; got 0"),
         ({"head_dim": -64}, "'head_dim' in config.json must be a positive whole number; got -64"),
         ({"rope_theta": "1e4"}, "'rope_theta' in config.json must be a number; got '1e4'"),
-        (_scaled(rope_scaling={"factor": 4.0}), "'rope_scaling' in rope_scaling of config.json is no layer type"),
+        (_scaled(rope_scaling={"factor": 4.0}), "'rope_scaling' in rope_scaling of config.json is a group of its own"),
     ],
 )
 def test_a_value_is_reported_once_and_in_the_words_of_json(entries: dict[str, Any], said: str, tmp_path: Path) -> None:

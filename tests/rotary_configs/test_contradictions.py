@@ -64,6 +64,11 @@ def _llama(**entries: Any) -> dict[str, Any]:
             "the extended length stands where the original one belongs",
         ),
         (_llama(rope_scaling=_LLAMA3), (1e4, "llama3", 8192), r"missing in .*silently takes .* \(8192\).*'llama3'"),
+        (
+            _llama(rope_scaling=_LLAMA3 | {"low_freq_factor": 8.0, "original_max_position_embeddings": 2048}),
+            (1e4, "llama3", 2048),
+            "low_freq_factor 8 in rope_scaling of config.json is above high_freq_factor 4.* of less than 8 turns",
+        ),
         (_llama(rope_scaling=_LISTS), (1e4, "longrope", 8192), "the long factors would never be used"),
         (
             _llama(rope_scaling={"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4096}),

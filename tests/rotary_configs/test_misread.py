@@ -77,11 +77,16 @@ def test_full_attention_of_gemma_4_has_wider_heads(model_type: str) -> None:
 @pytest.mark.parametrize("outer", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("inner", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("beside", [{}, {"rope_type": "default"}])
-def test_groups_within_groups_are_refused(outer: str, inner: str, beside: dict[str, Any]) -> None:
+def test_groups_within_groups_are_passed_over(outer: str, inner: str, beside: dict[str, Any]) -> None:
+    """nested_rope_parameter_keys of modeling_rope_utils.py: groups for the types of layers alone are looked at."""
+    config = {"model_type": "llama", **_WIDE, outer: {**beside, inner: {"rope_type": "linear", "factor": 2}}}
+    parsed = read_huggingface(config)
+    assert parsed.config.scaling == Unscaled()
+    errors = [each.message for each in parsed.findings if each.severity == "error"]
+    assert len(errors) == 1
+    assert errors[0].startswith(f"'{inner}' in {outer} of config.json is a group of its own and no layer type")
     with pytest.raises(ConfigError, match=f"'{inner}' in {outer} of config.json .* transformers passes over"):
-        read_huggingface(
-            {"model_type": "llama", **_WIDE, outer: {**beside, inner: {"rope_type": "linear", "factor": 2}}}
-        )
+        read_huggingface(config | {"model_type": "novel"})
 
 
 @pytest.mark.parametrize("head_dim", [None, 64, 128])

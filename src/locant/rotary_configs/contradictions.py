@@ -6,7 +6,7 @@ Which one it takes is that of ``convert_rope_params_to_dict`` and ``standardize_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding, in_json
@@ -101,6 +101,31 @@ def two_bases(kind: ModelType, inside: float, beside: float, where: str) -> Find
         "transformers 5 takes the first, as is shown, and passes over the second, which its releases 4 took.",
         "Keep one of them, the one that the weights were trained with.",
     )
+
+
+def without_groups_of_nothing(
+    kind: ModelType, group: Mapping[str, Any], where: str, types: Collection[str], findings: list[Finding]
+) -> Mapping[str, Any]:
+    """Return a group without the groups in it that no layer type has, which transformers passes over.
+
+    Args:
+        kind: The facts of the class.
+        group: The group.
+        where: Where it stands.
+        types: The layer types that are known.
+        findings: Where errors about these groups go.
+    """
+    lost = [name for name, value in group.items() if isinstance(value, Mapping) and name not in types]
+    for name in lost:
+        findings.append(
+            Finding(
+                "error",
+                f"'{name}' in {where} is a group of its own and no layer type: the class of '{kind.name}' in "
+                "transformers passes over it, as is shown.",
+                f"Move its entries up, into {where.split()[0]}, if the weights were trained with them.",
+            )
+        )
+    return {name: value for name, value in group.items() if name not in lost} if lost else group
 
 
 def _in_words(group: Mapping[str, Any]) -> str:

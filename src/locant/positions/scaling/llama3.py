@@ -115,6 +115,13 @@ class Llama3(Extension):
                 "step from kept pairs to interpolated ones, with none blended between.",
                 "Keep them where the model was trained so (Llama 4 Scout); Llama 3.1 has 1 and 4.",
             )
+        if low > high and context.is_of_transformers:
+            context.wrong(
+                f"low_freq_factor {low:g} in {rope.where} is above high_freq_factor {high:g}: transformers warns of "
+                f"it, and interpolates all pairs of less than {low:g} turns, with none blended, as is shown.",
+                "Exchange them if they are swapped; Llama 3.1 has 1 and 4.",
+            )
+            high = low
         return cls(**context.lengths_of(rope, cls, original), low_frequency_factor=low, high_frequency_factor=high)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
