@@ -103,7 +103,24 @@ def test_converters_are_those_of_the_release_that_is_installed() -> None:
     stored = json.loads(PATH.read_text(encoding="utf-8"))["ctranslate2"]
     if ctranslate2.__version__ != stored["release"]:
         pytest.skip(f"the facts are of release {stored['release']}")
-    assert of_ctranslate2()["configurations"] == stored["configurations"]
+    assert of_ctranslate2() == stored
     assert ctranslate2_reads_scaling({"model_type": "gemma3"}) is False
     assert ctranslate2_reads_scaling({"model_type": "t5gemma2"}) is False
     assert ctranslate2_reads_scaling({"model_type": "cohere"}) is None
+
+
+def test_what_a_converter_reads_of_a_share_is_no_lost_scaling(tmp_path: Path) -> None:
+    file = {"model_type": "gemma4_text", **_SIZES, "num_hidden_layers": 6}
+    assert "CTranslate2" not in _said(tmp_path, file)
+    full = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25, "factor": 4.0}
+    groups = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    said = _said(tmp_path, {**file, "rope_parameters": groups})
+    assert "divided by factor 4 of 'proportional'. CTranslate2 after its own converter: by none" in said
+    sliding = {**groups, "full_attention": {**full, "factor": 1.0}, "sliding_attention": full}
+    assert "no scaling, which the converter does not read" in _said(tmp_path, {**file, "rope_parameters": sliding})
+
+
+def test_a_share_that_a_class_passes_over_is_told_of_vllm_where_it_has_a_class(tmp_path: Path) -> None:
+    half = {**_SIZES, "partial_rotary_factor": 0.5}
+    assert "vLLM: 64 features" in _said(tmp_path, {"model_type": "llama", **half})
+    assert "vLLM" not in _said(tmp_path, {"model_type": "diffllama", **half})

@@ -39,13 +39,27 @@ def ctranslate2_reads_scaling(config: Mapping[str, Any]) -> bool | None:
     Args:
         config: The content of config.json.
     """
-    stored = _classes()["ctranslate2"]
-    name = stored["model_types"].get(str(config.get("model_type")))
+    found: bool | None = _classes()["ctranslate2"]["configurations"].get(_converted_config(config))
+    return found
+
+
+def ctranslate2_reads_share(config: Mapping[str, Any], layer: str) -> bool:
+    """Whether CTranslate2's converter reads the share of a head in the group of a layer type: those of p-RoPE.
+
+    Args:
+        config: The content of config.json.
+        layer: The type of the layers.
+    """
+    return layer in _classes()["ctranslate2"]["shares"].get(_converted_config(config), ())
+
+
+def _converted_config(config: Mapping[str, Any]) -> str | None:
+    """Return the name of the configuration by which CTranslate2 chooses the converter."""
+    name: str | None = _classes()["ctranslate2"]["model_types"].get(str(config.get("model_type")))
     code = config.get("auto_map")
     if name is None and isinstance(code, Mapping):
         name = str(code.get("AutoConfig")).split(".")[-1]
-    found: bool | None = stored["configurations"].get(name)
-    return found
+    return name
 
 
 def _names(value: Any) -> list[str]:

@@ -495,6 +495,6 @@ def _passed_over(kind: ModelType, fraction: float | None) -> Finding:
     return Finding(
         "warning",
         f"partial_rotary_factor is {fraction}, which the class of '{kind.name}' in transformers passes over: it "
-        "rotates all features of a head. vLLM rotates that part.",
+        "rotates all features of a head.",
         "Remove the entry, or name a model type whose class rotates a part of the head.",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,15 +93,17 @@ def _architectures() -> Iterator[tuple[str, list[str]]]:
 
 
 def of_ctranslate2() -> dict[str, Any]:
-    """Return which configurations CTranslate2 converts, and whether the converter of each reads a scaling."""
+    """Return which configurations CTranslate2 converts, whether it reads their scaling, and in which groups a share."""
     import ctranslate2
     from ctranslate2.converters import transformers as converters
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    reads = {name: _reads_scaling(type(loader)) for name, loader in sorted(converters._MODEL_LOADERS.items())}
+    loaders = sorted(converters._MODEL_LOADERS.items())
+    reads = {name: _reads_scaling(type(loader)) for name, loader in loaders}
     return {
         "release": ctranslate2.__version__,
         "configurations": reads,
+        "shares": {name: groups for name, loader in loaders if (groups := _groups_with_share(type(loader)))},
         "model_types": {name: config for name, config in sorted(CONFIG_MAPPING_NAMES.items()) if config in reads},
     }
 
@@ -109,6 +112,13 @@ def _reads_scaling(loader: type[Any]) -> bool:
     sources = [inspect.getsource(each) for each in loader.__mro__ if each.__name__ not in ("ABC", "object")]
     own = [source for source in sources if "def get_rotary_params" not in source]  # which the others call
     return any("get_rotary_params" in source or "rope_scaling" in source for source in own)
+
+
+def _groups_with_share(loader: type[Any]) -> list[str]:
+    """Return the groups of rope_parameters whose partial_rotary_factor a converter reads."""
+    source = "".join(inspect.getsource(each) for each in loader.__mro__ if each.__name__ not in ("ABC", "object"))
+    readers = re.findall(r'(\w+)\.get\("partial_rotary_factor"', source)
+    return [group for name in readers for group in re.findall(rf'\b{name} = \w+\.get\("(\w+)"', source)]
 
 
 def main() -> None:

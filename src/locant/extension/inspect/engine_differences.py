@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from locant.positions.rotary.config import RotaryConfig
-from locant.positions.scaling import Unscaled
+from locant.positions.scaling import Proportional, Unscaled
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
-from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, vllm_has_class
+from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, ctranslate2_reads_share, vllm_has_class
 from locant.rotary_configs.text_parts import text_part, text_type
 from locant.rotary_configs.vllm import read_vllm
 
@@ -96,9 +96,11 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
 def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Finding]:
     """Yield what CTranslate2's converter loses of the scalings, where it has one for the model."""
     reads = ctranslate2_reads_scaling(content)
-    for config in parsed.configs.values() if reads is not None else ():
+    for layer, config in parsed.configs.items() if reads is not None else ():
         if reads:
             yield from config.scaling.ctranslate2_findings(config)
+        elif isinstance(config.scaling, Proportional) and ctranslate2_reads_share(content, layer):
+            yield from _factor_not_converted(config.scaling.factor)
         elif not isinstance(config.scaling, Unscaled):
             yield Finding(
                 "note",
@@ -106,6 +108,17 @@ def _converted(content: Mapping[str, Any], parsed: ParsedConfig) -> Iterator[Fin
                 "converter does not read for this model.",
                 "Set the attributes that --as ctranslate2 prints in the converted layers, where it has the scaling.",
             )
+
+
+def _factor_not_converted(factor: float) -> Iterator[Finding]:
+    """Yield that CTranslate2's converter leaves out the factor of p-RoPE, whose pairs that turn it writes."""
+    if factor != 1:
+        yield Finding(
+            "note",
+            f"transformers: frequencies divided by factor {factor:g} of 'proportional'. CTranslate2 after its own "
+            "converter: by none; it reads partial_rotary_factor alone.",
+            "Run the model with an engine that has the factor, or leave it out.",
+        )
 
 
 def _rotated_otherwise(config: RotaryConfig, served: RotaryConfig) -> Iterator[Finding]:
