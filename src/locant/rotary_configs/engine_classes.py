@@ -1,4 +1,4 @@
-"""Which models the classes of vLLM and the converter of CTranslate2 are for.
+"""Models that the classes of vLLM and the converter of CTranslate2 are for.
 
 ``engine_classes.json`` is generated from vLLM's registry and CTranslate2's converter of models of transformers
 (``tests/support/zoo/engines.py``).

@@ -1,4 +1,4 @@
-"""What entries of a file do to its reading: those without effect, and what the class has where they are left out.
+"""Effects of the entries of a file on its reading: those without any, and values of the class for those left out.
 
 An entry is tried: the file is read again without it and with another value. Where the positions stay the same in every
 case, the entry says nothing, and whoever wrote it may believe otherwise.

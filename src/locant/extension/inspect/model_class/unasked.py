@@ -1,4 +1,4 @@
-"""What a class of transformers fails with, and whether that is the file or the small model that was built of it.
+"""Failures of a class of transformers, and whether they are of the file or of the small model that was built of it.
 
 A small model has few heads and other sizes than the file. What its class says of them is not about the file, so the
 class is asked once more at the sizes of the file, with tensors that have shapes and no numbers.
