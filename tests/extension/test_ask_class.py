@@ -262,6 +262,14 @@ def test_numbers_of_the_small_model_are_not_told_as_the_file_s() -> None:
     assert failure_of_file(config, [TypeError(), ValueError()]) is None
 
 
+def test_what_a_part_lacks_alone_is_not_told_of_the_whole(tmp_path: Path) -> None:
+    """The class of T5Gemma 2 gives its decoder the share of dropout, without which that makes no model."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    part = {**sizes, "head_dim": 64, "sliding_window": 16}
+    inspection = _inspected(tmp_path, model_type="t5gemma2", encoder={"text_config": part}, decoder=part)
+    assert not any("computes no text" in each for each in _said(inspection, "warning"))
+
+
 def test_the_class_fails_where_it_is_left_no_size_of_heads(tmp_path: Path) -> None:
     """Ministral's multiplies by its head_dim, which is null by default."""
     sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2}

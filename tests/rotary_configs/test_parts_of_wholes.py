@@ -214,3 +214,22 @@ def test_a_size_of_heads_that_is_computed_where_the_width_is_left_out(name: str)
     parsed = read_huggingface(file)
     assert parsed.config.head_dim == _text_of_class(file).head_dim != 32
     assert "head_dim is 32 in config.json, which the class of" in _warnings(parsed)
+
+
+def test_a_text_part_under_names_that_the_class_passes_over_is_named() -> None:
+    file = {"model_type": "qwen3_asr", "thinker_config": {"text_config": {**_SIZES, "rope_theta": 1e6}}}
+    parsed = read_huggingface(file)
+    assert parsed.config.base == _base_of_class(file) == 10000
+    assert "'thinker_config.text_config' of config.json, with rope_theta 1000000 in it, is no entry of" in (
+        _warnings(parsed).replace("1000000.0", "1000000")
+    )
+    assert "thinker_config" not in _warnings(read_huggingface({**file, "text_config": _SIZES, "thinker_config": {}}))
+
+
+def test_layers_of_a_type_with_which_a_class_fails_are_not_said_to_have_no_positions() -> None:
+    types = ["sliding_attention", "full_atention"] * 3
+    said = [each.message for each in read_huggingface({"model_type": "olmo3", **_SIZES, "layer_types": types}).findings]
+    assert any(
+        "'full_atention', for which the class of 'olmo3' in transformers has no rotation" in each for each in said
+    )
+    assert not any("have no positions" in each for each in said)

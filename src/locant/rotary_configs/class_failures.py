@@ -60,7 +60,7 @@ def doubts_about_class(
     yield from _types_beyond_the_last_layer(part.values, kind, len(names))
     yield from _kinds_of_mlp_for_other_layers(part.values, kind, len(names))
     yield from _groups_for_one_rotation(part.values, kind)
-    yield from _types_of_no_rotation(kind, names, rotations)
+    yield from _fails_with_types(kind, names, rotations)
     yield from _sliding_layers_without_window(part, kind, names)
     yield from _missing_scale_of_queries(part.values, kind)
     yield from _unknown_types(part.values, kind)
@@ -225,19 +225,30 @@ def _missing_scale_of_queries(part: Mapping[str, Any], kind: ModelType) -> Itera
             )
 
 
-def _types_of_no_rotation(kind: ModelType, names: Sequence[str], rotations: Collection[str]) -> Iterator[Finding]:
-    """Yield that layers are of types that the class has no rotation for, and no way without."""
-    if not kind.rope_by_layer or kind.rope is None or not {*rotations} <= {*kind.rope} or "main" in rotations:
-        return
+def types_of_no_rotation(kind: ModelType | None, names: Sequence[str], rotations: Collection[str]) -> list[str]:
+    """Return the types of layers for which the class has no rotation, and no way without.
+
+    Args:
+        kind: The facts of the class, where they are known.
+        names: Types of the layers.
+        rotations: Types of layers for which a rotation was read.
+    """
+    if kind is None or not is_in_transformers(kind.name) or not kind.rope_by_layer or kind.rope is None:
+        return []
+    if not {*rotations} <= {*kind.rope} or "main" in rotations:
+        return []
     known = {*rotations, *kind.rope, *kind.behaviour, *WITHOUT_ATTENTION}
-    for name in dict.fromkeys(names):
-        if name not in known:
-            yield Finding(
-                "warning",
-                f"Layers are of the type '{name}', for which the class of '{kind.name}' in transformers has no "
-                "rotation: it fails there.",
-                f"State one of its types in layer_types: {', '.join(kind.rope)}.",
-            )
+    return [name for name in dict.fromkeys(names) if name not in known]
+
+
+def _fails_with_types(kind: ModelType, names: Sequence[str], rotations: Collection[str]) -> Iterator[Finding]:
+    for name in types_of_no_rotation(kind, names, rotations):
+        yield Finding(
+            "warning",
+            f"Layers are of the type '{name}', for which the class of '{kind.name}' in transformers has no "
+            "rotation: it fails there.",
+            f"State one of its types in layer_types: {', '.join(kind.rope or ())}.",
+        )
 
 
 def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from locant.rotary_configs.around_scalings import (
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
 from locant.rotary_configs.class_entries import reads_types_of_layers, values_of_other_kinds, without_unread
-from locant.rotary_configs.class_failures import doubts_about_class
+from locant.rotary_configs.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.class_groups import base_of_class
 from locant.rotary_configs.class_refusals import null_of, refused_by_configuration
 from locant.rotary_configs.doubts import (
@@ -320,7 +320,8 @@ def _read_entries(
     findings += [] if kind is not None or len(configs) > 1 else types_that_may_stand_still(part, name, names)
     if not is_known:
         findings += other_kinds_of_layers(part, () if kind is None else kind.entries)
-    findings += layers_without_positions(layers)
+    failing = types_of_no_rotation(kind, names, configs)
+    findings += layers_without_positions([each for each in layers if each.name not in failing])
     findings += [turns_backwards(name)] if name is not None and name in families.TURNS_BACKWARDS else []
     findings += turns_values(part)
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)

@@ -33,6 +33,7 @@ from locant.rotary_configs.text_parts import (
 )
 from locant.rotary_configs.usual_values import GROUPS
 
+_TOLD = ("rope_theta", "max_position_embeddings")
 _ONE_OF = ("decoder", "generator", "text_config")  # get_text_config of transformers
 
 
@@ -193,8 +194,28 @@ def _without_text_part(config: Mapping[str, Any]) -> Iterator[Finding]:
             f"{'it refuses the file then.' if lacking.text_must else then}",
             f"State the text part of the model in '{names}'.",
         )
+        yield from _groups_passed_over(config, lacking)
         part = Step(lacking.text_part[0], text_part(config), {}, lacking, is_ours=True)
         yield from _other_widths(part, lacking, lacking.text_alone or lacking.text_defaults)
+
+
+def _groups_passed_over(config: Mapping[str, Any], whole: ModelType) -> Iterator[Finding]:
+    """Yield which groups hold entries of a text part under names that the class, which lacks its own, passes over."""
+    for name in TEXT_PARTS:
+        group = config.get(name)
+        if name in (*whole.text_part, *whole.of_whole) or not isinstance(group, Mapping):
+            continue
+        inner = next((each for each in TEXT_PARTS if isinstance(group.get(each), Mapping)), None)
+        way, part = (name, group) if inner is None else (f"{name}.{inner}", group[inner])
+        stated = [f"{key} {in_json(part[key]):.60}" for key in _TOLD if part.get(key) is not None]
+        if has_entries_of_text(part):
+            has = f", with {' and '.join(stated)} in it," if stated else ""
+            yield Finding(
+                "warning",
+                f"'{way}' of config.json{has} is no entry of the class of '{whole.name}' in transformers, which passes "
+                "over it.",
+                f"Write what it holds into '{'.'.join(whole.text_part)}' for transformers.",
+            )
 
 
 def _refused_parts(config: Mapping[str, Any]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from locant.extension.inspect.model_class.unasked import (
     OF_THE_SEARCH,
     UnaskedClass,
+    fails_as_a_whole,
     failure_of_file,
     in_one_line,
 )
@@ -153,7 +154,9 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
     reason = in_one_line(errors[0])
     if "auto_map" not in content and not any(type(error) in OF_THE_SEARCH for error in errors):
         failure = errors[0] if small is None else failure_of_file(config, errors)
-        if failure is not None and _can_be_watched(content):
+        is_part = failure is not None and type(config) is not type(whole)
+        is_of_part = failure is not None and is_part and not fails_as_a_whole(whole, failure)
+        if failure is not None and not is_of_part and _can_be_watched(content):
             return UnaskedClass(found, release, in_one_line(failure), refuses_the_file=False, fails_with_the_file=True)
     return UnaskedClass(found, release, reason, refuses_the_file=False)
 

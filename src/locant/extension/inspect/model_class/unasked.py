@@ -108,6 +108,22 @@ def failure_of_file(config: Any, seen: Sequence[Exception]) -> Exception | None:
     return None
 
 
+def fails_as_a_whole(config: Any, error: Exception) -> bool:
+    """Whether the model of a whole file fails as the class of its text part does alone.
+
+    A whole may give its parts entries that they lack where they are built alone, and pass over those beside them.
+
+    Args:
+        config: The configuration of the whole file.
+        error: What the class of the text part raises.
+    """
+    try:
+        _run_without_numbers(copy.deepcopy(config))
+    except Exception as raised:  # whatever the class raises
+        return _alike(raised, error)
+    return False
+
+
 def _run_without_numbers(config: Any) -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
