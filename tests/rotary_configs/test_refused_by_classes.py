@@ -201,3 +201,13 @@ def test_baichuan_that_names_its_length_otherwise_is_that_with_alibi() -> None:
         read_huggingface(small)
     assert read_huggingface(small | {"max_position_embeddings": 4096}).config.head_dim == 128
     assert read_huggingface(small | {"hidden_size": 4096, "num_attention_heads": 32}).config.head_dim == 128
+
+
+def test_own_sections_that_are_not_all_pairs_of_the_class() -> None:
+    """modeling_glm4v.py splits cosines by three sections of half a head, where the whole head is rotated by default."""
+    flat = {"rope_theta": 1e4, "partial_rotary_factor": 0.5, "vision_config": {}}
+    flat["rope_scaling"] = {"type": "default", "mrope_section": [4, 6, 6]}
+    said = [each for each in _warnings(model_type="glm4v", **flat) if "looks for its text part" in each]
+    assert "takes its own, with which it fails" in said[0]
+    (whole,) = [each for each in _warnings(model_type="llava", vision_config={}) if "looks for its text part" in each]
+    assert "fails" not in whole

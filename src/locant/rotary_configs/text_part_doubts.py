@@ -331,10 +331,24 @@ def _without_its_group(config: Mapping[str, Any]) -> Iterator[Finding]:
     if known.flat:
         return
     beside = "" if not steps else f" '{steps[-1].name}' of"
+    fails = ", with which it fails" if _splits_other_pairs(known) else ""
     yield Finding(
         "warning",
         f"The class of '{known.name}' in transformers looks for its text part in '{known.text_part[0]}', which{beside} "
-        "the file lacks: it passes over the sizes beside it, and takes its own. They are read as those of that "
+        f"the file lacks: it passes over the sizes beside it, and takes its own{fails}. They are read as those of that "
         "part here.",
         f"Put the entries of the text part into '{known.text_part[0]}'.",
     )
+
+
+def _splits_other_pairs(whole: ModelType) -> bool:
+    """Whether the own text part of a class has sections of axes that are not all of its pairs, which it splits so."""
+    part = families.model_type(whole.text_type)
+    sizes = {} if part is None else {**part.defaults, **whole.text_defaults, **whole.text_alone}
+    sections = (part.axes or {}).get("sections") if part is not None else None
+    width, heads = sizes.get("hidden_size"), sizes.get("num_attention_heads")
+    head = sizes.get("head_dim") or (width // heads if width and heads else None)
+    if part is None or not sections or not head or (part.axes or {}).get("order") != "sections":
+        return False
+    share = (part.rope or {}).get("partial_rotary_factor", 1)
+    return sum(sections) != -(-int(head * share) // 2)
