@@ -343,8 +343,11 @@ def test_windows_for_both_ways_are_those_of_the_class(name: str) -> None:
     entries = {"sliding_window": 512, "use_bidirectional_attention": both, "num_hidden_layers": 2}
     entries |= {"layer_types": ["sliding_attention", "full_attention"]}
     config = pytest.importorskip("transformers").CONFIG_MAPPING[name].from_dict(dict(entries))
-    first = read_huggingface({"model_type": name, **_WIDE, **entries}).layers[0]
+    parsed = read_huggingface({"model_type": name, **_WIDE, **entries})
+    first = parsed.layers[0]
     assert (first.layers[0], first.window) == (0, config.sliding_window)
+    said = " ".join(each.message for each in parsed.findings)
+    assert ("sliding_window is 512 in config.json, of which the class" in said) is (config.sliding_window == 257)
 
 
 def test_a_scaling_that_the_file_leaves_out_is_that_of_the_class() -> None:

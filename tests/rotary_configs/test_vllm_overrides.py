@@ -187,3 +187,16 @@ def test_bases_that_classes_of_vllm_fill_in(model_type: str, base: float) -> Non
 def test_one_group_is_refused_where_the_class_of_vllm_looks_by_layer(model_type: str) -> None:
     with pytest.raises(ConfigError, match="has no groups for layer types: vLLM looks for"):
         read_vllm({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, {"model_type": model_type})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_said"),
+    [
+        ({"max_position_embeddings": 8192}, True),
+        ({"max_position_embeddings": 1024}, False),
+        ({"max_position_embeddings": 8192, "rope_scaling": {**_LINEAR, "rope_theta": 5e5}}, False),
+    ],
+)
+def test_a_longer_length_alone_scales_nothing(overrides: dict[str, Any], is_said: bool) -> None:
+    said = " ".join(each.message for each in read_vllm(overrides, _LLAMA).findings)
+    assert ("is 8192 in --hf-overrides, 2048 in the model: the length alone scales nothing" in said) is is_said

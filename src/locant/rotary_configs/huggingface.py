@@ -44,6 +44,7 @@ from locant.rotary_configs.layer_doubts import (
     original_length_of_nothing,
     other_kinds_of_layers,
     types_that_may_stand_still,
+    windows_for_both_ways,
     windows_passed_over,
 )
 from locant.rotary_configs.layers import (
@@ -326,6 +327,7 @@ def _read_entries(
     findings += turns_values(part)
     findings += [] if in_vllm else is_scaled_by_class(part.values, kind, configs)
     findings += doubts_about_class(part, kind, names, configs)
+    findings += windows_for_both_ways(part, kind, layers)
     findings += windows_passed_over(part, kind, layers)
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in configs.values())
     findings += [] if in_vllm else original_length_of_nothing(part, is_scaled)

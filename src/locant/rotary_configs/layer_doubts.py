@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
-from locant.rotary_configs.families import ModelType, is_in_transformers
+from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
 from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import layers_of_other_kinds
@@ -106,6 +106,31 @@ def other_kinds_of_layers(part: Fields, known: Collection[str]) -> list[Finding]
             "Compare with the code that runs the model.",
         )
         for name in layers_of_other_kinds({name: value for name, value in part.values.items() if name in untaken})
+    ]
+
+
+def windows_for_both_ways(part: Fields, kind: ModelType | None, layers: Sequence[LayerType]) -> list[Finding]:
+    """Return the note on a window that its class halves, as its tokens look ahead too, if there is one.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class, where they are known.
+        layers: The layers as they were read.
+    """
+    value, both = part.get("sliding_window"), part.get("use_bidirectional_attention")
+    if kind is None or kind.name not in HALVES_FOR_BOTH_WAYS or both not in (True, "all") or not is_count(value):
+        return []
+    halved = value // 2 + 1
+    if all(each.window != halved for each in layers):
+        return []
+    return [
+        Finding(
+            "note",
+            f"sliding_window is {value} in config.json, of which the class of '{kind.name}' in transformers makes "
+            f"{halved}, as use_bidirectional_attention is {in_json(both)}: so many tokens to each side, with the "
+            "token itself.",
+            "Nothing is to be done, if the model was trained with tokens that look ahead.",
+        )
     ]
 
 

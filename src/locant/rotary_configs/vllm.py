@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.contexts import VllmContext, VllmLengths
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
-from locant.rotary_configs.base import ParsedConfig, by_layer, with_equivalent_base
+from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_equivalent_base
 from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
@@ -83,7 +83,31 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
         configs[layer] = replace(read, scaling=scaling, max_length=served)
     if not model_type.startswith(_TABLE_OF_THE_LENGTH):
         configs |= {layer: _with_wide_ramp(configs[layer], findings) for layer in parsed.multimodal}
+    if "max_position_embeddings" in names_in(given):
+        findings += _length_alone(config, configs)
     return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
+
+
+def _length_alone(config: Mapping[str, Any], served: Mapping[str, RotaryConfig]) -> Iterator[Finding]:
+    """Yield that a longer length without a scaling changes no rotation.
+
+    Args:
+        config: The content of config.json, without overrides.
+        served: What vLLM computes under them.
+    """
+    try:
+        before = read_config(config, in_vllm=True).configs.values()
+    except UNREADABLE:
+        return
+    trained = max((each.max_length or 0 for each in before), default=0)
+    longest = max((each.max_length or 0 for each in served.values()), default=0)
+    if 0 < trained < longest and all(isinstance(each.scaling, Unscaled) for each in (*before, *served.values())):
+        yield Finding(
+            "warning",
+            f"max_position_embeddings is {longest} in --hf-overrides, {trained} in the model: the length alone scales "
+            f"nothing, and positions beyond {trained} are such as training never showed.",
+            "State a scaling in rope_parameters as well, or leave the length as it is.",
+        )
 
 
 def _parsed(overrides: str | Mapping[str, Any]) -> Mapping[str, Any]:

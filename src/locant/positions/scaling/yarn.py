@@ -165,6 +165,12 @@ class YaRN(NTKByParts):
                     f"other, DeepSeek's own code does not, and scales cosine and sine by {theirs:.6g}.",
                     "State both, or attention_factor.",
                 )
+            elif rope.number("attention_factor") is None:
+                context.note(
+                    f"mscale is {mscale} in {rope.where} without mscale_all_dim, and so without effect in "
+                    "transformers: the attention scale is YaRN's usual one.",
+                    "Leave mscale out, or state both.",
+                )
             mscale = mscale_all_dim = None
         if mscale == mscale_all_dim == 0:
             usual = 0.1 * math.log(max(rope.number("factor") or 1.0, 1.0)) + 1
