@@ -145,7 +145,9 @@ def when(page: Any, condition: str) -> None:
         if page.evaluate(condition):
             return
         page.wait_for_timeout(200)
-    pytest.fail(f"never came true: {condition}")
+    pictures = "[...document.querySelectorAll('.picture')].map(e => [e.clientWidth, e.firstChild?.tagName])"
+    widths = f"[innerWidth, ...{pictures}]"
+    pytest.fail(f"never came true: {condition}; the window and its pictures are {page.evaluate(widths)} wide")
 
 
 @pytest.mark.parametrize("path", PAGES)

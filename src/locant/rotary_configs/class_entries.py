@@ -148,7 +148,9 @@ def without_unread(given: dict[str, Any], kind: ModelType, findings: list[Findin
     off = {name for name, value in given.items() if switches_rotation_off(name, value)}
     for entry in [name for name in given if (name in READ_BY_SOME or name in off) and name not in read]:
         value = given.pop(entry)
-        says_nothing = not value or (entry == "no_rope_layers" and isinstance(value, list) and {*value} == {1})
+        says_nothing = not value or (
+            entry == "no_rope_layers" and isinstance(value, list) and all(each == 1 for each in value)
+        )
         says_nothing = says_nothing or (entry == "rotary_pct" and value == 1)
         says_nothing = says_nothing or (entry in HEAD_SIZES and value in (_computed_head(given), given.get("head_dim")))
         own_share = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))

@@ -105,9 +105,15 @@ def _for_huggingface(
     stated = {key: value for key, value in {**part, "model_type": name, **written}.items() if value is not None}
     whose = f"config.json of transformers {version} cannot express this for the model type '{name}'"
     try:
-        read = read_huggingface(stated).configs
+        parsed = read_huggingface(stated)
     except UNREADABLE as error:
         raise ConfigError(f"{whose}: {error_finding(error, 'config.json').message}") from error
+    already = {each.message for each in inspection.findings}  # of entries that stay as they are
+    if wrong := next(
+        (each for each in parsed.findings if each.severity == "error" and each.message not in already), None
+    ):
+        raise ConfigError(f"{whose}: {wrong.message}")
+    read = parsed.configs
     for layer, config in wanted.items():
         found = read.get(layer, read.get(ALL_LAYERS))
         if found is None or not _turn_alike(found, config):
