@@ -171,7 +171,7 @@ lab-smoke: $(BIN)/locant
 zoo: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo.py
 
-# Small files of every architecture, changed as people change them, against what its class does with them; takes an hour,
+# Small files of every architecture, changed as people change them, against what its class does with them; takes hours,
 # and goes on where it was stopped. SEED=1 makes other changes, LIMIT=5 fewer of each architecture.
 zoo-changes: $(BIN)/locant
 	$(BIN)/python benchmarks/zoo_changes.py --seed $(or $(SEED),0) --limit $(or $(LIMIT),30)

@@ -51,7 +51,7 @@ def _check_types(rope: Fields, context: RopeContext, *, refuses: bool) -> None:
         )
     context.wrong(
         f"{rope.where} has rope_type '{new}' and type '{old}': transformers takes rope_type, as is shown, and passes "
-        "over type; its releases before 4.43 took type, and vLLM refuses the file.",
+        "over type, which its old releases took; vLLM refuses the file.",
         "Keep one of them, as rope_type.",
     )
 

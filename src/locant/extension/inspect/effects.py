@@ -124,7 +124,7 @@ def _is_shown(value: float, parsed: ParsedConfig) -> bool:
 
 
 def _entries(content: Mapping[str, Any]) -> Iterator[tuple[_Path, Any]]:
-    """Yield the entries about the positions of text that state a number or a switch, with where they stand."""
+    """Yield the entries about the positions of text that state a number, with where they stand."""
     if any("." in key for key in content):
         yield from (((key,), value) for key, value in content.items() if _IN_GGUF.search(key) and _states(value))
         return
