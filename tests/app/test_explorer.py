@@ -382,6 +382,7 @@ def ask(
         {"id": f"encodings-{name}", "property": "data", "value": a} for name, a in (("view", view), ("near", near))
     ]
     state = [{"id": "encodings-drawn", "property": "data", "value": {} if drawn is None else drawn}]
+    state += [{"id": "encodings-fitted", "property": "data", "value": []}]
     body = {
         "output": output,
         "outputs": outputs,

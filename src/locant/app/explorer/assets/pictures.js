@@ -42,7 +42,7 @@
   }
 
   // Pictures of a page, by name; those that are not named are hidden. Knobs follow those that were turned. What the
-  // pictures show is remembered by the page.
+  // pictures show, and with which knobs, is remembered by the page.
   function show(sent, page) {
     for (const card of document.querySelectorAll(`.cards[data-page="${page}"] [data-picture]`)) {
       const picture = sent.pictures[card.dataset.picture];
@@ -61,7 +61,7 @@
       for (const [field, values] of Object.entries(sent.fields)) window.dash_clientside.set_props(field, values);
     };
     requestAnimationFrame(() => setTimeout(follow)); // when the pictures are shown
-    return sent.drawn;
+    return [sent.drawn, sent.fitted];
   }
 
   // Pictures that came with what is around them.

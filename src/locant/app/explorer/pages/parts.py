@@ -186,7 +186,12 @@ def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def cards(
-    page: str, names: Sequence[str], *, late: Collection[str] = (), clicks: Mapping[str, tuple[str, str]] | None = None
+    page: str,
+    names: Sequence[str],
+    *,
+    late: Collection[str] = (),
+    clicks: Mapping[str, tuple[str, str]] | None = None,
+    fitted: Sequence[Any] = (),
 ) -> Component:
     """Return a card for each picture, hidden until there is something in it, and what downloads their data.
 
@@ -195,6 +200,7 @@ def cards(
         names: Names of the pictures.
         late: Those that take long, and are drawn when all others in view are right.
         clicks: By name of a matrix the knob that a click on a cell sets, and whether to its ``row`` or its ``column``.
+        fitted: What the knobs are at first, on a page where knobs follow others.
     """
     attributes: Any = {"data-page": page}
     found = clicks or {}
@@ -206,6 +212,7 @@ def cards(
             dcc.Store(id=f"{page}-near", data=[]),
             dcc.Store(id=f"{page}-pictures"),
             dcc.Store(id=f"{page}-drawn", data={}),
+            dcc.Store(id=f"{page}-fitted", data=list(fitted)),
         ],
         className="cards",
         **attributes,
@@ -247,7 +254,9 @@ def connect(
         inputs: The knobs.
         compute: Takes the values of the knobs and returns pictures by some of the names.
         fit: Takes the values of the knobs and the ids of those that have been turned. Returns the values as the others
-            follow them, and by id the properties to set: one answer instead of one for every knob that follows.
+            follow them, and by id the properties to set: one answer instead of one for every knob that follows. Turned
+            is what differs from the knobs of the last answer that the page has shown: an answer that is overtaken by
+            the next request is never shown, and its knobs would be followed by none.
     """
 
     @app.callback(
@@ -258,25 +267,29 @@ def connect(
         Input(f"{page}-view", "data"),
         Input(f"{page}-near", "data"),
         State(f"{page}-drawn", "data"),
+        State(f"{page}-fitted", "data"),
     )
     def draw(*sent: Any) -> list[Any]:
-        *values, view, near, drawn = sent
-        changed = {prop.removesuffix(".value") for prop in ctx.triggered_prop_ids}
+        *values, view, near, drawn, fitted = sent
         # A knob that is turned changes what is in view at once; what is nearly so is asked for later.
-        later = near if f"{page}-near.data" in changed else []
+        later = near if f"{page}-near.data" in ctx.triggered_prop_ids else []
 
         def answer() -> dict[str, Any]:
-            knobs, fields = fit(values, changed) if fit else (values, {})
+            knobs, fields = fit(values, _turned(inputs, values, fitted)) if fit else (values, {})
             source = {"address": _address(page), "knobs": knobs}
-            return _drawings(compute(*knobs), [*view, *later], drawn, source) | {"fields": fields}
+            return _drawings(compute(*knobs), [*view, *later], drawn, source) | {
+                "fields": fields,
+                "fitted": list(knobs),
+            }
 
         found, said = attempt(answer)
         return [said, False, no_update] if found is None else ["", True, found]
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         f"(sent) => sent ? window.dash_clientside.pictures.show(sent, {json.dumps(page)}) "
-        ": window.dash_clientside.no_update",
+        ": [window.dash_clientside.no_update, window.dash_clientside.no_update]",
         Output(f"{page}-drawn", "data"),
+        Output(f"{page}-fitted", "data"),
         Input(f"{page}-pictures", "data"),
     )
 
@@ -296,6 +309,12 @@ def connect(
         return {"content": content, "filename": f"{page}-{name}.csv", "type": "text/csv"}
 
     _hand_out(app, page, compute)
+
+
+def _turned(inputs: Sequence[Input], values: Sequence[Any], fitted: Sequence[Any]) -> set[str]:
+    """Return the ids of the knobs that are not what they were when others last followed them."""
+    known = zip(inputs, values, fitted, strict=True)
+    return {str(knob.component_id) for knob, value, before in known if value != before}
 
 
 def _drawings(

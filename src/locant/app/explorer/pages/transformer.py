@@ -164,7 +164,7 @@ def layout(viewer: Viewer, search: Any) -> Component:
             ),
             html.P(id=f"{PAGE}-about"),
             message(PAGE),
-            cards(PAGE, PICTURES, late=LATE, clicks=_CLICKS),
+            cards(PAGE, PICTURES, late=LATE, clicks=_CLICKS, fitted=[values[name] for name in _SENT]),
         ]
     )
 
