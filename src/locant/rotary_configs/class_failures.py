@@ -14,7 +14,8 @@ from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layers import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, entries_by_layer, has_no_window
+from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, entries_by_layer
+from locant.rotary_configs.layer_windows import has_no_window
 from locant.rotary_configs.rope_parameters import scalings_by_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups

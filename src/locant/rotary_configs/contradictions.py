@@ -16,7 +16,7 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.layers import GLOBAL, LOCAL
+from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.rope_parameters import read_type
 
 

@@ -18,7 +18,7 @@ from locant.rotary_configs.families import (
     is_in_transformers,
     model_type,
 )
-from locant.rotary_configs.layers import GLOBAL, entries_by_layer
+from locant.rotary_configs.layer_types import GLOBAL, entries_by_layer
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, WIDTHS, words_of
 

@@ -47,16 +47,9 @@ from locant.rotary_configs.layer_doubts import (
     windows_for_both_ways,
     windows_passed_over,
 )
-from locant.rotary_configs.layers import (
-    GLOBAL,
-    LOCAL,
-    grouped,
-    layer_names,
-    layers_with_positions,
-    layers_without_positions,
-    windows_by_layer,
-    windows_of_nothing,
-)
+from locant.rotary_configs.layer_types import GLOBAL, LOCAL
+from locant.rotary_configs.layer_windows import windows_by_layer, windows_of_nothing
+from locant.rotary_configs.layers import grouped, layer_names, layers_with_positions, layers_without_positions
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_groups import (

@@ -10,7 +10,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ALL_LAYERS, by_layer, cannot_express, with_equivalent_base
-from locant.rotary_configs.layers import GLOBAL, LOCAL
+from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.rope_parameters import write_rotated_fraction, write_scaling
 
 _ROTARY_DIM_ONLY = ("gptj", "codegen")

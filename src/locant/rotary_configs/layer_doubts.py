@@ -9,7 +9,7 @@ from locant.rotary_configs.base import LayerType
 from locant.rotary_configs.class_entries import LISTS_OF_TYPES, entries_of_class
 from locant.rotary_configs.families import HALVES_FOR_BOTH_WAYS, ModelType, is_in_transformers
 from locant.rotary_configs.layer_rounds import is_count
-from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
+from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, RENAMED, WITHOUT_ATTENTION, type_meant
 from locant.rotary_configs.spellings import layers_of_other_kinds
 
 _INDICES = ("full_attn_idxs", "attn_layer_indices", "attn_layer_idxs")

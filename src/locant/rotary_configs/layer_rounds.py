@@ -7,8 +7,7 @@ from typing import Any
 
 from locant.positions.scaling.fields import Fields
 from locant.rotary_configs.families import ModelType
-
-_LOCAL, _LINEAR = "sliding_attention", "linear_attention"
+from locant.rotary_configs.layer_types import LINEAR, LOCAL
 
 _OWN_ROUND = "prefix_dense_sliding_window_pattern"
 """Entry with the length of a round among the first, dense layers; where it is 1, all of these rotate."""
@@ -66,7 +65,7 @@ def in_blocks(part: Fields, kind: ModelType, count: int) -> tuple[str, ...]:
     blocks = part.get("block_types") if "block_types" in kind.defaults else None
     if not isinstance(blocks, list) or not blocks:
         return ()
-    return tuple(_LINEAR if blocks[index % len(blocks)] == "recurrent" else _LOCAL for index in range(count))
+    return tuple(LINEAR if blocks[index % len(blocks)] == "recurrent" else LOCAL for index in range(count))
 
 
 def rotating_dense_layers(part: Fields, kind: ModelType | None, count: int) -> frozenset[int]:

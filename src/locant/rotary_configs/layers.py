@@ -1,87 +1,33 @@
-"""Types of a model's layers by config.json, and what each of them does with positions."""
+"""The type of each of a model's layers by config.json, and what each of them does with positions."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from locant.errors import ConfigError, nearest
+from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
 from locant.rotary_configs.families import (
-    HALVES_FOR_BOTH_WAYS,
-    HALVES_ITS_WINDOW,
-    HAS_NO_WINDOW,
-    LOOKS_BOTH_WAYS,
     WINDOW_OF_ALL_LAYERS,
     WINDOW_OF_FIRST_LAYERS,
-    WINDOW_OF_FULL_ATTENTION,
     WINDOW_WITHOUT_POSITIONS,
     Behaviour,
     ModelType,
-    is_in_transformers,
 )
 from locant.rotary_configs.layer_rounds import by_number, in_blocks, in_rounds, rotating_dense_layers
-from locant.rotary_configs.spellings import LAYERS, is_count, words_of
-
-LOCAL, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
-SCALED, UNSCALED = "scaled", "unscaled"  # of Molmo 2, by rope_scaling_layers
-
-RENAMED = {
-    "attention": GLOBAL,
-    "mamba": LINEAR,
-    "deepseek_sparse_attention": "indexed_attention",
-    "qwen_sparse_attention": "indexed_attention",
-}
-"""Layer types of older files that transformers itself renames (``remap_legacy_layer_types``)."""
-
-PRESENT_NAMES = {
-    **RENAMED,
-    "full": GLOBAL,
-    "global": GLOBAL,
-    "local": LOCAL,
-    "sliding": LOCAL,
-    "mamba2": LINEAR,
-    "recurrent": LINEAR,
-}
-WITHOUT_ATTENTION = frozenset([LINEAR, "conv", "moe", "mlp", "dense", "mamba"])
-KNOWN_TYPES = frozenset(
-    [
-        *(LOCAL, GLOBAL, LINEAR, "chunked_attention", "window_attention", "indexed_attention", "conv", "hybrid"),
-        *("hybrid_sliding", "compressed_sparse_attention", "heavily_compressed_attention", "minimax_m3_sparse"),
-        *("reference_sliding_attention", "main", "compress", "moe"),
-    ]
+from locant.rotary_configs.layer_types import (
+    GLOBAL,
+    LINEAR,
+    LOCAL,
+    PRESENT_NAMES,
+    SCALED,
+    UNSCALED,
+    WITHOUT_ATTENTION,
 )
-"""Layer types by which configurations are grouped."""
+from locant.rotary_configs.layer_windows import has_window_entry, stated_window
+from locant.rotary_configs.spellings import LAYERS, words_of
 
-
-def type_meant(name: str, known: Collection[str]) -> str:
-    """Return `` Did you mean 'x'?`` for a layer type that is not known, or an empty string.
-
-    A word that is an older name of a type tells it, whatever the letters around are like: ``local_attention``.
-
-    Args:
-        name: The type of the file.
-        known: Those that are known.
-    """
-    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in RENAMED]
-    meant = [PRESENT_NAMES[word] for word in words if PRESENT_NAMES.get(word) in known]
-    return f" Did you mean '{meant[0]}'?" if meant else nearest(name, known)
-
-
-_WINDOWS = {
-    LOCAL: ("sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"),
-    "hybrid_sliding": ("sliding_window", "sliding_window_size"),
-    "chunked_attention": ("attention_chunk_size",),
-    "compressed_sparse_attention": ("sliding_window",),  # of DeepSeek-V4, which sees older tokens compressed
-    "heavily_compressed_attention": ("sliding_window",),
-}
-WINDOW_ENTRIES = tuple(dict.fromkeys(name for names in _WINDOWS.values() for name in names))
-"""Entries that say how many tokens layers look back over."""
-
-_LONG_WINDOW = "default_long_sliding_window"
-_BOTH_WAYS = frozenset(["local_attention"])  # of ModernBERT: half of it back, half of it ahead
 _PATTERN_SIGNS = {"*": GLOBAL, "M": LINEAR, "-": "mlp", "E": "moe"}
 
 _BY_LAYER: dict[str, Callable[[Any], bool]] = {
@@ -127,16 +73,6 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
     if kind is not None and kind.without_switch is not None and part.flag("use_sliding_window") is False:
         return (kind.without_switch,) * count
     return _derived(part, kind, count) or by_number(kind, count) or (ALL_LAYERS,) * count
-
-
-def entries_by_layer(given: Any) -> dict[int, Mapping[str, Any]]:
-    """Return the entries of ``per_layer_config`` by the index of the layer, which transformers writes as ``05``.
-
-    Args:
-        given: The content of that entry; nothing comes of what is no group of groups.
-    """
-    groups = given.items() if isinstance(given, Mapping) else ()
-    return {int(key): each for key, each in groups if str(key).isdecimal() and isinstance(each, Mapping)}
 
 
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
@@ -234,7 +170,7 @@ def _sliding(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
     if kind is not None and "max_window_layers" in kind.defaults:
         first = kind.defaults["max_window_layers"] if first is None else first
         if "use_sliding_window" not in kind.defaults:  # classes without that switch ask the window alone
-            is_windowed = _stated_window(part, kind, LOCAL) is not None
+            is_windowed = stated_window(part, kind, LOCAL) is not None
     if is_windowed and kind is not None and kind.name in WINDOW_OF_ALL_LAYERS:
         return ()
     if is_windowed and kind is not None and kind.name in WINDOW_OF_FIRST_LAYERS and isinstance(first, int):
@@ -318,118 +254,11 @@ def _listed(part: Fields, kind: ModelType | None, count: int) -> list[bool] | No
 
 
 def _behaviour(part: Fields, kind: ModelType | None, name: str) -> Behaviour:
-    if kind is not None and kind.without_window is not None and not _has_window_entry(part, kind):
+    if kind is not None and kind.without_window is not None and not has_window_entry(part, kind):
         return kind.without_window if kind.behaviour.get(name) != "none" else "none"
     if kind is not None and name in kind.behaviour:
         return kind.behaviour[name]
     return "none" if name in WITHOUT_ATTENTION else "rotates"
-
-
-def _has_window_entry(part: Fields, kind: ModelType) -> bool:
-    """Whether a class takes its sliding window for switched on: by any number, also one that is no window."""
-    stated = (part.get(key) if key in part.values else kind.defaults.get(key) for key in _WINDOWS[LOCAL])
-    return any(value is not None for value in stated)
-
-
-def has_no_window(part: Fields, kind: ModelType) -> bool:
-    """Whether a file and its class leave sliding layers without a number for their window."""
-    return _stated_window(part, kind, LOCAL) is None
-
-
-def window_of(part: Fields, kind: ModelType | None, name: str) -> int | None:
-    """Return how many tokens layers of a type look back over, ``None`` for the whole text."""
-    stated = _stated_window(part, kind, name)
-    tokens = None if stated is None else _tokens_of(*stated, part, kind)
-    return tokens if tokens is not None and tokens > 0 else None
-
-
-def windows_by_layer(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[int | None]:
-    """Return the window of every layer, in tokens: that of its type, but for classes with long and short ones.
-
-    An entry of the layer's own counts before others (``per_layer_config``). NeoMME gives every second sliding layer its
-    ``default_long_sliding_window`` (``configuration_neomme.py``).
-
-    Args:
-        part: The text part of config.json.
-        kind: The facts of its class.
-        names: Types of the layers.
-    """
-    of_type = {name: window_of(part, kind, name) for name in dict.fromkeys(names)}
-    windows = [of_type[name] for name in names]
-    long = None if kind is None else kind.defaults.get(_LONG_WINDOW)
-    if isinstance(long, int) and kind is not None and "per_layer_config" not in part.values:
-        for index in [index for index, name in enumerate(names) if name == LOCAL][1::2]:
-            windows[index] = _tokens_of(_LONG_WINDOW, long, part, kind)
-    for index, own in entries_by_layer(part.values.get("per_layer_config")).items():
-        entry = (
-            next((key for key in _WINDOWS.get(names[index], ()) if key in own), None) if index < len(names) else None
-        )
-        if entry is not None and (own[entry] is None or is_count(own[entry])):
-            windows[index] = None if own[entry] is None else _tokens_of(entry, own[entry], part, kind)
-    return windows
-
-
-def _stated_window(part: Fields, kind: ModelType | None, name: str) -> tuple[str, int] | None:
-    """Return the entry about the window of layers of a type, and its value."""
-    if kind is not None and ((kind.is_windowless and name == ALL_LAYERS) or kind.name in HAS_NO_WINDOW):
-        return None
-    keys = _WINDOWS.get(name, ())
-    defaults = {} if kind is None else kind.defaults
-    if name == ALL_LAYERS or (name == GLOBAL and kind is not None and kind.name in WINDOW_OF_FULL_ATTENTION):
-        stated = part.get("use_sliding_window")
-        if (defaults.get("use_sliding_window") if stated is None else stated) is False:
-            return None
-        keys = ("sliding_window",)
-    for key in keys:
-        value = part.get(key) if key in part.values else defaults.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return key, value
-    return None
-
-
-def _tokens_of(key: str, value: int, part: Fields, kind: ModelType | None) -> int:
-    """Return how many tokens a mask with a window shows, looking back, the token itself among them; 0 or less: none."""
-    if kind is not None and kind.name in HALVES_ITS_WINDOW:
-        return (value + 1) // 2
-    if key == "attention_chunk_size":
-        return abs(value)  # by rounding down; 0 cannot be computed
-    if key in _BOTH_WAYS and kind is not None and kind.name not in LOOKS_BOTH_WAYS:
-        return value // 2  # of a decoder, which has the half that looks back, with the token itself
-    # Gemma's encoders halve it, as ModernBERT's entry is about both sides.
-    heeds_both = kind is None or kind.name in HALVES_FOR_BOTH_WAYS
-    if key in _BOTH_WAYS or (heeds_both and part.get("use_bidirectional_attention") in (True, "all")):
-        return value // 2 + 1
-    return value + (kind is not None and kind.name in LOOKS_BOTH_WAYS)
-
-
-_OF_CACHES = ("sliding_window", "local_attention")
-"""Entries with the window of layers whose cache transformers makes by it."""
-
-
-def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str]) -> list[Finding]:
-    """Return findings about windows of no tokens, with which the masks of a class hide every token.
-
-    Args:
-        part: The text part of config.json.
-        kind: The facts of its class; without them nobody knows what such a window does.
-        names: Types of the layers.
-    """
-    if kind is None or not is_in_transformers(kind.name):
-        return []
-    stated = {_stated_window(part, kind, name) for name in names} - {None}
-    # ``DynamicSlidingWindowLayer``, of classes that generate: its mask is narrower than the text.
-    keeps_cache = kind.name not in LOOKS_BOTH_WAYS and kind.name not in HALVES_ITS_WINDOW
-    fails = {each: "; with a cache, which it keeps by default, it fails" for each in _OF_CACHES if keeps_cache}
-    return [
-        Finding(
-            "warning",
-            f"{each[0]} is {each[1]} in config.json: with it the masks of the class of '{kind.name}' in transformers "
-            f"hide every token, also the token itself{fails.get(each[0], '')}. It is read as no window here.",
-            f"State null for {each[0]}, and full_attention for the layers, where no window is meant.",
-        )
-        for each in stated
-        if each is not None and _tokens_of(*each, part, kind) <= 0
-    ]
 
 
 def grouped(

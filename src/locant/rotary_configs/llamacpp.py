@@ -28,7 +28,7 @@ from locant.rotary_configs.base import (
     with_equivalent_base,
 )
 from locant.rotary_configs.gguf_sliding import CHUNKED, with_plain_attention
-from locant.rotary_configs.layers import LOCAL
+from locant.rotary_configs.layer_types import LOCAL
 from locant.rotary_configs.llamacpp_flags import parse_flags
 from locant.rotary_configs.llamacpp_layers import heeded_by, told_apart
 from locant.rotary_configs.wording import speaks_of

@@ -40,7 +40,8 @@ from locant.rotary_configs.families import (
     ModelType,
     is_in_transformers,
 )
-from locant.rotary_configs.layers import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, layer_count, type_meant
+from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED, type_meant
+from locant.rotary_configs.layers import layer_count
 from locant.rotary_configs.rope_parameters import read_type
 
 _BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")

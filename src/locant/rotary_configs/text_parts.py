@@ -12,7 +12,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.class_entries import READ_BY_SOME
 from locant.rotary_configs.class_groups import states_a_base
 from locant.rotary_configs.families import ModelType
-from locant.rotary_configs.layers import WINDOW_ENTRIES
+from locant.rotary_configs.layer_windows import WINDOW_ENTRIES
 from locant.rotary_configs.own_formats import FLA_TRANSFORMER, is_fla_transformer, own_format
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, sizes_of_layers
 from locant.rotary_configs.usual_values import GROUPS

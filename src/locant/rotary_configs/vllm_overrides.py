@@ -25,7 +25,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.huggingface import read_config
-from locant.rotary_configs.layers import GLOBAL, LOCAL
+from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.text_parts import text_part, text_type
 
 OPTION = "--hf-overrides"

@@ -24,7 +24,7 @@ from locant.rotary_configs.class_entries import (
     TYPES_OF_OTHERS,
 )
 from locant.rotary_configs.families import model_type
-from locant.rotary_configs.layers import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
+from locant.rotary_configs.layer_types import KNOWN_TYPES, PRESENT_NAMES, WITHOUT_ATTENTION
 from locant.rotary_configs.spellings import is_about_positions
 from zoo.architectures import Architecture, architecture
 from zoo.facts import NOT_ABOUT_THEM

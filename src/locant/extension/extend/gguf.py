@@ -17,7 +17,7 @@ from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTO
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_writer import write_gguf
-from locant.rotary_configs.layers import LOCAL
+from locant.rotary_configs.layer_types import LOCAL
 
 if TYPE_CHECKING:
     from gguf import GGUFReader

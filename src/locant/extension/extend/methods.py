@@ -15,7 +15,7 @@ from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig
 from locant.rotary_configs.huggingface import read_huggingface
 from locant.rotary_configs.huggingface_writer import write_huggingface
-from locant.rotary_configs.layers import LOCAL
+from locant.rotary_configs.layer_types import LOCAL
 from locant.rotary_configs.text_parts import text_part
 
 AUTO = "auto"

@@ -1,0 +1,151 @@
+"""Two lists of factors, one for short texts and one for long ones: the formula of LongRoPE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.exact import geometric_frequencies
+from locant.positions.scaling.checks import check_length, check_positive, is_number
+from locant.positions.scaling.frequency import Extension, FrequencyScaling
+from locant.positions.scaling.longrope_scales import usual_scale
+
+# Of Phi-3-mini (Abdin et al. 2024), the model whose factors are the best known: trained for 4,096 tokens and extended
+# to 131,072; the long factors of its configuration, which lists them in float32.
+_PHI3_LONG_FACTORS = """
+1.03 1.05 1.05 1.08 1.23 1.23 1.30 1.45 1.60 1.65 1.90 2.86 3.69 5.42 5.49 5.49
+9.09 11.58 15.66 15.77 15.79 18.36 21.99 23.08 30.01 32.35 32.59 35.56 39.95 53.84 56.20 57.95
+59.29 59.77 59.92 61.19 61.96 62.50 63.37 63.48 63.48 63.66 63.85 64.08 64.76 64.80 64.81 64.81
+"""
+PHI3_LONG_FACTORS = tuple(map(float, _PHI3_LONG_FACTORS.split()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorLists(Extension):
+    """Frequencies divided by one list of factors up to the original length, and by another beyond it.
+
+    See :class:`~locant.positions.LongRoPE`, which is the scaling with a name and says what the fields are.
+    """
+
+    short_factors: Sequence[float] = ()
+    long_factors: Sequence[float] = ()
+    attention_factor: float | None = None
+    short_attention_factor: float | None = None
+    final_length: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, and fill in factor or target length."""
+        super().__post_init__()
+        for field in ("short_factors", "long_factors"):
+            self._check_factors(field)
+        if len(self.short_factors) != len(self.long_factors):
+            raise ConfigError(
+                f"The scaling '{self.name}' has {len(self.short_factors)} numbers in short_factors but "
+                f"{len(self.long_factors)} in long_factors; there is one of each for every pair of rotated features."
+            )
+        if self.trained_length < 2:
+            raise ConfigError(f"original_length of the scaling '{self.name}' must be at least 2; got 1.")
+        for field in ("attention_factor", "short_attention_factor"):
+            if getattr(self, field) is not None:
+                check_positive(self.name, field, getattr(self, field))
+        if self.final_length is not None:
+            check_length(self.name, "final_length", self.final_length)
+
+    def _check_factors(self, field: str) -> None:
+        factors = getattr(self, field)
+        if isinstance(factors, str) or not isinstance(factors, Sequence) or not factors:
+            raise ConfigError(
+                f"{field} of the scaling '{self.name}' must be a list with a number for every pair of rotated "
+                f"features; got {factors!r}."
+            )
+        for index, value in enumerate(factors):
+            if not is_number(value) or not value > 0:
+                raise ConfigError(
+                    f"{field} of the scaling '{self.name}' must be numbers above 0; got {value!r} at index {index}."
+                )
+        object.__setattr__(self, field, tuple(factors))
+
+    @classmethod
+    def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
+        """Return the lengths, and the factors of Phi-3-mini spread over the pairs: factors are searched for each model.
+
+        Texts up to the trained length are not scaled.
+        """
+        pairs, last = rotary_dim // 2, len(PHI3_LONG_FACTORS) - 1
+        factors = []
+        for index in range(pairs):
+            place = index * last / max(pairs - 1, 1)
+            low = min(int(place), last - 1)
+            first, second = PHI3_LONG_FACTORS[low : low + 2]
+            factors.append(first + (second - first) * (place - low))
+        lengths = {"original_length": trained, "target_length": longest}
+        return {**lengths, "short_factors": [1.0] * pairs, "long_factors": factors}
+
+    def attention_scale(self, length: int | None = None) -> float:
+        """Return what multiplies cosine and sine, by default that of texts beyond the original length.
+
+        Args:
+            length: Length of the text in tokens; matters only where short texts have a scale of their own.
+        """
+        decisive = self.final_length or length
+        if self.short_attention_factor is not None and decisive is not None and decisive <= self.trained_length:
+            return float(self.short_attention_factor)
+        if self.attention_factor is not None:
+            return float(self.attention_factor)
+        return usual_scale(self._factor, self.trained_length)
+
+    def length_class(self, length: int) -> int:
+        """Return 1 for texts beyond the original length, unless one list holds for all."""
+        is_fixed = self.final_length is not None or self.has_one_list
+        return int(not is_fixed and length > self.trained_length)
+
+    @property
+    def has_one_list(self) -> bool:
+        """Whether the two lists are the same, and the attention scale as well."""
+        return self.short_factors == self.long_factors and self.short_attention_factor is None
+
+    def fixed_for(self, length: int) -> FrequencyScaling:
+        """Return this scaling with a ``final_length``, unless it has one."""
+        return self if self.final_length is not None else replace(self, final_length=length)
+
+    def compute(self, dim: int, base: Decimal, length_class: int) -> tuple[Decimal, ...]:
+        """Return the frequencies of the formula above."""
+        if len(self.long_factors) != dim // 2:
+            raise ConfigError(
+                f"The scaling '{self.name}' has {len(self.long_factors)} numbers in long_factors and short_factors, "
+                f"but {dim} rotated features are {dim // 2} pairs."
+            )
+        is_long = length_class == 1 or (self.final_length or 0) > self.trained_length
+        factors = self.long_factors if is_long else self.short_factors
+        return tuple(
+            frequency / Decimal(factor)
+            for frequency, factor in zip(geometric_frequencies(dim // 2, base), factors, strict=True)
+        )
+
+    @property
+    def explained_length(self) -> int | None:
+        """``final_length``, or else ``target_length``."""
+        return self.final_length or self.target_length
+
+    def explain_notes(self, length: int | None, max_length: int | None) -> Iterator[str]:
+        """Yield which of the two lists is shown."""
+        del max_length
+        if self.short_attention_factor is not None and self.final_length is None:
+            yield (
+                f"Texts up to {self.original_length} tokens have the attention scale "
+                f"{self.short_attention_factor:.6g}, longer ones {self.attention_scale():.6g}."
+            )
+        if self.has_one_list:
+            yield "Texts of all lengths take the same factors: the two lists are the same."
+            return
+        if length is None:
+            return
+        which = "short_factors" if (self.final_length or length) <= self.trained_length else "long_factors"
+        if self.final_length is None:
+            border = f"the lists change beyond {self.original_length} tokens"
+            yield f"Shown for {length} tokens, which take {which}; {border}."
+        else:
+            yield f"All texts take {which}, because final_length is {self.final_length}."
