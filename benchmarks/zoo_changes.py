@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -31,13 +32,13 @@ from locant.rotary_configs import families  # noqa: E402
 from zoo_run import read_run, survey  # noqa: E402
 
 
-def rotating_types() -> list[str]:
-    """Return the model types that rotate, composites of others at the end."""
+def types_in_order(seed: int) -> list[str]:
+    """Return the model types, drawn by a seed, so that a run that was stopped is a sample: those that rotate first."""
     from transformers import CONFIG_MAPPING
 
-    known = ((name, families.model_type(name)) for name in sorted(CONFIG_MAPPING.keys()))
-    rotating = [kind for _, kind in known if kind is not None and kind.rotates]
-    return [kind.name for kind in sorted(rotating, key=lambda kind: bool(kind.text_type))]
+    known = [kind for name in sorted(CONFIG_MAPPING.keys()) if (kind := families.model_type(name)) is not None]
+    random.Random(seed).shuffle(known)
+    return [kind.name for kind in sorted(known, key=lambda kind: not kind.rotates)]
 
 
 def main() -> None:
@@ -46,19 +47,20 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="MODEL_TYPE")
     parser.add_argument("--seed", type=int, default=0, help="of the changes, and the form of the file")
     parser.add_argument("--limit", type=int, default=30, help="changes of each architecture")
-    parser.add_argument("--with-class", action="store_true", help="ask the class in reading, too")
+    parser.add_argument("--with-class", action="store_true", help="read every file with the class asked, too")
     parser.add_argument("--run", type=Path, default=ROOT / "build" / "zoo-changes.jsonl")
     options = parser.parse_args()
+    ways = (False, True) if options.with_class else (False,)
 
     def outcomes(name: str) -> list[dict[str, Any]]:
         found = architecture(name)
-        if found.kind == "composite":
-            return [each.as_data() for each in changed_whole_verdicts(found)]
-        drawn = changed_verdicts(found, options.seed, options.limit, asks_class=options.with_class)
-        return [each.as_data() for each in drawn]
+        if found.kind not in ("text", "composite"):
+            return []
+        verdicts = changed_whole_verdicts if found.kind == "composite" else changed_verdicts
+        return [each.as_data() for each in verdicts(found, options.seed, options.limit, ways)]
 
     done = read_run(options.run, options.seed)
-    names = options.names or [name for name in rotating_types() if name not in done]
+    names = options.names or [name for name in types_in_order(options.seed) if name not in done]
     for line in survey(options.run, names, options.seed, outcomes):
         done[line["model_type"]] = line
         doubtful = [each for each in line["outcomes"] if each["outcome"] not in ("right", "warned")]

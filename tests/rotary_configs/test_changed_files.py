@@ -192,7 +192,7 @@ def test_the_search_changes_files_and_judges_them() -> None:
     found = list(changes(content, 32))
     assert len({each.name for each in found}) == len(found) > 200
     assert all(json.dumps(each.content) != json.dumps(content) for each in found)
-    outcomes = {each.outcome for each in changed_verdicts(architecture("llama"), 0, 6, asks_class=False)}
+    outcomes = {each.outcome for each in changed_verdicts(architecture("llama"), 0, 6)}
     assert outcomes <= {"right", "warned", "refused", "not built"}
 
 

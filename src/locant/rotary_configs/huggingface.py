@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.rotary.config import RotaryConfig, RotaryLayout
+from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.contexts import OF_THE_CLASS, RopeContext
-from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.positions.scaling.fields import Fields, Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.around_scalings import (
     base_of_one_more,
@@ -22,6 +22,7 @@ from locant.rotary_configs.around_scalings import (
 )
 from locant.rotary_configs.axis_entries import has_one_axis, read_axes
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, ParsedConfig, declared_length
+from locant.rotary_configs.bases_beside_groups import bases_by_layer, has_null_base, name_of_base
 from locant.rotary_configs.class_entries import reads_types_of_layers, values_of_other_kinds, without_unread
 from locant.rotary_configs.class_failures import doubts_about_class, types_of_no_rotation
 from locant.rotary_configs.class_groups import base_of_class
@@ -52,13 +53,8 @@ from locant.rotary_configs.layer_windows import windows_by_layer, windows_of_not
 from locant.rotary_configs.layers import grouped, layer_names, layers_with_positions, layers_without_positions
 from locant.rotary_configs.named_classes import class_in_architectures, other_type_in_architectures
 from locant.rotary_configs.own_code import in_usual_names
-from locant.rotary_configs.rope_groups import (
-    bases_by_layer,
-    has_null_base,
-    name_of_base,
-    rope_groups,
-    with_length_of_class,
-)
+from locant.rotary_configs.pairing import LAYOUT_MARK, doubts_about_layout, layout_of_conversion, stated_interleaving
+from locant.rotary_configs.rope_groups import rope_groups, with_length_of_class
 from locant.rotary_configs.rope_parameters import read_scaling, read_type
 from locant.rotary_configs.rotary_names import passed_over, says_a_scaling
 from locant.rotary_configs.spellings import (
@@ -84,9 +80,6 @@ from locant.rotary_configs.without_rotation import (
     speaks_of_rotation,
 )
 from locant.rotary_configs.wording import speaks_of
-
-LAYOUT_MARK = "locant_rotary_layout"
-"""Entry of a config.json that says how weights pair features which were converted from the layout of their class."""
 
 
 def read_huggingface(config: Mapping[str, Any]) -> ParsedConfig:
@@ -213,11 +206,11 @@ def _read_entries(
     refuse_other_positions(part, kind, name)
     refuse_impossible_values(part.values, takes_small_bases=is_known)
     stated = stated_layout(part.values) if kind is None else None
-    by_name = families.layout_of(name, _interleaves(part, in_vllm, kind), kind) if stated is None else stated[1]
-    layout = _marked(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
+    by_name = families.layout_of(name, stated_interleaving(part, in_vllm, kind), kind) if stated is None else stated[1]
+    layout = layout_of_conversion(config, findings) or ("half" if part.flag("use_hf_rope") else by_name)
     if part.flag("rotary_emb_interleaved"):  # of Nomic's own code
         layout = "interleaved"
-    findings += _doubts_about_layout(part, kind, name, stated)
+    findings += doubts_about_layout(part, kind, name, stated)
     findings += doubts_about_others(config, kind)
     max_length = next((length for each in LENGTHS if (length := part.whole(each))), None)
     original_length = part.whole("original_max_position_embeddings")
@@ -336,14 +329,6 @@ def _read_entries(
     return with_checked_axes(parsed, "mrope_section", splits=True)
 
 
-def _interleaves(part: Fields, in_vllm: bool, kind: ModelType | None) -> bool | None:
-    """Return ``rope_interleave``, which vLLM's classes pass over; classes of transformers take null for false."""
-    stated = part.flag("rope_interleave")
-    if "rope_interleave" in part.values and kind is not None and families.is_in_transformers(kind.name):
-        stated = bool(stated)
-    return None if in_vllm else stated
-
-
 def _is_about_rotation(key: str, value: Any, kind: ModelType | None) -> bool:
     """Whether an entry tells how to rotate: not an indexer's, a factor of 1, or that the model rotates."""
     if not ("rope" in key or "rotary" in key) or key in (kind.defaults if kind else {}):
@@ -359,71 +344,6 @@ def _taken_by_architectures(name: str | None, kind: ModelType) -> Finding:
         f"{known}: it is read as the class of '{kind.name}', by the name in architectures.",
         "Compare with the code that trained the model, if it was another.",
     )
-
-
-def _marked(config: Mapping[str, Any], findings: list[Finding]) -> RotaryLayout | None:
-    """Return the layout of weights that were converted to one which their class does not have."""
-    layout = Fields(config, "config.json").text(LAYOUT_MARK)
-    if layout is None:
-        return None
-    from locant.positions.scheme import require_choice  # brings torch
-
-    require_choice(f"{LAYOUT_MARK} of config.json", layout, ("half", "interleaved"))
-    findings.append(
-        Finding(
-            "warning",
-            f"By {LAYOUT_MARK} the weights were converted to the layout '{layout}' for other software; the model's "
-            "class in transformers pairs features otherwise, and reads them wrongly.",
-            "Convert them back to load them there: locant convert-layout.",
-        )
-    )
-    return "half" if layout == "half" else "interleaved"
-
-
-def _doubts_about_layout(
-    part: Fields, kind: ModelType | None, name: str | None, stated: tuple[str, RotaryLayout] | None
-) -> list[Finding]:
-    found = []
-    if kind is None:
-        who = ("without model_type its class" if name is None else f"the model type '{name}'") + " is not known here"
-        says = (
-            f"config.json does not say how features are paired, and {who}: halves are assumed, as most models have it."
-        )
-        if stated is not None:
-            part.get(stated[0])
-            says = f"The layout is '{stated[1]}' by {stated[0]} of config.json; {who}."
-        found.append(
-            Finding(
-                "warning",
-                says + ("" if speaks_of_rotation(part.values) else " Nor does it say that the model rotates at all."),
-                "Compare with the rotate_half of the model's class: x[..., ::2] there means layout 'interleaved'.",
-            )
-        )
-    own = "half" if kind is None else families.layout_of(name, None)
-    whose = " in transformers" if families.is_in_transformers(name) else ""
-    for entry in ("rope_interleaved", "rope_interleave") if kind is not None else ():
-        interleaves = part.flag(entry)
-        is_read = entry == "rope_interleave" and kind is not None and kind.can_turn_to_halves
-        if interleaves is not None and not is_read and interleaves is not (own == "interleaved"):
-            found.append(
-                Finding(
-                    "warning",
-                    f"config.json has {entry} {in_json(interleaves)}, but the class of '{name}'{whose} pairs "
-                    f"{'halves' if own == 'half' else 'neighbours'}.",
-                    "Compare with the code that trained the model; weights may have to be permuted from one to the "
-                    "other.",
-                )
-            )
-    if part.flag("use_mrope"):
-        found.append(
-            Finding(
-                "warning",
-                "config.json has use_mrope true, which neither transformers nor vLLM reads: positions have several "
-                "axes where there is an mrope_section.",
-                "Compare with the code that trained the model.",
-            )
-        )
-    return found
 
 
 def _layer_types(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import json
 import random
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,14 @@ class ChangedVerdict:
             something else is read without; ``failure unsaid`` where the class fails and nothing says so; ``refused``
             where the class loads what is not read; ``error`` for a traceback; ``not built`` where nothing can be told.
         reason: What is so, and what was said.
+        with_class: Whether the class was asked in reading, too.
     """
 
     model_type: str
     change: str
     outcome: str
     reason: str = ""
+    with_class: bool = False
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -154,14 +157,16 @@ def _run_eagerly(model: torch.nn.Module) -> None:
     model(torch.zeros((1, _TOKENS), dtype=torch.long))
 
 
-def changed_verdicts(found: Architecture, seed: int, limit: int, *, asks_class: bool) -> Iterator[ChangedVerdict]:
+def changed_verdicts(
+    found: Architecture, seed: int, limit: int, ways: Sequence[bool] = (False,)
+) -> Iterator[ChangedVerdict]:
     """Yield the outcomes of changed files of an architecture.
 
     Args:
         found: The architecture.
         seed: Seed of the changes; it also chooses the form of the file that is changed.
         limit: How many files.
-        asks_class: Whether the class is asked in reading as well.
+        ways: For each way of reading a file, whether the class is asked in it.
     """
     usual = _usual_file(found, seed)
     if usual is None:
@@ -169,16 +174,18 @@ def changed_verdicts(found: Architecture, seed: int, limit: int, *, asks_class: 
         return
     content, asked, head = usual
     truth = asked.about(content)
-    before = _read(content, asks_class=asks_class)
-    if reasons := _differences(before, truth):
-        yield ChangedVerdict(found.model_type, "", "silent", "; ".join(reasons))
-        return
+    before = {asks_class: read_file(content, asks_class=asks_class) for asks_class in ways}
+    for asks_class in ways:
+        if reasons := _differences(before[asks_class], truth):
+            yield ChangedVerdict(found.model_type, "", "silent", "; ".join(reasons), asks_class)
+            return
     rng = random.Random(f"{found.model_type} {seed}")
-    for change in drawn_changes(content, head, rng, limit):
+    for change, asks_class in itertools.product(drawn_changes(content, head, rng, limit), ways):
         try:
-            yield _judged(change, asked, truth, before, asks_class=asks_class)
+            verdict = _judged(change, asked, truth, before[asks_class], asks_class=asks_class)
         except Exception as error:  # nothing may be raised for a file
-            yield ChangedVerdict(found.model_type, change.name, "error", first_line(error))
+            verdict = ChangedVerdict(found.model_type, change.name, "error", first_line(error))
+        yield replace(verdict, with_class=asks_class)
 
 
 def _usual_file(found: Architecture, seed: int) -> tuple[dict[str, Any], Asked, int] | None:
@@ -216,7 +223,8 @@ def _in_form(content: Mapping[str, Any], found: Architecture, form: str) -> dict
     return dict(content)
 
 
-def _read(content: Mapping[str, Any], *, asks_class: bool) -> Inspection:
+def read_file(content: Mapping[str, Any], *, asks_class: bool) -> Inspection:
+    """Return what is read of a file with these entries."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / "config.json"
@@ -224,7 +232,7 @@ def _read(content: Mapping[str, Any], *, asks_class: bool) -> Inspection:
         return inspect_model(path, ask_class=asks_class)
 
 
-def _said(read: Inspection, content: Mapping[str, Any]) -> list[str]:
+def said_of_class(read: Inspection, content: Mapping[str, Any]) -> list[str]:
     """Return the warnings and errors about what the class does; engines differ for reasons of their own."""
     engines: set[str] = set()
     with contextlib.suppress(*UNREADABLE):
@@ -237,9 +245,9 @@ def _said(read: Inspection, content: Mapping[str, Any]) -> list[str]:
 def _judged(change: Change, asked: Asked, usual: Truth, before: Inspection, *, asks_class: bool) -> ChangedVerdict:
     about = (asked.found.model_type, change.name)
     truth = asked.about(change.content)
-    read = _read(change.content, asks_class=asks_class)
+    read = read_file(change.content, asks_class=asks_class)
     known = {each.message for each in before.findings}
-    said = [message for message in _said(read, change.content) if message not in known]
+    said = [message for message in said_of_class(read, change.content) if message not in known]
     if truth.failure.startswith("?"):
         return ChangedVerdict(*about, "not built", truth.failure)
     no_rotation = any("no rotary positions" in each.message for each in read.findings if each.severity == "note")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from locant.extension.inspect.model_class.small_model import HEADS, quiet
 from locant.rotary_configs import ParsedConfig, families, read_huggingface
 from zoo.architectures import TEXT_PARTS, Architecture, architecture
 from zoo.cases import LENGTH, draw_case, nested_case
-from zoo.changed import ChangedVerdict
+from zoo.changed import ChangedVerdict, read_file, said_of_class
 from zoo.changes import Change
 from zoo.facts import mentions_rotation
 from zoo.verdict import first_line
@@ -48,23 +49,32 @@ _TYPES = ("llama", "mistral", "gemma3_text", "gpt2", "unheard_of")
 _OTHER_NAMES = ("llm_config", "decoder", "text_cfg")
 
 
-def changed_whole_verdicts(found: Architecture) -> Iterator[ChangedVerdict]:
+def changed_whole_verdicts(
+    found: Architecture, seed: int = 0, limit: int | None = None, ways: Sequence[bool] = (False,)
+) -> Iterator[ChangedVerdict]:
     """Yield the outcomes of changed files of a class with several parts; nothing where its text does not rotate.
 
     Args:
         found: The class.
+        seed: Seed by which the changes are drawn.
+        limit: How many of the changes are tried; all where it is ``None``.
+        ways: For each way of reading a file, whether the class is asked in it.
     """
     usual = _usual_file(found)
     if usual is None:
         return
     content, way = usual
-    before = _reading(content)
+    before = {asks_class: _reading(content, asks_class=asks_class)[1] for asks_class in ways}
     first = _text_of(found, content)
-    for change in _changes(content, way):
+    changes = list(_changes(content, way))
+    if limit is not None and limit < len(changes):
+        changes = random.Random(f"{found.model_type} {seed}").sample(changes, limit)
+    for change, asks_class in itertools.product(changes, ways):
         try:
-            yield _judged(found, change, first, before[1])
+            verdict = _judged(found, change, first, before[asks_class], asks_class=asks_class)
         except Exception as error:  # nothing may be raised for a file
-            yield ChangedVerdict(found.model_type, change.name, "error", first_line(error))
+            verdict = ChangedVerdict(found.model_type, change.name, "error", first_line(error))
+        yield replace(verdict, with_class=asks_class)
 
 
 def _usual_file(found: Architecture) -> tuple[dict[str, Any], list[str]] | None:
@@ -105,8 +115,11 @@ def _part_of(config: Any) -> Any:
     return next((part for name in names if (part := getattr(config, name, None)) is not None), None)
 
 
-def _reading(content: Mapping[str, Any]) -> tuple[ParsedConfig | None, list[str]]:
+def _reading(content: Mapping[str, Any], *, asks_class: bool = False) -> tuple[ParsedConfig | None, list[str]]:
     """Return what is read of a file, ``None`` where it is refused, and what is said of it."""
+    if asks_class:
+        read = read_file(content, asks_class=True)
+        return read.parsed, said_of_class(read, content)
     try:
         parsed = read_huggingface(copy.deepcopy(dict(content)))
     except ConfigError as error:
@@ -124,9 +137,11 @@ def _by_layer(parsed: ParsedConfig) -> dict[int, Any]:
     }
 
 
-def _judged(found: Architecture, change: Change, first: Mapping[str, Any], known: Sequence[str]) -> ChangedVerdict:
+def _judged(
+    found: Architecture, change: Change, first: Mapping[str, Any], known: Sequence[str], *, asks_class: bool
+) -> ChangedVerdict:
     about = (found.model_type, change.name)
-    parsed, said = _reading(change.content)
+    parsed, said = _reading(change.content, asks_class=asks_class)
     said = [message for message in said if message not in known]
     try:
         text = _text_of(found, change.content)

@@ -1,0 +1,154 @@
+"""The bases that a config.json states beside its groups of rotary parameters, and which of them a class takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.fields import Fields, Finding, agreed
+from locant.rotary_configs.class_groups import base_in
+from locant.rotary_configs.class_refusals import null_of
+from locant.rotary_configs.families import (
+    MERGES_INTO_FULL_LAYERS,
+    PASSES_OVER_BASE,
+    TAKES_ROTARY_EMB_BASE,
+    ModelType,
+    is_in_transformers,
+)
+from locant.rotary_configs.layer_types import LOCAL
+from locant.rotary_configs.layers import layer_count
+
+_BASES_OF_TYPES = ("rope_local_base_freq", "local_rope_theta", "global_rope_theta")
+"""Entries beside the groups that are the base of one type of layers."""
+
+
+def base_beside_groups(part: Fields, kind: ModelType | None, findings: list[Finding]) -> float | None:
+    """Return the base that stands beside the groups, under the name that the class takes."""
+    base, neox = part.number("rope_theta"), part.number("rotary_emb_base")
+    if neox is None or neox == base:
+        return base
+    if kind is None or not is_in_transformers(kind.name):
+        return agreed(base, neox, "rope_theta and rotary_emb_base differ.")
+    if kind.name not in TAKES_ROTARY_EMB_BASE:
+        findings.append(_other_base(part, kind, "rotary_emb_base", neox, "rope_theta"))
+        return base
+    if base is not None:
+        findings.append(_other_base(part, kind, "rope_theta", base, f"rotary_emb_base, {neox:g}"))
+    return neox
+
+
+def _other_base(part: Fields, kind: ModelType, name: str, value: float, taken: str) -> Finding:
+    """Return the finding about a base under a name that the class does not read."""
+    part.pass_over(name)
+    return Finding(
+        "warning",
+        f"{name} is {value:g} in config.json, which the class of '{kind.name}' in transformers passes over: it takes "
+        f"{taken}.",
+        f"Remove {name}, or state it by the other name if the weights were trained with it.",
+    )
+
+
+def bases_by_layer(part: Fields, kind: ModelType | None) -> tuple[float, ...] | None:
+    """Return the base of every layer by ``layer_rope_theta``, 0 for one that does not rotate, where the file has it.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; only those of Granite take the list for bases, others for a switch.
+
+    Raises:
+        ConfigError: It is no list of numbers, or has not one for every layer.
+    """
+    if kind is not None and not kind.name.startswith("granite"):
+        return None
+    bases, count = part.numbers("layer_rope_theta"), layer_count(part, kind)
+    if bases is not None and count is not None and len(bases) < count:
+        raise ConfigError(f"layer_rope_theta in {part.where} is about {len(bases)} layers, but there are {count}.")
+    return bases
+
+
+def name_of_base(base: float) -> str:
+    """Return the key of the configuration of layers that are told apart by their base alone."""
+    return f"base {base:.10g}"
+
+
+def has_null_base(part: Fields) -> bool:
+    """Whether a file states that its one group of rotary parameters has no base, with null."""
+    groups = (part.values.get(name) for name in ("rope_parameters", "rope_scaling"))
+    found = [group for group in groups if isinstance(group, Mapping)]
+    return any("rope_theta" in group for group in found) and not any(group.get("rope_theta") for group in found)
+
+
+def null_bases(part: Fields, kind: ModelType | None) -> Iterator[Finding]:
+    """Yield that bases of layer types are null, where the class has its own ones."""
+    if kind is None or not kind.rope_by_layer:
+        return
+    for name in _BASES_OF_TYPES:
+        if name in part.values and part.values[name] is None:
+            yield null_of(name, kind, "its own base", "State the base that the weights were trained with.")
+
+
+def bases_of_types_beside(part: Fields, taken: Collection[float | None], where: str) -> Iterator[Finding]:
+    """Yield that a base of one type of layers stands beside groups that all have other ones."""
+    for name in _BASES_OF_TYPES:
+        stated = part.number(name)
+        if stated is not None and stated not in taken:
+            part.pass_over(name)
+            yield Finding(
+                "warning",
+                f"{name} is {stated:g} beside the groups of {where}, where the group of such layers has its own: it is "
+                "passed over.",
+                "Remove it, or state it in the group of the layers that it is meant for.",
+            )
+
+
+def is_passed_over(base: float, groups: Mapping[str, Any]) -> bool:
+    """Whether the groups of all layer types have bases of their own, none of which is the one beside them."""
+    own = [group.get("rope_theta") for group in groups.values() if isinstance(group, Mapping)]
+    return bool(own) and None not in own and base not in own
+
+
+def base_passed_over_for_groups(part: Fields, base: float, where: str) -> Finding:
+    """Return the finding about a base beside groups that all have their own."""
+    part.pass_over("rope_theta")
+    return Finding(
+        "warning",
+        f"rope_theta {base:g} stands beside the groups of {where}, which all have their own: it is passed over.",
+        "Remove it, or state it in the group of the layers that it is meant for.",
+    )
+
+
+def base_is_passed_over(part: Fields, kind: ModelType, stated: float, own: float | None) -> Finding:
+    """Return the finding about a base that a class passes over: ``own`` is its own, where it has one for all layers."""
+    part.pass_over("rope_theta")
+    said = f"rope_theta is {stated:g} in config.json, which the class of '{kind.name}' in transformers passes over"
+    if not kind.rope:
+        return Finding(
+            "warning",
+            f"{said}: it has the base {own:g}, which no entry changes.",
+            "Name a model type whose class reads the base, if the weights were trained with that one.",
+        )
+    groups = "its own groups" if own is None else f"its own group, with {own:g}"
+    always = kind.name in PASSES_OVER_BASE
+    where = "" if always else " where the file has no rope_parameters or rope_scaling"
+    return Finding(
+        "warning",
+        f"{said}{where}: it takes {groups}.",
+        "State rope_theta in a group rope_parameters, with its rope_type.",
+    )
+
+
+def drops_base(kind: ModelType, base: float) -> bool:
+    """Whether a class with the same base for layers of all types takes another one for full attention alone."""
+    own = {base_in(group) for group in (kind.rope or {}).values()}
+    return kind.name in MERGES_INTO_FULL_LAYERS and len(own) == 1 and base not in own
+
+
+def base_of_full_layers(kind: ModelType, base: float) -> Finding:
+    """Return the finding about a base that a class takes for layers of full attention alone."""
+    return Finding(
+        "warning",
+        f"rope_theta is {base:g} in config.json, which the class of '{kind.name}' in transformers takes for layers of "
+        f"full attention alone: those with a window keep {base_in((kind.rope or {}).get(LOCAL)):g}.",
+        "State rope_parameters with a group for each layer type.",
+    )
