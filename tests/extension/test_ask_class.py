@@ -23,7 +23,7 @@ from locant.extension.inspect.model_class.rotation import MeasuredRotation
 from locant.extension.inspect.model_class.small_model import build
 from locant.extension.inspect.model_class.unasked import UnaskedClass, failure_of_file
 from locant.positions.rotary.config import RotaryConfig
-from locant.rotary_configs import families, layers
+from locant.rotary_configs import families, layer_windows
 from locant.rotary_configs.base import LayerType, NoRotaryPositionsError, ParsedConfig
 
 _WIDE = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "max_position_embeddings": 8192}
@@ -43,6 +43,15 @@ def test_a_right_reading_agrees_with_the_class(tmp_path: Path) -> None:
     assert str(inspection.checked_against).startswith("Cohere2Model of transformers ")
     assert not _said(inspection, "warning")
     assert inspection.as_data()["layer_types"][1]["layers"] == (3,)
+
+
+def test_pairs_that_a_file_turns_backwards_are_so_in_the_class(tmp_path: Path) -> None:
+    """A factor below 0 in the file, and not a class that turns its pairs by minus the angle."""
+    rope = {"rope_type": "linear", "factor": -4.0, "rope_theta": 1e4}
+    inspection = _inspected(tmp_path, model_type="llama", rope_parameters=rope)
+    assert str(inspection.checked_against).startswith("LlamaModel of transformers ")
+    assert not [each for each in _said(inspection, "warning") if "the class of" in each or "does something" in each]
+    assert "below 0, which turns all pairs backwards" in _said(inspection, "error")[0]
 
 
 def test_a_disagreement_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +204,7 @@ def test_blocks_of_attention_and_mlp_are_one_layer_as_in_the_class(
 
 def test_windows_are_those_of_the_masks_of_the_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever size was read; masks are asked about tokens far beyond those of the small model."""
-    monkeypatch.setattr(layers, "_tokens_of", lambda *_: 999)
+    monkeypatch.setattr(layer_windows, "_tokens_of", lambda *_: 999)
     content = {"model_type": "gemma2", "num_hidden_layers": 4, "head_dim": 16, "sliding_window": 70_000}
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
     inspection = inspect_model(tmp_path)

@@ -99,7 +99,7 @@ _SIXTEEN = {"rope": {"factor": 16.0}}
         (_changed("gpt-oss 20B", **_SIXTEEN), "warning", "declared for 131072 tokens, but .* extends it to 65536"),
         (_changed("gpt-oss 20B", rope={"factor": 64.0}), "warning", "factor 64 makes 262144 of .* but .* is 131072"),
         (_changed(_LONGROPE, rope={"factor": 16.0}), "error", "is 16, but max_position_embeddings 131072 is 32 times"),
-        (_changed("LLaMA-2-7B-32K", rope={"factor": 0.125}), "error", "8 times as large in place of smaller"),
+        (_changed("LLaMA-2-7B-32K", rope={"factor": 0.125}), "error", "which turns all pairs 8 times as fast"),
         (_changed("LLaMA-2-7B-32K", rope={"factor": ...}), "error", "'factor' is missing"),
         (_changed("LLaMA-2-7B-32K", rope={"factor": "8"}), "error", "must be a number; got '8'"),
         (_changed("LLaMA-2-7B-32K", rope={"type": ...}), "error", "factor 8 but rope_type 'default'"),

@@ -11,7 +11,7 @@ import pytest
 from locant.errors import ConfigError
 from locant.extension.extend.methods import apply_method
 from locant.positions import RotaryConfig
-from locant.positions.scaling import Linear
+from locant.positions.scaling import DynamicNTK, Linear, Llama3, YaRN
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.class_entries import PASSES_OVER_GROUPS
@@ -207,17 +207,98 @@ def test_bases_that_cannot_be_meant(entries: dict[str, Any], frequencies: list[f
         read_huggingface({**sizes, **entries, "rope_theta": 0})
 
 
-def test_a_linear_factor_below_1_turns_pairs_faster() -> None:
-    """``_compute_linear_scaling_rope_parameters`` divides by it, whatever it is."""
-    config = _llama(rope_theta=1e4, rope_scaling={"rope_type": "linear", "factor": 0.5})
-    parsed = read_huggingface(config)
-    assert float(parsed.config.frequencies()[0]) == 2
-    assert [each.severity for each in parsed.findings if "positions 2 times as large" in each.message] == ["error"]
-    assert {pair.fate for pair in parsed.config.explain().pairs} == {"faster"}
-    with pytest.raises(ConfigError, match="at least 1"):
-        Linear(factor=0.5)
-    with pytest.raises(ConfigError, match="Extend it then"):
-        apply_method(config, "linear", 1 << 20)
+def _scaled(kind: str, base: float = 1e4, **entries: Any) -> dict[str, Any]:
+    """Return a model of 8192 tokens with a scaling whose numbers no model is meant with."""
+    own = {"llama3": _LLAMA3, "longrope": _LISTS, "yarn": _YARN, "linear": {}, "dynamic": {}}[kind]
+    original = {} if kind in ("linear", "dynamic") else {"original_max_position_embeddings": 2048}
+    return _llama(rope_theta=base, rope_scaling={**own, **original, "rope_type": kind, **entries})
+
+
+_OUT_OF_RANGE = [
+    (_scaled("linear", factor=0.5), "factor in .* is 0.5, which turns all pairs 2 times as fast"),
+    (_scaled("linear", factor=-4.0), "factor in .* is -4, below 0, which turns all pairs backwards"),
+    (_scaled("yarn", factor=0.5), "which turns slow pairs 2 times as fast"),
+    (_scaled("yarn", factor=-2.0, mscale=1.0, mscale_all_dim=0.7), "which turns slow pairs backwards"),
+    (_scaled("yarn", beta_fast=1, beta_slow=32), "beta_slow 32 in .* is above beta_fast 1: .* ramp backwards"),
+    (_scaled("yarn", beta_fast=0.5, truncate=False), "beta_slow 1 in .* is above beta_fast 0.5"),
+    (_scaled("yarn", attention_factor=-1.5), "attention_factor in .* is -1.5.* the sign changes none"),
+    (_scaled("yarn", base=0.5), "rope_theta is 0.5, with which later pairs turn faster"),
+    (_scaled("yarn", base=0.5, original_max_position_embeddings=100), "rope_theta is 0.5"),
+    (_scaled("yarn", base=2.0), "All pairs make more than 32 turns .* interpolate all of them, as is shown"),
+    (_scaled("llama3", factor=0.25), "which turns slow pairs 4 times as fast"),
+    (_scaled("llama3", factor=-8.0), "which turns slow pairs backwards"),
+    (_scaled("dynamic", factor=0.5), "below 1: the scaling 'dynamic' slows pairs 0.5 times as much"),
+    (_scaled("dynamic", factor=0), "below 1: the scaling 'dynamic' scales nothing beyond the trained length"),
+    (_scaled("longrope", factor=0.5), "factor in .* is 0.5, below 1, though .* takes the attention scale 1"),
+    (_scaled("longrope", factor=-1), "factor in .* is -1, below 1"),
+]
+
+
+@pytest.mark.parametrize(("config", "said"), _OUT_OF_RANGE)
+def test_numbers_out_of_range_are_computed_as_the_functions_of_transformers_do(
+    config: dict[str, Any], said: str
+) -> None:
+    """``ROPE_INIT_FUNCTIONS``, which warn of such numbers and compute with them all the same."""
+    torch = pytest.importorskip("torch")
+    functions = pytest.importorskip("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
+    kind = pytest.importorskip("transformers").LlamaConfig
+    parsed = read_huggingface(copy.deepcopy(config))
+    told = [each.severity for each in parsed.findings if re.search(said, each.message)]
+    assert told in (["error"], ["warning"]), parsed.findings
+    rope = {**config["rope_scaling"], "rope_theta": config["rope_theta"]}
+    theirs = kind(**_SIZES, rope_parameters=rope)
+    longer = rope["rope_type"] in ("dynamic", "longrope")
+    for length in (None, 20_000) if longer else (None,):
+        wanted, scale = functions[rope["rope_type"]](theirs, "cpu", length and torch.tensor(length))
+        ours = [float(each) for each in parsed.config.frequencies(length)]
+        assert ours == pytest.approx(wanted.tolist(), rel=1e-5, abs=1e-12)
+        assert parsed.config.attention_scale(length) == pytest.approx(scale, rel=1e-6)
+    assert parsed.config.explain().pairs
+    if told == ["error"]:
+        with pytest.raises(ConfigError, match="Extend it then"):
+            apply_method(config, "linear", 1 << 20)
+
+
+def test_pairs_that_turn_faster_or_backwards_are_shown_so() -> None:
+    fates = [
+        {pair.fate for pair in read_huggingface(_scaled(kind, factor=factor)).config.explain().pairs}
+        for kind, factor in (("linear", 0.5), ("linear", -2.0), ("yarn", 0.5), ("llama3", -2.0))
+    ]
+    assert fates == [{"faster"}, {"backwards"}, {"kept", "faster"}, {"kept", "interpolated", "backwards"}]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (_scaled("linear", factor=0), "factor in .* is 0: transformers divides the frequencies of all pairs by it"),
+        (_scaled("yarn", factor=0), "factor in .* is 0: transformers divides the frequencies of slow pairs"),
+        (_scaled("llama3", factor=0.0), "factor in .* is 0: transformers divides the frequencies of slow pairs"),
+        (_scaled("yarn", base=1), "The base is 1, and YaRN divides by its logarithm, which is 0"),
+        (_scaled("yarn", attention_factor=0.0), "is 0, which multiplies cosine and sine: rotated features add nothing"),
+        (_scaled("dynamic", factor=-1.0), "beyond 2 times that length no angle is a number"),
+    ],
+)
+def test_numbers_of_which_no_angles_follow_are_refused(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_huggingface(config)
+
+
+@pytest.mark.parametrize("config", [config for config, _ in _OUT_OF_RANGE if config["rope_theta"] == 1e4])
+def test_code_that_is_not_known_is_asked_for_numbers_within_their_range(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        read_huggingface({**config, "model_type": "novel"})
+
+
+def test_scalings_of_ones_own_have_factors_from_1_on() -> None:
+    for make in (
+        lambda: Linear(factor=0.5),
+        lambda: YaRN(factor=0.5, original_length=2048),
+        lambda: YaRN(factor=2, original_length=2048, beta_slow=64),
+        lambda: Llama3(factor=-1, original_length=2048),
+        lambda: DynamicNTK(factor=0.5, original_length=2048),
+    ):
+        with pytest.raises(ConfigError):
+            make()
 
 
 @pytest.mark.parametrize("base", [1, 0.5, 0, True])

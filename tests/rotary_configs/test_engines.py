@@ -201,8 +201,12 @@ def test_vllm_takes_the_attention_scale_in_the_words_of_all_releases() -> None:
         ("null", _MODEL, "must be a JSON object; got null"),
         ({"text_config": {"head_dim": 16}}, _MODEL, "has text_config, but the model has no such part"),
         ({"rope_scaling": {"rope_type": "yarm"}}, _MODEL, "Unknown rope_type 'yarm' in rope_scaling of --hf-overrides"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 0.0}}, _MODEL, "must be at least 1; got 0"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": -4, "attn_factor": 1.0}}, _MODEL, "at least 1; got -4"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 0.0}}, _MODEL, "for factor 0 times the length, and fails"),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": -4, "attn_factor": 1.0}},
+            _MODEL,
+            "for factor -4 times the length, and fails",
+        ),
     ],
 )
 def test_wrong_overrides_of_vllm_are_refused(overrides: Any, config: Any, message: str) -> None:

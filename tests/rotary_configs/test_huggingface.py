@@ -183,7 +183,7 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         (_scaled(type="linear"), "'factor' is missing in rope_scaling"),
         (_scaled(type="linear", factor="4"), "'factor' in rope_scaling of config.json must be a number; got '4'"),
         (_scaled(type="linear", factor=True), "must be a number; got true"),
-        (_scaled(type="linear", factor=0), "at least 1"),
+        (_scaled(type="linear", factor=0), "factor in rope_scaling of config.json is 0"),
         (_scaled(type="linear", factor=0.25) | {"model_type": "novel"}, "at least 1"),
         (_llama(rope_scaling="linear"), "'rope_scaling' in config.json must be a group of named values"),
         (

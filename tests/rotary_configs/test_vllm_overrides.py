@@ -200,3 +200,22 @@ def test_one_group_is_refused_where_the_class_of_vllm_looks_by_layer(model_type:
 def test_a_longer_length_alone_scales_nothing(overrides: dict[str, Any], is_said: bool) -> None:
     said = " ".join(each.message for each in read_vllm(overrides, _LLAMA).findings)
     assert ("is 8192 in --hf-overrides, 2048 in the model: the length alone scales nothing" in said) is is_said
+
+
+def test_corners_of_llama_3_that_are_exchanged_are_a_step_elsewhere_in_vllm() -> None:
+    """``Llama3RotaryEmbedding`` keeps all pairs of shorter wavelengths than the corner of the high frequencies."""
+    rope = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 1024}
+    parsed = read_vllm({}, _LLAMA | {"rope_scaling": rope | {"low_freq_factor": 4.0, "high_freq_factor": 1.0}})
+    assert parsed.config.scaling == Llama3(factor=8.0, original_length=1024, high_frequency_factor=1.0)
+    assert "less than 4 turns are interpolated. vLLM: those of less than 1." in parsed.findings[0].message
+    assert not _errors(parsed.findings)
+
+
+def test_factors_of_which_vllm_makes_no_table() -> None:
+    """``LinearScalingRotaryEmbedding`` and ``YaRNScalingRotaryEmbedding`` have angles for factor times the length."""
+    yarn = {"rope_type": "yarn", "factor": -2.0, "original_max_position_embeddings": 1024}
+    for rope in (yarn, _LINEAR | {"factor": -4.0}):
+        with pytest.raises(ConfigError, match=r"vLLM tabulates angles for factor -\d times the length, and fails"):
+            read_vllm({}, _LLAMA | {"rope_scaling": rope})
+    short = read_vllm({}, _LLAMA | {"rope_scaling": yarn | {"factor": 0.5}})
+    assert any("vLLM tabulates angles for 512 tokens alone" in each.message for each in short.findings)

@@ -30,6 +30,7 @@ _FATES = {
     "interpolated": "cyan",
     "extrapolated": "red",
     "faster": "red",
+    "backwards": "red",
     "still": "dim",
 }
 

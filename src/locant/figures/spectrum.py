@@ -33,6 +33,7 @@ FATE_MARKS = {
     "interpolated": (GREEN, "s"),
     "extrapolated": (VERMILION, "X"),
     "faster": (VERMILION, "^"),
+    "backwards": (VERMILION, "v"),
     "still": (PURPLE, "_"),
 }
 FATE_MEANING = {
@@ -41,6 +42,7 @@ FATE_MEANING = {
     "interpolated": "interpolated: no angle will be new",
     "extrapolated": "extrapolated: angles will be new",
     "faster": "faster: sped up",
+    "backwards": "backwards: turned the other way",
     "still": "still: never turned",
 }
 _COLUMNS = 4

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from locant.errors import ConfigError
 from locant.positions.scaling.contexts import RopeContext
 from locant.positions.scaling.fields import Fields
 from locant.positions.scaling.frequency import FrequencyScaling
 from locant.positions.scaling.longrope import LongRoPE
 from locant.positions.scaling.ntk_by_parts import NTKByParts
+from locant.positions.scaling.out_of_range import YaRNOfAnyNumbers
+from locant.positions.scaling.yarn import YaRN
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.rope_parameters import read_type
 from locant.rotary_configs.spellings import LENGTHS
@@ -42,8 +45,23 @@ def with_ramp_of_transformers(
         base: Base of the frequencies.
         context: Where the warning goes.
     """
-    if not isinstance(scaling, NTKByParts) or rotary_dim < 2:
+    if not isinstance(scaling, NTKByParts) or isinstance(scaling, YaRNOfAnyNumbers) or rotary_dim < 2:
         return scaling
+    if base == 1:
+        raise ConfigError(
+            "The base is 1, and YaRN divides by its logarithm, which is 0: transformers and vLLM fail. State the base "
+            "that the weights were trained with; it is above 1, like 10000."
+        )
+    if base < 1:  # of which there is an error of its own
+        return YaRNOfAnyNumbers.of(scaling) if isinstance(scaling, YaRN) else scaling
+    if isinstance(scaling, YaRN) and scaling.keeps_every_pair(rotary_dim, base):
+        context.warn(
+            f"All pairs make more than {scaling.beta_fast:g} turns within the {scaling.trained_length} tokens before "
+            "the extension, so that none has to be interpolated: the ramp of YaRN runs backwards in transformers and "
+            "vLLM, which interpolate all of them, as is shown. llama.cpp keeps all.",
+            "State the base and the length that the model was trained with.",
+        )
+        return YaRNOfAnyNumbers.of(scaling)
     kept = scaling.with_ramp_of_transformers(rotary_dim, base)
     if kept is not scaling:
         context.warn(

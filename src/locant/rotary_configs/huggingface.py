@@ -230,6 +230,7 @@ def _read_entries(
             heeds_mscale=in_vllm or not is_known or name in families.HEEDS_MSCALE,
             scales_scores=not is_known or name in families.SCALES_SCORES,
             is_of_transformers=is_known,
+            is_in_vllm=in_vllm,
             # ``standardize_rope_params`` puts it into the one group for all layers, not into groups of layer types.
             takes_length_beside=not rope.where.startswith("'") and not (kind is not None and kind.rope_by_layer),
         )

@@ -61,6 +61,7 @@ class RopeContext(_WithFindings):
         scales_scores: Whether it multiplies scores by what follows from ``mscale_all_dim``, or may.
         is_of_transformers: Whether the class is known to be one of transformers, which computes something of entries
             that contradict each other.
+        is_in_vllm: Whether it is the one of vLLM for that model.
         takes_length_beside: Whether it takes :attr:`original_length` where the group has another one.
         findings: Where findings go.
     """
@@ -71,6 +72,7 @@ class RopeContext(_WithFindings):
     heeds_mscale: bool = True
     scales_scores: bool = True
     is_of_transformers: bool = False
+    is_in_vllm: bool = False
     takes_length_beside: bool = False
     findings: list[Finding] = field(default_factory=list)
 
@@ -104,6 +106,37 @@ class RopeContext(_WithFindings):
             raise ConfigError(f"{message}: {effect}. {remedy}")
         self.wrong(f"{message}, as is shown: {effect}.", remedy)
         return self.max_length
+
+    def is_out_of_range(self, rope: Fields, factor: float, turned: str) -> bool:
+        """Whether a class of transformers computes with a factor below 1, which cannot be meant: an error says so.
+
+        Args:
+            rope: The group.
+            factor: The factor.
+            turned: The pairs whose frequencies are divided by it, in words.
+
+        Raises:
+            ConfigError: The factor is 0, by which frequencies are divided.
+        """
+        if factor >= 1 or not self.is_of_transformers:
+            return False
+        if factor == 0:
+            raise ConfigError(
+                f"factor in {rope.where} is 0: transformers divides the frequencies of {turned} by it, so that their "
+                "angles are no numbers."
+            )
+        said = f"factor in {rope.where} is {factor:g}, "
+        if factor < 0:
+            said += f"below 0, which turns {turned} backwards: transformers computes it so, as is shown."
+            remedy = "State the factor by which the model reads longer texts; 2 to 64 are common."
+        else:
+            said += (
+                f"which turns {turned} {1 / factor:g} times as fast in place of more slowly: transformers computes it "
+                "so, as is shown, but texts become no longer by it."
+            )
+            remedy = f"State factor {1 / factor:g}, if the model reads texts so many times as long as before."
+        self.wrong(said, remedy)
+        return True
 
     def lengths_of(self, rope: Fields, scaling: type[FrequencyScaling], original: int | None) -> dict[str, Any]:
         """Return original length and factor as options.

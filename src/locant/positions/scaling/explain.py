@@ -12,7 +12,7 @@ from typing import Literal
 from locant.positions.scaling.frequency import FrequencyScaling, frequencies_of_any_base
 from locant.positions.scaling.linear import Unscaled
 
-Fate = Literal["kept", "blended", "interpolated", "extrapolated", "faster", "still"]
+Fate = Literal["kept", "blended", "interpolated", "extrapolated", "faster", "backwards", "still"]
 
 _WIDTH = 100
 _ROUNDING = 1e-12
@@ -30,7 +30,8 @@ class PairExplanation:
         fate: ``kept`` at its frequency; ``interpolated``: slowed at least as much as the context is extended, so that
             no angle is new to the model; ``blended``: slowed by less, after it made a full turn in training;
             ``extrapolated``: slowed by less and without a full turn in training, so that longer texts turn it to
-            angles that training never showed; ``faster``: sped up, by a linear factor below 1; ``still``: never turned.
+            angles that training never showed; ``faster``: sped up, by a factor below 1; ``backwards``: turned the other
+            way round, by one below 0; ``still``: never turned.
     """
 
     index: int
@@ -191,6 +192,8 @@ def explain_frequencies(
 
 def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) -> float:
     """Return how many times the trained length is read."""
+    if scaling.stretch is not None and scaling.stretch < 1:
+        return scaling.stretch
     if trained is not None and reach is not None:
         return max(1.0, reach / trained)
     return scaling.stretch or 1.0
@@ -199,6 +202,8 @@ def _stretch(scaling: FrequencyScaling, trained: int | None, reach: int | None) 
 def _fate(ratio: float, stretch: float, turns: float | None) -> Fate:
     if ratio == 0:
         return "still"
+    if ratio < 0:
+        return "backwards"
     if stretch < 1 and ratio > 1 + _ROUNDING:
         return "faster"
     if ratio * stretch > 1 + _ROUNDING and turns is not None and turns < 1:

@@ -363,18 +363,21 @@ class Extension(FrequencyScaling):
         if self.factor is None:
             self._fill_in_factor()
         elif self.original_length is not None and self.target_length is None:
-            reached = self.factor * self.original_length
-            if reached > MOST_TOKENS:
-                raise ConfigError(
-                    f"The scaling '{self.name}' has factor {self.factor:g}, which makes {reached:g} of original_length "
-                    f"{self.original_length}: beyond all positions, which are 64-bit integers."
-                )
-            object.__setattr__(self, "target_length", round(reached))
+            self._fill_in_target()
         elif self.original_length is not None:
             self._check_agreement()
 
     def _check_factor(self, factor: float) -> None:
         check_number(self.name, "factor", factor, minimum=1)
+
+    def _fill_in_target(self) -> None:
+        reached = self._factor * self.trained_length
+        if reached > MOST_TOKENS:
+            raise ConfigError(
+                f"The scaling '{self.name}' has factor {self._factor:g}, which makes {reached:g} of original_length "
+                f"{self.original_length}: beyond all positions, which are 64-bit integers."
+            )
+        object.__setattr__(self, "target_length", round(reached))
 
     def _fill_in_factor(self) -> None:
         assert self.target_length is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from locant.errors import ConfigError
 from locant.positions.exact import geometric_frequencies
-from locant.positions.scaling.checks import check_positive, require_longer
+from locant.positions.scaling.checks import is_number, require_longer
 from locant.positions.scaling.contexts import (
     CTranslate2Context,
     GGUFContext,
@@ -174,13 +174,10 @@ class Linear(Extension):
         """Read factor and original length."""
         factor = rope.needed_factor(cls.name)
         original = rope.whole("original_max_position_embeddings")
-        if 0 < factor < 1 and context.is_of_transformers:
-            context.wrong(
-                f"factor in {rope.where} is {factor:g}, which makes positions {1 / factor:g} times as large in place "
-                "of smaller: transformers computes it so, as is shown, but texts become no longer by it.",
-                f"State factor {1 / factor:g}, if the model reads texts so many times as long as before.",
-            )
-            return FasterLinear(factor=factor)
+        if context.is_out_of_range(rope, factor, "all pairs"):
+            from locant.positions.scaling.out_of_range import LinearOfAnyFactor  # which is made of this class
+
+            return LinearOfAnyFactor(factor=factor)
         return cls(**{**context.lengths_of(rope, cls, original), "original_length": original})
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
@@ -192,6 +189,8 @@ class Linear(Extension):
     def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
         """Return the entries; vLLM's class wants a factor with a decimal point."""
         factor = rope.get("factor")
+        if is_number(factor) and factor <= 0:
+            raise ConfigError(f"vLLM tabulates angles for factor {factor:g} times the length, and fails.")
         if isinstance(factor, int) and not isinstance(factor, bool):
             context.warn(
                 f"vLLM's class for 'linear' takes factor {factor}, a whole number in JSON, for a list, and fails.",
@@ -274,10 +273,3 @@ class Linear(Extension):
         """Return the factor."""
         del engine
         return {"rotary_scaling_factor": self.factor}
-
-
-class FasterLinear(Linear):
-    """Linear scaling by a factor below 1, which a file may state though it cannot mean it: every pair turns faster."""
-
-    def _check_factor(self, factor: float) -> None:
-        check_positive(self.name, "factor", factor)

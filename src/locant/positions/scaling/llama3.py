@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from locant.errors import ConfigError
 from locant.positions.exact import TWO_PI, geometric_frequencies
 from locant.positions.scaling.checks import check_positive
-from locant.positions.scaling.contexts import STANDING, CTranslate2Context, RopeContext
+from locant.positions.scaling.contexts import STANDING, CTranslate2Context, RopeContext, VllmContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.frequency import Extension, FrequencyScaling, register_scaling
 
@@ -109,7 +109,9 @@ class Llama3(Extension):
         why = "the scaling 'llama3' compares wavelengths by it"
         low = rope.need(rope.number("low_freq_factor"), "low_freq_factor", why)
         high = rope.need(rope.number("high_freq_factor"), "high_freq_factor", why)
-        if low == high:
+        if low > high and context.is_in_vllm:  # of which :meth:`from_vllm_entries` tells
+            low = high
+        elif low == high:
             context.warn(
                 f"low_freq_factor and high_freq_factor are both {low:g}: transformers warns of that, and computes a "
                 "step from kept pairs to interpolated ones, with none blended between.",
@@ -122,7 +124,25 @@ class Llama3(Extension):
                 "Exchange them if they are swapped; Llama 3.1 has 1 and 4.",
             )
             high = low
-        return cls(**context.lengths_of(rope, cls, original), low_frequency_factor=low, high_frequency_factor=high)
+        lengths, kind = context.lengths_of(rope, cls, original), cls
+        if context.is_out_of_range(rope, lengths["factor"], "slow pairs"):
+            from locant.positions.scaling.out_of_range import Llama3OfAnyFactor  # which is made of this class
+
+            kind = Llama3OfAnyFactor
+        return kind(**lengths, low_frequency_factor=low, high_frequency_factor=high)
+
+    @classmethod
+    def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+        """Return the entries; where the corners are exchanged, vLLM's class keeps more pairs than transformers."""
+        entries = Fields(rope, context.engine)
+        low, high = entries.number("low_freq_factor"), entries.number("high_freq_factor")
+        if low is not None and high is not None and low > high:
+            context.warn(
+                f"low_freq_factor {low:g} is above high_freq_factor {high:g}. transformers: all pairs of less than "
+                f"{low:g} turns are interpolated. vLLM: those of less than {high:g}.",
+                "Exchange them if they are swapped; Llama 3.1 has 1 and 4.",
+            )
+        return dict(rope)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return factor, original length and the two corners of the blend."""

@@ -141,6 +141,14 @@ class LongRoPE(FactorLists):
         original = context.needed_original_length(rope, cls, effect)
         short, attention = stated_scales(rope, context)
         lengths = context.lengths_of(rope, cls, original)
+        if (factor := lengths.get("factor", 1)) < 1 and context.is_of_transformers:
+            context.wrong(
+                f"factor in {rope.where} is {factor:g}, below 1, though it tells how far the scaling extends the "
+                "model: transformers takes the attention scale 1 then, unless another is stated, as is shown.",
+                "State the extension, or leave the factor out.",
+            )
+            lengths = {"original_length": original, "target_length": max(original, context.max_length or 0)}
+            short, attention = (1.0 if each is None else each for each in (short, attention))
         if context.max_length is not None and "factor" in lengths and attention is None:
             ratio = context.max_length / original
             by_ratio, by_factor = (usual_scale(each, original) for each in (ratio, lengths["factor"]))

@@ -117,11 +117,14 @@ class DynamicNTK(FrequencyScaling):
         if self.original_length is None:
             raise missing_original_length(self.name, "because only longer texts are scaled")
         check_length(self.name, "original_length", self.original_length)
-        check_number(self.name, "factor", self.factor, minimum=1)
+        self._check_factor()
         check_length(self.name, "length_step", self.length_step)
         if self.target_length is not None:
             check_length(self.name, "target_length", self.target_length)
             check_target(self.name, self.target_length, self.original_length)
+
+    def _check_factor(self) -> None:
+        check_number(self.name, "factor", self.factor, minimum=1)
 
     @classmethod
     def options_for_lengths(cls, *, rotary_dim: int, trained: int, longest: int) -> dict[str, Any] | None:
@@ -231,7 +234,13 @@ class DynamicNTK(FrequencyScaling):
                 raise ConfigError(f"{message}. {remedy}")
             context.wrong(f"{message}, as is shown.", remedy)
         factor = rope.needed_factor(cls.name)
-        return cls(original_length=context.max_length or stated, factor=factor, length_step=1)
+        kind = cls
+        if factor < 1 and context.is_of_transformers:
+            from locant.positions.scaling.out_of_range import DynamicNTKOfAnyFactor  # which is made of this class
+
+            _warn_of_small_factor(rope, factor, context)
+            kind = DynamicNTKOfAnyFactor
+        return kind(original_length=context.max_length or stated, factor=factor, length_step=1)
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the factor."""
@@ -292,6 +301,22 @@ class DynamicNTK(FrequencyScaling):
         length = lengths.declared or self.original_length
         assert length is not None
         return Unscaled(), round(self.factor * length)
+
+
+def _warn_of_small_factor(rope: Fields, factor: float, context: RopeContext) -> None:
+    """Find that a factor below 1 extends a model by less than its texts need, or by nothing; refuse one below 0."""
+    said = f"factor in {rope.where} is {factor:g}"
+    if factor < 0:
+        raise ConfigError(
+            f"{said}: with it transformers turns pairs faster as texts grow beyond the trained length, and beyond "
+            f"{1 - 1 / factor:g} times that length no angle is a number."
+        )
+    slows = f"slows pairs {factor:g} times as much as a text exceeds" if factor else "scales nothing beyond"
+    context.wrong(
+        f"{said}, below 1: the scaling 'dynamic' {slows} the trained length. transformers warns of it, and computes it "
+        "so, as is shown.",
+        "State factor 1 for the least that texts beyond the trained length need.",
+    )
 
 
 def _base_of(frequencies: tuple[Decimal, ...], dim: int) -> float:

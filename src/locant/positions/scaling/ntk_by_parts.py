@@ -67,6 +67,11 @@ class NTKByParts(Extension):
     def __post_init__(self) -> None:
         """Check the fields, and fill in factor or target length."""
         super().__post_init__()
+        self._check_corners()
+        if not isinstance(self.truncate, bool):
+            raise ConfigError(f"truncate of the scaling '{self.name}' must be true or false; got {self.truncate!r}.")
+
+    def _check_corners(self) -> None:
         check_positive(self.name, "beta_fast", self.beta_fast)
         check_positive(self.name, "beta_slow", self.beta_slow)
         if self.beta_slow > self.beta_fast:
@@ -74,8 +79,6 @@ class NTKByParts(Extension):
                 f"The scaling '{self.name}' has beta_slow {self.beta_slow:g} and beta_fast {self.beta_fast:g}: "
                 "pairs are kept from beta_fast turns on and interpolated up to beta_slow, which must not be larger."
             )
-        if not isinstance(self.truncate, bool):
-            raise ConfigError(f"truncate of the scaling '{self.name}' must be true or false; got {self.truncate!r}.")
 
     def _indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
         """Return the indices at which pairs make ``beta_fast`` and ``beta_slow`` turns, before they are clipped."""
@@ -98,6 +101,15 @@ class NTKByParts(Extension):
             return self
         turns = float(self.trained_length / TWO_PI) / base**2  # fewer than those of any pair
         return replace(self, beta_fast=turns, beta_slow=turns)
+
+    def keeps_every_pair(self, dim: int, base: float) -> bool:
+        """Whether every pair makes so many turns that the ramp lies behind the last feature.
+
+        Args:
+            dim: Even number of rotated features.
+            base: Base of the unscaled frequencies.
+        """
+        return self._indices(dim, Decimal(base))[0] > dim - 1
 
     def _blended_indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
         """Return the index up to which pairs are kept and the one from which on they are interpolated."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from locant.errors import ConfigError
-from locant.positions.scaling.checks import check_number, check_positive
+from locant.positions.scaling.checks import check_positive
 from locant.positions.scaling.contexts import GGUFContext, GGUFForm, LlamaCppContext, RopeContext, VllmContext
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
+from locant.positions.scaling.yarn_entries import mscale_of, stated_corners, stated_scales
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
@@ -67,7 +68,8 @@ class YaRN(NTKByParts):
     def __post_init__(self) -> None:
         """Check the fields, and fill in factor or target length."""
         super().__post_init__()
-        for field in ("attention_factor", "mscale", "mscale_all_dim"):
+        self._check_attention_factor()
+        for field in ("mscale", "mscale_all_dim"):
             if getattr(self, field) is not None:
                 check_positive(self.name, field, getattr(self, field))
         if (self.mscale is None) != (self.mscale_all_dim is None):
@@ -80,11 +82,15 @@ class YaRN(NTKByParts):
                 f"The scaling '{self.name}' has attention_factor {self.attention_factor:g} as well as mscale "
                 f"{self.mscale:g}; both set the attention scale, so give one of them."
             )
-        if not 0 < self.attention_scale() < math.inf:
+        if self.mscale is not None and not 0 < self.attention_scale() < math.inf:
             raise ConfigError(
                 f"mscale {self.mscale} and mscale_all_dim {self.mscale_all_dim} of the scaling '{self.name}' make an "
                 "attention scale beyond any float."
             )
+
+    def _check_attention_factor(self) -> None:
+        if self.attention_factor is not None:
+            check_positive(self.name, "attention_factor", self.attention_factor)
 
     def attention_scale(self, length: int | None = None) -> float:
         """Return what multiplies cosine and sine; the same for every length."""
@@ -155,61 +161,23 @@ class YaRN(NTKByParts):
             lengths: dict[str, Any] = {"original_length": original, "factor": rope.needed_factor(cls.name)}
         else:
             lengths = context.lengths_of(rope, cls, original)
-        mscale, mscale_all_dim = rope.number("mscale"), rope.number("mscale_all_dim")
-        if bool(mscale) != bool(mscale_all_dim):
-            factor = lengths.get("factor") or lengths["target_length"] / (original or lengths["target_length"])
-            theirs = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, mscale_all_dim or 0.0)
-            if not math.isclose(theirs, rope.number("attention_factor") or _mscale(factor), rel_tol=1e-6):
-                context.warn(
-                    f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the "
-                    f"other, DeepSeek's own code does not, and scales cosine and sine by {theirs:.6g}.",
-                    "State both, or attention_factor.",
-                )
-            elif rope.number("attention_factor") is None:
-                context.note(
-                    f"mscale is {mscale} in {rope.where} without mscale_all_dim, and so without effect in "
-                    "transformers: the attention scale is YaRN's usual one.",
-                    "Leave mscale out, or state both.",
-                )
-            mscale = mscale_all_dim = None
-        if mscale == mscale_all_dim == 0:
-            usual = 0.1 * math.log(max(rope.number("factor") or 1.0, 1.0)) + 1
-            context.warn(
-                f"mscale and mscale_all_dim in {rope.where} are both 0, which transformers takes for absent: the "
-                f"attention scale is {usual:.6g}. By DeepSeek's own code it would be 1.",
-                "State attention_factor, or leave both out.",
-            )
-        for name, usual in (("beta_fast", 32), ("beta_slow", 1)):
-            if rope.number(name) == 0:
-                context.warn(
-                    f"{name} in {rope.where} is 0, which transformers takes for absent, and reads as {usual}.",
-                    f"Write {usual}, or what is meant.",
-                )
-        weight_of_scores, attention_factor = mscale_all_dim or None, rope.number("attention_factor")
-        if attention_factor is not None and mscale and mscale_all_dim:
-            context.warn(
-                f"{rope.where} has attention_factor {attention_factor:g} as well as mscale {mscale:g}: transformers "
-                "takes attention_factor, and passes over mscale and mscale_all_dim; DeepSeek's own code does not.",
-                "Leave out what is not meant.",
-            )
-            mscale = mscale_all_dim = None
-        scaling = cls(
+        if "factor" in lengths:
+            factor = lengths["factor"]
+        else:
+            factor = lengths["target_length"] / (original or lengths["target_length"])
+        (fast, slow), scales, kind = stated_corners(rope, context), stated_scales(rope, context, factor), cls
+        scale, is_small = scales["attention_factor"], context.is_out_of_range(rope, factor, "slow pairs")
+        if context.is_of_transformers and (is_small or slow > fast or (scale or 1) < 0):
+            from locant.positions.scaling.out_of_range import YaRNOfAnyNumbers  # which is made of this class
+
+            kind, lengths = YaRNOfAnyNumbers, {"original_length": original, "factor": factor}
+        return kind(
             **lengths,
-            beta_fast=rope.number("beta_fast") or 32.0,
-            beta_slow=rope.number("beta_slow") or 1.0,
+            beta_fast=fast,
+            beta_slow=slow,
             truncate=rope.truth("truncate", True),
-            attention_factor=attention_factor,
-            mscale=mscale or None,
-            mscale_all_dim=mscale_all_dim or None,
+            **scales,
         )
-        if weight_of_scores is not None and context.scales_scores:
-            whole = 0.1 * weight_of_scores * math.log(scaling._factor) + 1
-            context.note(
-                f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
-                "0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
-                "Scale the scores in the attention, if the model is one of them.",
-            )
-        return scaling
 
     def rope_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return lengths, corners of the ramp and attention scale."""
@@ -240,7 +208,15 @@ class YaRN(NTKByParts):
         """
         entries = Fields(rope, context.engine)
         factor = entries.needed_factor(cls.name)
-        check_number(cls.name, "factor", factor, minimum=1)
+        if factor <= 0:
+            raise ConfigError(f"vLLM tabulates angles for factor {factor:g} times the length, and fails.")
+        original = entries.whole("original_max_position_embeddings") or context.max_length
+        if factor < 1 and original is not None:
+            context.warn(
+                f"factor {factor:g} of 'yarn': vLLM tabulates angles for {int(original * factor)} tokens alone, and "
+                "fails beyond.",
+                "State the factor by which the model reads longer texts.",
+            )
         for name, idle in _PASSED_OVER_BY_VLLM.items():
             if entries.get(name) not in (None, idle):
                 context.warn(
@@ -250,14 +226,14 @@ class YaRN(NTKByParts):
         kept = {key: value for key, value in rope.items() if key not in _PASSED_OVER_BY_VLLM}
         mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
         attention = entries.number("attention_factor")
-        plain = _mscale(factor, mscale) / _mscale(factor, of_all) if mscale and of_all else _mscale(factor)
+        plain = mscale_of(factor, mscale) / mscale_of(factor, of_all) if mscale and of_all else mscale_of(factor)
         stated = plain if attention is None else attention
         if not context.is_latent:
-            if not math.isclose(stated, _mscale(factor), rel_tol=1e-6):
+            if not math.isclose(stated, mscale_of(factor), rel_tol=1e-6):
                 context.note(
                     f"vLLM: attention scale {stated:.6g}, as transformers. Its releases up to 0.25, which ignore "
-                    f"attention_factor and mscale: {_mscale(factor):.6g}.",
-                    f"For these, state attn_factor {stated / _mscale(factor):.6g} as well in --hf-overrides.",
+                    f"attention_factor and mscale: {mscale_of(factor):.6g}.",
+                    f"For these, state attn_factor {stated / mscale_of(factor):.6g} as well in --hf-overrides.",
                 )
             return kept
         if kept.pop("truncate", True) is False:
@@ -266,7 +242,7 @@ class YaRN(NTKByParts):
                 "corners of YaRN's ramp to whole pairs.",
                 "Serve the model with an engine that heeds it.",
             )
-        served = _mscale(factor, 1.0 if mscale is None else mscale) / _mscale(factor, of_all or 0.0)
+        served = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, of_all or 0.0)
         if not math.isclose(stated, served, rel_tol=1e-6):
             context.warn(
                 f"transformers: attention scale {stated:.6g}. vLLM's classes with latent attention, which ignore "
@@ -277,7 +253,7 @@ class YaRN(NTKByParts):
         if mscale and of_all:
             return kept
         kept = {key: value for key, value in kept.items() if key not in ("mscale", "mscale_all_dim")}
-        return kept if math.isclose(served, _mscale(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
+        return kept if math.isclose(served, mscale_of(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the entries with the attention scale under the names of all releases of vLLM.
@@ -405,11 +381,6 @@ class YaRN(NTKByParts):
 
 _PASSED_OVER_BY_VLLM = {"attn_factor": 1, "extrapolation_factor": 1, "apply_yarn_scaling": True}
 """Entries that vLLM heeded up to release 0.25, with the values by which they changed nothing."""
-
-
-def _mscale(factor: float, weight: float = 1.0) -> float:
-    """Return the attention scale of YaRN's paper, of which DeepSeek's code weights the logarithm."""
-    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def _stated(keys: Fields, name: str, usual: float) -> float:

@@ -282,10 +282,10 @@ def as_the_class(
         is_measure: Whether the class is the code of the model, and not other code beside the file.
     """
     from locant.extension.inspect.model_class.adopt import by_another_type, is_stated, reading_of_class
-    from locant.extension.inspect.model_class.compare import compare_with_class, turns_back
+    from locant.extension.inspect.model_class.compare import compare_with_class, config_of_layer, turns_back
 
     findings = []
-    if any(map(turns_back, asked.layers)):
+    if any(turns_back(each, config_of_layer(parsed, each.layer)) for each in asked.layers if each.layer is not None):
         is_told = any(each.code == "turns backwards" for each in parsed.findings)
         findings += [] if is_told else [turns_backwards(asked.kind.name)]
     differences = compare_with_class(parsed, asked.layers, asked.length, asked.built)

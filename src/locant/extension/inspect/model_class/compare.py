@@ -119,7 +119,7 @@ def differences_of_layer(
         length: Length of the text in tokens that it computed.
         widest: Features that any layer of this configuration was seen to rotate.
     """
-    found = forwards(layer).rotation
+    found = forwards(layer, config).rotation
     if config is None or found is None:
         if config is not None:
             yield "rotation", "rotates", "does not rotate"
@@ -132,7 +132,7 @@ def differences_of_layer(
     assert config.rotary_dim is not None
     frequencies = [float(each) for each in config.frequencies(length)]
     # Pairs that stand still are not seen, nor are those that turn too slowly for the text.
-    turns = [each * length for each in frequencies]
+    turns = [abs(each) * length for each in frequencies]
     is_missing = any(each > _SEEN for each in turns[len(found.frequencies) :])
     is_missing = is_missing or any(each > _SLOW for each in turns[max(len(found.frequencies), widest // 2) :])
     if found.rotary_dim > config.rotary_dim or is_missing:
@@ -148,18 +148,33 @@ def differences_of_layer(
             yield "frequencies", f"pair {index} turns by {stated:.6g} a token", f"{seen:.6g}"
             break
     scale = config.attention_scale(length)
-    if layer.scale is not None and abs(layer.scale / scale - 1) > _SCALE:
+    if layer.scale is not None and abs(layer.scale / abs(scale) - 1) > _SCALE:
         yield "scale", f"attention scale {scale:.6g}", f"{layer.scale:.6g}"
 
 
-def turns_back(layer: ObservedLayer) -> bool:
-    """Whether a layer turns its pairs by minus the angle."""
-    return layer.rotation is not None and min(layer.rotation.frequencies, key=lambda each: -abs(each), default=0) < 0
+def turns_back(layer: ObservedLayer, config: RotaryConfig | None = None) -> bool:
+    """Whether a layer turns its pairs by minus the angle.
+
+    Args:
+        layer: What the layer was seen to do.
+        config: Its configuration, which may turn them so by a factor below 0.
+    """
+    if layer.rotation is None or not layer.rotation.frequencies:
+        return False
+    seen = layer.rotation.frequencies
+    fastest = max(range(len(seen)), key=lambda index: abs(seen[index]))
+    stated = () if config is None else config.frequencies()[fastest : fastest + 1]
+    return seen[fastest] < 0 and not any(each < 0 for each in stated)
 
 
-def forwards(layer: ObservedLayer) -> ObservedLayer:
-    """Return a layer with the frequencies by which it turns pairs whose two features are exchanged."""
-    if layer.rotation is None or not turns_back(layer):
+def forwards(layer: ObservedLayer, config: RotaryConfig | None = None) -> ObservedLayer:
+    """Return a layer with the frequencies by which it turns pairs whose two features are exchanged.
+
+    Args:
+        layer: What the layer was seen to do.
+        config: Its configuration.
+    """
+    if layer.rotation is None or not turns_back(layer, config):
         return layer
     turned = tuple(-each for each in layer.rotation.frequencies)
     return replace(layer, rotation=replace(layer.rotation, frequencies=turned))

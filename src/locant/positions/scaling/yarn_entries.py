@@ -1,0 +1,93 @@
+"""Corners of YaRN's ramp and its attention scales, as a group of transformers states them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from locant.errors import ConfigError
+from locant.positions.scaling.contexts import RopeContext
+from locant.positions.scaling.fields import Fields
+
+
+def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str, Any]:
+    """Return ``attention_factor``, ``mscale`` and ``mscale_all_dim`` of a group, as transformers heeds them.
+
+    Args:
+        rope: The group.
+        context: What stands around it.
+        factor: The factor of the scaling.
+    """
+    mscale, mscale_all_dim = rope.number("mscale"), rope.number("mscale_all_dim")
+    if bool(mscale) != bool(mscale_all_dim):
+        theirs = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, mscale_all_dim or 0.0)
+        if not math.isclose(theirs, rope.number("attention_factor") or mscale_of(factor), rel_tol=1e-6):
+            context.warn(
+                f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the "
+                f"other, DeepSeek's own code does not, and scales cosine and sine by {theirs:.6g}.",
+                "State both, or attention_factor.",
+            )
+        elif rope.number("attention_factor") is None:
+            context.note(
+                f"mscale is {mscale} in {rope.where} without mscale_all_dim, and so without effect in "
+                "transformers: the attention scale is YaRN's usual one.",
+                "Leave mscale out, or state both.",
+            )
+        mscale = mscale_all_dim = None
+    if mscale == mscale_all_dim == 0:
+        usual = 0.1 * math.log(max(rope.number("factor") or 1.0, 1.0)) + 1
+        context.warn(
+            f"mscale and mscale_all_dim in {rope.where} are both 0, which transformers takes for absent: the "
+            f"attention scale is {usual:.6g}. By DeepSeek's own code it would be 1.",
+            "State attention_factor, or leave both out.",
+        )
+    weight_of_scores, attention_factor = mscale_all_dim or None, rope.number("attention_factor")
+    if weight_of_scores is not None and context.scales_scores:
+        whole = mscale_of(factor, weight_of_scores)
+        context.note(
+            f"Models of DeepSeek's family also multiply all scores by {whole**2:.6g}, the square of "
+            "0.1 * mscale_all_dim * ln(factor) + 1; a rotary configuration does not hold that.",
+            "Scale the scores in the attention, if the model is one of them.",
+        )
+    if attention_factor is not None and mscale and mscale_all_dim:
+        context.warn(
+            f"{rope.where} has attention_factor {attention_factor:g} as well as mscale {mscale:g}: transformers "
+            "takes attention_factor, and passes over mscale and mscale_all_dim; DeepSeek's own code does not.",
+            "Leave out what is not meant.",
+        )
+        mscale = mscale_all_dim = None
+    if attention_factor is not None and attention_factor <= 0 and context.is_of_transformers:
+        said = f"attention_factor in {rope.where} is {attention_factor:g}, which multiplies cosine and sine"
+        remedy = f"Leave it out for the usual scale, {mscale_of(factor):.6g}, or state the one of the training."
+        if attention_factor == 0:
+            raise ConfigError(f"{said}: rotated features add nothing to scores. {remedy}")
+        context.wrong(f"{said}, as is shown: scores go by its square, so that the sign changes none.", remedy)
+    return {"attention_factor": attention_factor, "mscale": mscale or None, "mscale_all_dim": mscale_all_dim or None}
+
+
+def stated_corners(rope: Fields, context: RopeContext) -> tuple[float, float]:
+    """Return ``beta_fast`` and ``beta_slow`` of a group, or what transformers takes for them.
+
+    Args:
+        rope: The group.
+        context: What stands around it.
+    """
+    for name, usual in (("beta_fast", 32), ("beta_slow", 1)):
+        if rope.number(name) == 0:
+            context.warn(
+                f"{name} in {rope.where} is 0, which transformers takes for absent, and reads as {usual}.",
+                f"Write {usual}, or what is meant.",
+            )
+    fast, slow = rope.number("beta_fast") or 32.0, rope.number("beta_slow") or 1.0
+    if slow > fast and context.is_of_transformers:
+        context.wrong(
+            f"beta_slow {slow:g} in {rope.where} is above beta_fast {fast:g}: transformers warns of it, and computes "
+            "the ramp backwards, as is shown: pairs of many turns are interpolated, and those of few kept.",
+            "Exchange them if they are swapped; beta_fast 32 and beta_slow 1 are common.",
+        )
+    return fast, slow
+
+
+def mscale_of(factor: float, weight: float = 1.0) -> float:
+    """Return the attention scale of YaRN's paper, of which DeepSeek's code weights the logarithm."""
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
