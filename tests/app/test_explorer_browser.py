@@ -51,19 +51,31 @@ def window(address: str) -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def tab(window: Any) -> Any:
+    """One tab for all tests: what a browser has compiled in it need not be compiled anew."""
+    tab = window.new_page()
+    tab.set_default_timeout(30_000)
+    return tab
+
+
 @pytest.fixture
-def page(window: Any) -> Iterator[Any]:
+def page(tab: Any) -> Iterator[Any]:
     """A page of the explorer; afterwards nothing must have been asked of anybody else, and nothing gone wrong."""
     asked: list[str] = []
     wrong: list[str] = []
-    page = window.new_page()
-    page.set_viewport_size({"width": 1200, "height": 900})
-    page.set_default_timeout(30_000)
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-    yield page
-    page.close()
+    listeners = {
+        "request": lambda request: asked.append(request.url),
+        "pageerror": lambda error: wrong.append(str(error)),
+        "console": lambda said: wrong.append(said.text) if said.type == "error" else None,
+    }
+    tab.set_viewport_size({"width": 1200, "height": 900})
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+    yield tab
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
+    tab.goto("about:blank")
     assert asked
     addresses = [urlsplit(url) for url in asked]
     assert {part.hostname for part in addresses if part.scheme not in ("data", "blob")} == {"127.0.0.1"}

@@ -7,10 +7,12 @@ Run this file after one of them was updated, with the sources of vLLM, a checkou
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import re
 import sys
+from abc import ABC
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,15 +110,28 @@ def of_ctranslate2() -> dict[str, Any]:
     }
 
 
+@functools.cache
+def _sources_of(module: str) -> dict[str, str]:
+    """Return the sources of the classes of a module by name; :func:`inspect.getsource` would parse it for each."""
+    source = inspect.getsource(sys.modules[module])
+    lines = source.splitlines(keepends=True)
+    classes = (part for part in ast.parse(source).body if isinstance(part, ast.ClassDef))
+    return {each.name: "".join(lines[each.lineno - 1 : each.end_lineno]) for each in classes}
+
+
+def _sources(loader: type[Any]) -> list[str]:
+    """Return the sources of a converter and of what it inherits."""
+    return [_sources_of(each.__module__)[each.__name__] for each in loader.__mro__ if each not in (ABC, object)]
+
+
 def _reads_scaling(loader: type[Any]) -> bool:
-    sources = [inspect.getsource(each) for each in loader.__mro__ if each.__name__ not in ("ABC", "object")]
-    own = [source for source in sources if "def get_rotary_params" not in source]  # which the others call
+    own = [source for source in _sources(loader) if "def get_rotary_params" not in source]  # which the others call
     return any("get_rotary_params" in source or "rope_scaling" in source for source in own)
 
 
 def _groups_with_share(loader: type[Any]) -> list[str]:
     """Return the groups of rope_parameters whose partial_rotary_factor a converter reads."""
-    source = "".join(inspect.getsource(each) for each in loader.__mro__ if each.__name__ not in ("ABC", "object"))
+    source = "".join(_sources(loader))
     readers = re.findall(r'(\w+)\.get\("partial_rotary_factor"', source)
     return [group for name in readers for group in re.findall(rf'\b{name} = \w+\.get\("(\w+)"', source)]
 
