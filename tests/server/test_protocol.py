@@ -87,7 +87,7 @@ def answers(address: tuple[str, int], *parts: bytes) -> bytes:
 def test_whoever_does_not_read_the_answer_loses_the_connection():
     class Closing(uvicorn.Server):
         async def startup(self, sockets=None):
-            self.closing = asyncio.create_task(close_silent(self, LimitSettings(head_seconds=0.2)))
+            self.closing = asyncio.create_task(close_silent(self, LimitSettings(head_seconds=0.6)))
             await super().startup(sockets)
 
     with running(Closing) as (host, port), socket.socket() as connection:
@@ -96,7 +96,7 @@ def test_whoever_does_not_read_the_answer_loses_the_connection():
         connection.connect((host, port))
         size = 16_000_000  # more than the system takes in between
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
-        time.sleep(1)
+        time.sleep(1.5)
         found = 0
         with suppress(ConnectionResetError):
             while data := connection.recv(1 << 20):
