@@ -31,7 +31,7 @@ def test_what_takes_longer_is_given_up(limit: float) -> None:
 
 
 def test_what_is_done_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locant.server.timers._TICK", 0.5)  # so long that a machine which is busy with others is in time
+    monkeypatch.setattr("locant.server.timers._TICK", 0.5)  # a busy machine is in time
 
     async def ask() -> None:
         for limit in (0.45, 0.7):
