@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -220,6 +219,8 @@ def environment() -> dict[str, Any]:
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:
     """Return the installed version of each package, ``None`` where it is not installed."""
+    from importlib import metadata  # which takes longer than all the rest of this module
+
     found: dict[str, str | None] = {}
     for name in names:
         try:

@@ -96,31 +96,32 @@ class ClassEntries:
     whole_heads: bool
 
 
+@functools.lru_cache(maxsize=1024)
 def entries_of_class(name: str) -> ClassEntries | None:
     """Return the entries of a model type's class in transformers, ``None`` where they are not known."""
-    return _all_entries().get(name)
+    each = _stored().get(name)
+    if each is None:
+        return None
+    return ClassEntries(
+        _by_field(each["takes"]),
+        _by_field(each["items"]),
+        _by_field(each["alternating"]),
+        frozenset(each["reads"]),
+        frozenset(each["has"]),
+        each["groups"],
+        frozenset(each["types"]),
+        frozenset(each["layer_types"]),
+        frozenset(each["refuses_types"]),
+        each["loses_groups"],
+        each["fails_without_groups"],
+        each["whole_heads"],
+    )
 
 
 @functools.cache
-def _all_entries() -> Mapping[str, ClassEntries]:
-    stored = json.loads((Path(__file__).parent / "class_entries.json").read_text(encoding="utf-8"))
-    return {
-        name: ClassEntries(
-            _by_field(each["takes"]),
-            _by_field(each["items"]),
-            _by_field(each["alternating"]),
-            frozenset(each["reads"]),
-            frozenset(each["has"]),
-            each["groups"],
-            frozenset(each["types"]),
-            frozenset(each["layer_types"]),
-            frozenset(each["refuses_types"]),
-            each["loses_groups"],
-            each["fails_without_groups"],
-            each["whole_heads"],
-        )
-        for name, each in stored.items()
-    }
+def _stored() -> Mapping[str, Any]:
+    stored: dict[str, Any] = json.loads((Path(__file__).parent / "class_entries.json").read_text(encoding="utf-8"))
+    return stored
 
 
 def _by_field(stored: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -297,12 +297,40 @@ def layout_of(name: str | None, interleave: bool | None, kind: ModelType | None 
     return "half" if found.can_turn_to_halves and interleave is False else found.layout
 
 
+class _ModelTypes(Mapping[str, ModelType]):
+    """Model types by name, each made of its stored entry when it is first asked for: a file is of one or two of them.
+
+    Args:
+        own: Those of code that comes with checkpoints.
+        stored: The entries of ``model_types.json``, which count where a name is in both.
+    """
+
+    def __init__(self, own: Mapping[str, ModelType], stored: Mapping[str, Any]) -> None:
+        self._names = dict.fromkeys((*own, *stored))
+        self._stored = stored
+        self._made = {name: kind for name, kind in own.items() if name not in stored}
+
+    def __getitem__(self, name: str) -> ModelType:
+        if name not in self._made:
+            self._made[name] = from_facts(name, self._stored[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @functools.cache
 def _all_types() -> Mapping[str, ModelType]:
     from locant.rotary_configs.own_code import OWN_CODE
 
     stored = json.loads((Path(__file__).parent / "model_types.json").read_text(encoding="utf-8"))
-    return {**OWN_CODE, **{name: from_facts(name, facts) for name, facts in stored.items()}}
+    return _ModelTypes(OWN_CODE, stored)
 
 
 def from_facts(name: str, facts: Mapping[str, Any]) -> ModelType:

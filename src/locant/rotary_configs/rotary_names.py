@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
@@ -58,7 +59,7 @@ def misplaced_names(
         known: Names that the model's class has entries for.
         own: Those about positions and sizes; one that the file leaves out may have been meant.
     """
-    left_out = {_letters(name): name for name in own if name not in part}
+    left_out = tuple(sorted(name for name in own if name not in part))
     inside = {entry for scaling in SCALINGS.values() for entry in scaling.rope_entries} - {"factor"} - _EXPECTED
     for name, value in part.items():
         if value is None or name in _EXPECTED or name in known or says_rotary({name: value}):
@@ -70,28 +71,39 @@ def misplaced_names(
                 f"Move '{name}' into that group, or remove it.",
             )
             continue
-        letters = _letters(name)
-        near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
-        near = near or [each for each in difflib.get_close_matches(letters, _WINDOWS, 1, _NEARER) if each != letters]
-        own_near = [] if name.startswith("_") else difflib.get_close_matches(letters, left_out, n=1, cutoff=_NEAR)
-        near = near or own_near  # with an underscore it is what a class kept for itself
-        near = near or [each for each, usual in left_out.items() if _has_same_stems(name, usual)]
-        near = near or [each for each, usual in (_KNOWN | left_out).items() if _has_same_words(name, usual)]
-        near = near or [each for each, usual in left_out.items() if usual in sizes_meant_by(name)]
-        meant = (_KNOWN | _WINDOWS | left_out)[near[0]] if near else None
-        if near and not name.startswith(("vision", "audio", "text")):
+        meant = None if name.startswith(("vision", "audio", "text")) else _entry_meant_by(name, left_out)
+        if meant is not None:
             yield Finding(
                 "error",
                 f"'{name}' in config.json is not known, and passed over. Did you mean '{meant}'?",
                 "Correct the name, or remove the entry; what is shown is the rotation without it.",
             )
         elif value is not False and _looks_rotary(name) and not re.search("rope|rotary", name):
-            meant = next(entry for token, entry in _MEANT if token in letters)
+            meant = next(entry for token, entry in _MEANT if token in _letters(name))
             yield Finding(
                 "warning",
                 f"'{name}' in config.json looks as if it were about rotary positions, and nothing known here reads it.",
                 f"If it is, say it by '{meant}'; if the model's own code reads it, compare with that code.",
             )
+
+
+@functools.lru_cache(maxsize=4096)  # a file is read again for each of its entries, by vLLM's classes, and in parts
+def _entry_meant_by(name: str, left_out: tuple[str, ...]) -> str | None:
+    """Return the entry that a name is nearly, ``None`` for a name unlike all of them.
+
+    Args:
+        name: A name that is no entry itself.
+        left_out: Entries about positions and sizes that the file leaves out.
+    """
+    letters, own = _letters(name), {_letters(each): each for each in left_out}
+    near = difflib.get_close_matches(letters, _KNOWN, n=1, cutoff=_NEAR)
+    near = near or [each for each in difflib.get_close_matches(letters, _WINDOWS, 1, _NEARER) if each != letters]
+    if not name.startswith("_"):  # with an underscore it is what a class kept for itself
+        near = near or difflib.get_close_matches(letters, own, n=1, cutoff=_NEAR)
+    near = near or [each for each, usual in own.items() if _has_same_stems(name, usual)]
+    near = near or [each for each, usual in (_KNOWN | own).items() if _has_same_words(name, usual)]
+    near = near or [each for each, usual in own.items() if usual in sizes_meant_by(name)]
+    return (_KNOWN | _WINDOWS | own)[near[0]] if near else None
 
 
 def _has_same_words(name: str, usual: str) -> bool:

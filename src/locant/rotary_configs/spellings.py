@@ -6,6 +6,7 @@ Such code calls the base of sliding layers ``rope_local_base``, ``swa_rope_theta
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,6 +59,7 @@ LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_l
 """Names of the longest text that many models have."""
 
 
+@functools.lru_cache(maxsize=4096)
 def words_of(name: str) -> _Words:
     """Return the words that a name is made of: ``localRopeTheta`` is of ``local``, ``rope`` and ``theta``."""
     return frozenset(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").split("_")) - {""}

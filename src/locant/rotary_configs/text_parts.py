@@ -311,9 +311,11 @@ def _part_of_type(config: Mapping[str, Any], known: ModelType) -> tuple[str, ...
 
 def _sized_part(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the only nested group with sizes of layers, where the file has them nowhere else (MLC-LLM)."""
+    if any(config.get(name) is not None for name in (*HEADS, LAYERS[0])):
+        return ()
     groups = ((name, part) for name, part in config.items() if isinstance(part, Mapping))
     found = tuple(name for name, part in groups if sizes_of_layers(part))
-    return found if len(found) == 1 and not any(config.get(name) is not None for name in (*HEADS, LAYERS[0])) else ()
+    return found if len(found) == 1 else ()
 
 
 def _rotating_part(config: Mapping[str, Any]) -> tuple[str, ...]:

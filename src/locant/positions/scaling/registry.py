@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
@@ -24,20 +25,24 @@ _MODULES = (
 class _Scalings(Mapping[str, type[FrequencyScaling]]):
     """The registered scalings, Locant's own first; their modules are imported at the first question."""
 
-    def _known(self) -> dict[str, type[FrequencyScaling]]:
-        for module in _MODULES:
-            import_module(module)
-        places = {module: place for place, module in enumerate(_MODULES)}
-        return dict(sorted(REGISTERED.items(), key=lambda entry: places.get(entry[1].__module__, len(places))))
-
     def __getitem__(self, name: str) -> type[FrequencyScaling]:
-        return self._known()[name]
+        _import_all()
+        return REGISTERED[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known())
+        _import_all()
+        places = {module: place for place, module in enumerate(_MODULES)}
+        return iter(sorted(REGISTERED, key=lambda name: places.get(REGISTERED[name].__module__, len(places))))
 
     def __len__(self) -> int:
-        return len(self._known())
+        _import_all()
+        return len(REGISTERED)
+
+
+@functools.cache
+def _import_all() -> None:
+    for module in _MODULES:
+        import_module(module)
 
 
 SCALINGS: Mapping[str, type[FrequencyScaling]] = _Scalings()
