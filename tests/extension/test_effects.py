@@ -147,3 +147,12 @@ def test_the_report_has_them(tmp_path: Path) -> None:
     file.write_text(json.dumps({"model_type": "mistral", **_SIZES, "max_position_embeddings": 4096}))
     inspection = inspect_model(tmp_path, ask_class=False)
     assert any("no sliding_window; 4096 is taken" in each.message for each in inspection.findings)
+
+
+@pytest.mark.parametrize(("architecture", "share"), [("chatglm", "0.5"), ("minimax-m3", "0.5"), ("phi2", "0.5")])
+def test_shares_of_a_head_that_a_gguf_file_leaves_out(architecture: str, share: str) -> None:
+    """n_rot_full is n_embd_head_k_full without the key; code of people's own rotates a part as well (ChatGLM)."""
+    keys = {"context_length": 4096, "embedding_length": 4096, "attention.head_count": 32, "attention.key_length": 128}
+    metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": each for key, each in keys.items()}
+    said = [each.message for each in keys_left_out(metadata, read_gguf(metadata), ())]
+    assert any(f"published models of '{architecture}' rotate {share} of them" in each for each in said)

@@ -639,14 +639,14 @@ def test_gguf_without_a_type_is_linear() -> None:
         ({"general.architecture": "qwen2"}, {}, "neither attention.key_length nor an embedding_length"),
         (_file(rope__freq_bas=1e4), {}, "'rope.freq_bas' .* Did you mean 'rope.freq_base'"),
         (_file(rope__scaling__type="yarm"), {}, "Unknown rope.scaling.type 'yarm'.* Did you mean 'yarn'"),
-        (_file(rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 without a rope.scaling.type"),
-        (_file(rope__scaling__type="none", rope__scaling__attn_factor=1.2), {}, "attn_factor 1.2 with .* 'none'"),
+        (_file(rope__scaling__attn_factor=-1.2), {}, "attn_factor -1.2 .* must be above 0"),
+        (_file(rope__scaling__type="yarn", rope__scaling__factor=-2.0), {}, "takes its logarithm, which is no number"),
+        (_of("phi3", factor=-2.0), {_SHORT_LIST: [1.5] * 16, _LONG_LIST: [4.0] * 16}, "turns pairs backwards"),
         (_file(rope__scaling__type="longrope"), {}, "needs the tensors"),
         (_of("llama"), {"rope_freqs.weight": [1.0, 2.0]}, "holds 2 factors, but 32 rotated features are 16 pairs"),
         (_of("llama"), {"rope_freqs.weight": [1.0] * 15 + [0.0]}, "rope_freqs.weight holds 0 for pair 15"),
         (_of("llama"), {"rope_freqs.weight": [math.nan] * 16}, "rope_freqs.weight holds nan for pair 0"),
         (_of("phi3"), {"rope_factors_long.weight": [2.0] * 15 + [-1.0]}, "rope_factors_long.weight holds -1"),
-        (_of("grok", **_YARN_BY_FOUR, yarn_ext_factor=0.5), {}, "yarn_ext_factor 0.5 mixes"),
         (_of("grok", **_YARN_BY_FOUR, yarn_beta_fast=0.0), {}, "rope.scaling.yarn_beta_fast"),
     ],
 )
@@ -662,7 +662,7 @@ def test_what_is_wrong_in_gguf_is_refused(metadata: Any, tensors: Any, message: 
         ("--rope-scaling yarm", "Unknown --rope-scaling 'yarm'.* Did you mean 'yarn'"),
         ("--rope-scale", "has no value"),
         ("--rope-scale four", "must be a number; got 'four'"),
-        ("--rope-scaling yarn --rope-scale 4 --yarn-ext-factor 0.5", "--yarn-ext-factor 0.5 mixes"),
+        ("--yarn-attn-factor 0", "--yarn-attn-factor 0 without YaRN multiplies cosine and sine, which no scaling"),
     ],
 )
 def test_wrong_flags_of_llamacpp_are_refused(flags: str, message: str) -> None:
@@ -685,11 +685,142 @@ def test_llamacpp_takes_underscores_for_dashes(flags: str) -> None:
     assert "--rope-freq-base is given twice, 1e6 and 5e5: llama.cpp takes the last" in twice.findings[0].message
 
 
-def test_flags_on_top_of_a_scaling_in_tensors_are_refused() -> None:
-    model = RotaryConfig(head_dim=32, scaling=Llama3(factor=8.0, original_length=2048))
-    assert read_llamacpp("-c 4096", model).config.scaling == model.scaling
-    with pytest.raises(ConfigError, match=r"would come on top of it. Leave out --rope-scale"):
-        read_llamacpp("--rope-scale 4", model)
+@pytest.mark.parametrize("flags", ["--rope-scale 4", "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 1024"])
+def test_flags_come_on_top_of_a_scaling_in_tensors(flags: str) -> None:
+    """ggml_rope_ext: theta / freq_factors, which freq_scale multiplies and YaRN's ramp mixes."""
+    lists = LongRoPE(short_factors=[1.0] * 16, long_factors=[3.0] * 16, original_length=2048, factor=4)
+    by_flags = read_llamacpp(flags, RotaryConfig(head_dim=32, max_length=8192)).config
+    for scaling in (Llama3(factor=8.0, original_length=2048), lists):
+        model = RotaryConfig(head_dim=32, max_length=8192, scaling=scaling)
+        parsed = read_llamacpp(flags, model)
+        assert "tensors that no flag removes: llama.cpp divides the frequencies by" in parsed.findings[-1].message
+        assert parsed.config.attention_scale() == pytest.approx(model.attention_scale() * by_flags.attention_scale())
+        wanted = [
+            float(own * other / plain)
+            for own, other, plain in zip(
+                scaling.fixed_for(8192).frequencies(32, 1e4),
+                by_flags.frequencies(),
+                Unscaled().frequencies(32, 1e4),
+                strict=True,
+            )
+        ]
+        assert [float(each) for each in parsed.config.frequencies(8192)] == pytest.approx(wanted, rel=1e-9)
+    with pytest.raises(ConfigError, match=r"beside a factor or without a length; .* Leave out --rope-scale"):
+        read_llamacpp("--rope-scale 4", RotaryConfig(head_dim=32, scaling=Proportional(rotary_fraction=0.5)))
+
+
+def _as_ggml(dim: int, base: float, factor: float, original: int, mix: float, fast: float, slow: float) -> Any:
+    """Return frequencies by the formulas of ``ggml_rope_yarn_corr_dims``, ``rope_yarn_ramp`` and ``rope_yarn``."""
+    index = np.arange(dim // 2)
+    plain = base ** (-2 * index / dim)
+
+    def corner(turns: float) -> float:
+        return float(dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)))
+
+    low, high = max(0, math.floor(corner(fast))), min(dim - 1, math.ceil(corner(slow)))
+    kept = (1 - np.clip((index - low) / max(0.001, high - low), 0, 1)) * mix
+    return plain / factor * (1 - kept) + plain * kept
+
+
+@pytest.mark.parametrize(
+    ("architecture", "scaling", "expected", "scale", "said"),
+    [
+        ("qwen2", {"factor": 0.5}, (0.5, 0, 32, 1), 1, "factor 0.5 turns all pairs 2 times as fast"),
+        ("qwen2", {"factor": -2.0}, (-2.0, 0, 32, 1), 1, "factor -2 turns all pairs backwards"),
+        ("qwen2", {"type": "yarn", "factor": 0.5}, (0.5, 1, 32, 1), 1, "factor 0.5 turns slow pairs 2 times as fast"),
+        (
+            "grok",
+            {"type": "yarn", "factor": 4.0, "yarn_beta_fast": 2.0, "yarn_beta_slow": 16.0},
+            (4, 1, 2, 16),
+            1.1386294,
+            "yarn_beta_slow 16 is above yarn_beta_fast 2",
+        ),
+        (
+            "grok",
+            {"type": "yarn", "factor": 4.0, "yarn_ext_factor": 0.5, "yarn_beta_fast": 32.0},
+            (4, 0.5, 32, 1),
+            1.1386294,
+            "yarn_ext_factor 0.5: llama.cpp mixes YaRN with interpolation, as is shown",
+        ),
+        ("grok", {"type": "yarn", "factor": 4.0, "yarn_ext_factor": 0.0}, (4, 0, 32, 1), 1, ""),
+        ("qwen2", {"attn_factor": 1.2}, (1, 0, 32, 1), 1.2, "attn_factor 1.2 beside no rope.scaling.type"),
+        (
+            "qwen2",
+            {"type": "linear", "factor": 4.0, "attn_factor": 1.2},
+            (4, 0, 32, 1),
+            1.2,
+            "attn_factor 1.2 beside rope.scaling.type 'linear': llama.cpp multiplies cosine and sine by it",
+        ),
+        (
+            "olmo2",
+            {"type": "yarn", "factor": 4.0, "attn_factor": 1.1386294},
+            (4, 1, 32, 1),
+            1.1386294**2,
+            "is YaRN's own attention scale, which llama.cpp multiplies by it: 1.29648",
+        ),
+        (
+            "mistral3",
+            {"type": "yarn", "factor": 4.0, "yarn_log_multiplier": 1.0, "attn_factor": 0.9},
+            (4, 1, 32, 1),
+            0.9,
+            "",
+        ),
+    ],
+)
+def test_numbers_that_no_converter_writes_are_read_as_ggml_computes_them(
+    architecture: str, scaling: Any, expected: tuple[float, float, float, float], scale: float, said: str
+) -> None:
+    """``llama_context::llama_context`` and ``rope_yarn``; an oracle built on them computes the same."""
+    factor, mix, fast, slow = expected
+    read = read_gguf(_of(architecture, original_context_length=512, **scaling))
+    wanted = _as_ggml(32, 1e4, factor, 512, mix, fast, slow)
+    assert [float(each) for each in read.config.frequencies(2048)] == pytest.approx(list(wanted), rel=1e-6)
+    assert read.config.attention_scale(2048) == pytest.approx(scale, rel=1e-6)
+    assert any(said in each.message and each.severity == "warning" for each in read.findings) or not said
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("longrope", 1.2), ("yarn", 1.2 * 1.1386294)])
+def test_a_factor_beside_the_lists_of_longrope_divides_as_well(kind: str, scale: float) -> None:
+    """``rope_freq_scale`` multiplies what the factors of the tensors divide, and YaRN's ramp mixes both."""
+    stated = {"type": kind, "factor": 4.0, "original_context_length": 512, "attn_factor": 1.2}
+    read = read_gguf(_of("phi3", **stated), {_SHORT_LIST: [1.5] * 16, _LONG_LIST: [3.0] * 16})
+    plain = _as_ggml(32, 1e4, 4.0, 512, float(kind == "yarn"), 32, 1)
+    for length, factor in ((512, 1.5), (513, 3.0)):
+        found = [float(each) for each in read.config.frequencies(length)]
+        assert found == pytest.approx(list(plain / factor), rel=1e-6)
+    assert read.config.attention_scale() == pytest.approx(scale, rel=1e-6)
+    assert any("rope.scaling.factor 4 stands beside the lists of LongRoPE" in each.message for each in read.findings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "scale", "said"),
+    [
+        ("--rope-scaling yarn --rope-freq-scale 2", (0.5, 1, 32, 1), 1, "multiplies positions by 2"),
+        (
+            "--rope-scaling yarn --rope-scale 4 --yarn-ext-factor 0.5",
+            (4, 0.5, 32, 1),
+            1.1386294,
+            "--yarn-ext-factor 0.5 mixes YaRN with interpolation",
+        ),
+        (
+            "--rope-scaling yarn --rope-scale 4 --yarn-beta-fast 2 --yarn-beta-slow 16",
+            (4, 1, 2, 16),
+            1.1386294,
+            "--yarn-beta-slow 16 is above --yarn-beta-fast 2",
+        ),
+        ("--rope-scale 4 --yarn-attn-factor 0.7", (4, 0, 32, 1), 0.7, "--yarn-attn-factor 0.7 without YaRN multiplies"),
+        ("--yarn-attn-factor 0.7", (1, 0, 32, 1), 0.7, "without YaRN multiplies cosine and sine"),
+    ],
+)
+def test_odd_flags_are_read_as_ggml_computes_them(
+    flags: str, expected: tuple[float, float, float, float], scale: float, said: str
+) -> None:
+    factor, mix, fast, slow = expected
+    parsed = read_llamacpp(f"{flags} --yarn-orig-ctx 512", RotaryConfig(head_dim=32, max_length=2048))
+    wanted = _as_ggml(32, 1e4, factor, 512, mix, fast, slow)
+    assert [float(each) for each in parsed.config.frequencies(2048)] == pytest.approx(list(wanted), rel=1e-6)
+    assert parsed.config.attention_scale(2048) == pytest.approx(scale, rel=1e-6)
+    assert any(said in each.message for each in parsed.findings)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from locant.errors import ConfigError
 from locant.positions.scaling.ntk import NTKAware
-from locant.rotary_configs import read_gguf
+from locant.rotary_configs import read_gguf, read_huggingface
 from locant.rotary_configs.families import layout_of as layout_of_class
 from locant.rotary_configs.gguf_architectures import (
     CONVERTED_FROM_HALVES,
@@ -102,3 +102,14 @@ def test_hunyuans_alpha_raises_the_base(architecture: str) -> None:
     ntk = NTKAware(factor=1000.0)
     assert config.base == pytest.approx(ntk.equivalent_base(64, 10000.0))
     assert read_gguf(_metadata("qwen2", **{"rope.scaling.alpha": 1000.0})).config.base == 10000.0
+
+
+def test_hy_v4_is_paired_otherwise_than_by_its_class() -> None:
+    """LLAMA_ROPE_TYPE_NORM, rows that conversion/hy_v4.py maps straight through, and rotate_half of its class."""
+    keys = {"attention.key_length": 576, "attention.key_length_mla": 192, "rope.dimension_count": 64, "block_count": 2}
+    metadata = {"general.architecture": "hy_v4"} | {f"hy_v4.{key}": value for key, value in keys.items()}
+    parsed = read_gguf(metadata)
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 4096}
+    of_class = read_huggingface({"model_type": "hy_v4", "qk_rope_head_dim": 64, **sizes})
+    assert (parsed.config.layout, of_class.config.layout) == ("interleaved", "half")
+    assert any("llama.cpp pairs neighbours in the architecture 'hy_v4'" in each.message for each in parsed.findings)

@@ -163,7 +163,7 @@ def test_an_attention_factor_that_sliding_layers_have_too_is_told() -> None:
     plain = _read("gemma3", **{_WINDOW: 512, **yarn})
     assert "scales the attention of sliding layers" not in _warnings(plain)
     scaled = _read("gemma3", **{_WINDOW: 512, **yarn, "rope.scaling.attn_factor": 1.25})
-    assert "rope.scaling.attn_factor 1.25 scales the attention of sliding layers" in _warnings(scaled)
+    assert "llama.cpp scales the attention of sliding layers by 1.25" in _warnings(scaled)
 
 
 def test_axes_need_two_sections() -> None:

@@ -34,7 +34,6 @@ _MODEL = RotaryConfig(head_dim=32, max_length=2048)
         ("--rope-scaling longrope", "Unknown --rope-scaling 'longrope' of llama.cpp. Its factors are tensors"),
         ("--rope-scale '4", "a quote is not closed"),
         ("--rope-scale 4\\", "nothing follows the last backslash"),
-        ("--yarn-attn-factor 2", "--yarn-attn-factor 2 without YaRN makes llama.cpp multiply cosine and sine"),
     ],
 )
 def test_words_that_llamacpp_does_not_understand_are_refused(flags: str, message: str) -> None:
@@ -153,8 +152,6 @@ def test_a_scale_that_spreads_positions_is_read_and_told_by_its_own_name(flags: 
     told = parsed.findings[0]
     assert told.message.startswith(f"{flags} multiplies positions by 4")
     assert told.remedy.endswith(f"it is {meant}.")
-    with pytest.raises(ConfigError, match=r"--rope-scaling yarn with a scale of 0\.25 multiplies positions by 4"):
-        read_llamacpp(f"--rope-scaling yarn {flags}", model)
 
 
 def _file(architecture: str, **keys: Any) -> tuple[dict[str, Any], ParsedConfig]:
@@ -198,8 +195,12 @@ def test_yarn_by_flags_takes_the_lengths_of_the_file() -> None:
 def test_the_attention_scale_of_the_file_stays_without_yarn(flags: str) -> None:
     """cparams.yarn_attn_factor *= hparams.rope_attn_factor."""
     yarn = YaRN(factor=4.0, original_length=1024, attention_factor=0.9)
-    with pytest.raises(ConfigError, match=r"the attention scale of the file \(rope.scaling.attn_factor\) stays"):
-        read_llamacpp(flags, RotaryConfig(head_dim=64, max_length=4096, scaling=yarn))
+    parsed = read_llamacpp(flags, RotaryConfig(head_dim=64, max_length=4096, scaling=yarn))
+    relative = 0.9 / yarn.paper_attention_scale()
+    assert parsed.config.attention_scale() == pytest.approx(relative)
+    factor = 1 if "none" in flags else 4
+    assert float(parsed.config.frequencies(4096)[-1]) == pytest.approx(1e4 ** (-62 / 64) / factor)
+    assert any(f"attn_factor {relative:g} of the file stays without YaRN" in each.message for each in parsed.findings)
 
 
 def test_flags_leave_sliding_layers_the_base_and_the_factor_of_the_file() -> None:

@@ -19,6 +19,7 @@ from locant.rotary_configs.gguf_architectures import (
     BASE_OF_GRAPH,
     HALVES_FULL_ATTENTION,
     KNOWN,
+    PAIRED_OTHERWISE,
     PASSES_OVER_SCALING,
     RAISES_BASE,
     SEPARATE_PART,
@@ -199,6 +200,13 @@ def _sections(keys: Fields, architecture: str, findings: list[Finding]) -> list[
 
 
 def _notes_on_parts(keys: Fields, architecture: str, rotary_dim: int) -> Iterator[Finding]:
+    if architecture in PAIRED_OTHERWISE:
+        yield Finding(
+            "warning",
+            f"llama.cpp pairs neighbours in the architecture '{architecture}', as is shown; the class of "
+            f"'{architecture}' in transformers pairs halves, and the converter permutes no weights.",
+            "Compare the scores of the two: one of them reads the weights otherwise than they were trained.",
+        )
     whole = keys.whole("attention.key_length_mla") or keys.whole("attention.key_length")
     if architecture in SEPARATE_PART and whole is not None and whole > rotary_dim:
         yield Finding(

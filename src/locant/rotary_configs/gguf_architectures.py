@@ -180,7 +180,7 @@ _MODEL_TYPES = {
 }
 
 
-_PAIRED_OTHERWISE = frozenset(("hy_v4",))
+PAIRED_OTHERWISE = frozenset(("hy_v4",))
 """Architectures that pair features otherwise than the class in transformers, although no converter permutes them."""
 
 
@@ -197,7 +197,7 @@ def model_type_of(architecture: str, *, by_layer: bool = False) -> str | None:
     """
     own = "olmo3" if by_layer and architecture == "olmo2" else architecture.replace("-", "_")
     name = _MODEL_TYPES.get(architecture, own)
-    return None if model_type(name) is None or architecture in _PAIRED_OTHERWISE else name
+    return None if model_type(name) is None or architecture in PAIRED_OTHERWISE else name
 
 
 def layout_of(architecture: str, *, several_axes: bool = False) -> RotaryLayout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from locant.errors import ConfigError, nearest
@@ -13,6 +14,7 @@ from locant.positions.scaling.contexts import FACTORS, LONG_FACTORS, SHORT_FACTO
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.forms import gguf_factors
 from locant.positions.scaling.longrope import LongRoPE
+from locant.rotary_configs.factor_products import mixed, multiplied, of_both, one_list
 from locant.rotary_configs.gguf_architectures import (
     LOADS_DIVISORS,
     LOADS_LISTS,
@@ -66,6 +68,9 @@ def scaling_of(
     given, by_old_name = keys.number("rope.scaling.factor"), keys.number("rope.scale_linear")
     given = by_old_name if given is None else given
     factor = given or 1.0
+    mix = _mix(keys, architecture)
+    runs = "yarn" if mix and kind in ("linear", "longrope") else "linear" if mix == 0 and kind == "yarn" else kind
+    kind = runs if kind != "longrope" else kind
     if LONG_FACTORS in loaded:
         kind, factor = "longrope", 1.0 if kind == "none" else factor
     elif kind == "longrope" and {SHORT_FACTORS, LONG_FACTORS} & {*tensors}:
@@ -81,16 +86,65 @@ def scaling_of(
         beta_fast=READS_BETAS.get(architecture, _WITHOUT_IT["rope.scaling.yarn_beta_fast"]),
     )
     _warn_of_lengths(keys, context, kind)
-    scaling = types[kind].from_gguf(_heeded(keys, architecture, findings), context)
+    heeded = _heeded(keys, architecture, findings)
+    if kind == "longrope" and LONG_FACTORS in loaded and factor != 1:
+        divides = types["yarn" if stated == "yarn" else "linear"].from_gguf(heeded, context)
+        context = _with_lists_divided(context, divides, rotary_dim, base)
+    scaling = types[kind].from_gguf(heeded, context)
     if not given and stated == kind and kind in ("linear", "yarn") and FACTORS not in loaded:
         findings.append(_note_on_missing_factor(kind, keys))
         scaling = Unscaled() if scaling.attention_scale() == 1 else scaling
     if isinstance(scaling, YaRN) and architecture in SCALES_SCORES:
-        findings.append(_note_on_scores(scaling))
+        unit = LOG_MULTIPLIER_UNIT.get(architecture)
+        multiplier = keys.number("rope.scaling.yarn_log_multiplier") or 0.0
+        findings.append(_note_on_scores(scaling, multiplier / unit if unit else 0.0))
+    if isinstance(scaling, YaRN) and mix is not None and mix not in (0, 1):
+        divisors = mixed(scaling, mix, rotary_dim, base)
+        findings.append(_of_one_list(f"rope.scaling.yarn_ext_factor {mix:g}: llama.cpp mixes YaRN with interpolation"))
+        scaling = one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
+    elif attention not in (None, 1) and not isinstance(scaling, YaRN | LongRoPE):
+        beside = f"rope.scaling.type '{stated}'" if stated else "no rope.scaling.type"
+        said = f"rope.scaling.attn_factor {attention:g} beside {beside}: llama.cpp multiplies cosine and sine by it"
+        findings.append(_of_one_list(said))
+        length = scaling.trained or _declared(keys, "rope.scaling.attn_factor is shown for texts up to it")
+        scaling = one_list(gguf_factors(scaling, rotary_dim, base), length, attention, scaling.reach)
     if FACTORS not in loaded:
         return scaling
     known = _known_scaling(loaded[FACTORS], rotary_dim, base) if scaling == Unscaled() else None
     return known or _listed(keys, scaling, loaded[FACTORS], rotary_dim, base, findings)
+
+
+def _mix(keys: Fields, architecture: str) -> float | None:
+    """Return ``yarn_ext_factor`` where an architecture reads it; below 0 the type decides, as without it."""
+    mix = keys.number("rope.scaling.yarn_ext_factor") if architecture in READS_MIX else None
+    return None if mix is None or mix < 0 else mix
+
+
+def _with_lists_divided(context: GGUFContext, scaling: FrequencyScaling, rotary_dim: int, base: float) -> GGUFContext:
+    """Return a context in which LongRoPE's lists hold what the factor of the file divides besides."""
+    context.warn(
+        f"rope.scaling.factor {context.factor:g} stands beside the lists of LongRoPE: llama.cpp divides the "
+        "frequencies by both, as is shown.",
+        "Remove the factor, unless the weights were trained so.",
+    )
+    divisors = gguf_factors(scaling, rotary_dim, base)
+    lists = {name: multiplied(context.tensors[name], divisors) for name in (SHORT_FACTORS, LONG_FACTORS)}
+    scale = scaling.attention_scale() if isinstance(scaling, YaRN) else context.attention_factor
+    return replace(context, tensors=lists, factor=1.0, attention_factor=scale)
+
+
+def _of_one_list(said: str) -> Finding:
+    """Return the finding about what is no scaling with a name."""
+    return Finding(
+        "warning",
+        f"{said}, as is shown. That is no scaling with a name; it is shown as LongRoPE whose two lists are the same.",
+        "Remove the key, unless the weights were trained so.",
+    )
+
+
+def _declared(keys: Fields, why: str) -> int:
+    """Return the length that the model is declared for."""
+    return int(keys.need(keys.whole("context_length"), "context_length", why))
 
 
 def _loaded(
@@ -217,10 +271,10 @@ def _note_on_missing_factor(kind: str, keys: Fields) -> Finding:
     )
 
 
-def _note_on_scores(scaling: YaRN) -> Finding:
+def _note_on_scores(scaling: YaRN, mscale_all_dim: float) -> Finding:
     """Return how the graphs of DeepSeek's family scale all scores (``mscale`` and ``kq_scale`` in deepseek2.cpp)."""
     assert scaling.factor is not None
-    by_factor = 0.1 * (scaling.mscale_all_dim or 0.0) * math.log(scaling.factor) + 1
+    by_factor = 0.1 * mscale_all_dim * math.log(scaling.factor) + 1
     whole = scaling.attention_scale() * by_factor
     return Finding(
         "note",
@@ -252,7 +306,7 @@ def _listed(
     findings: list[Finding],
 ) -> FrequencyScaling:
     """Return the frequencies that both a scaling and the factors divide, as LongRoPE with one list for all texts."""
-    length = int(keys.need(keys.whole("context_length"), "context_length", f"{FACTORS} is a list for texts up to it"))
+    length = _declared(keys, f"{FACTORS} is a list for texts up to it")
     beside = "" if scaling == Unscaled() else f", on top of the scaling '{scaling.name}'"
     findings.append(
         Finding(
@@ -262,12 +316,4 @@ def _listed(
             "Check rope.freq_base and rope.dimension_count where the factors should be those of Llama 3 or Gemma 4.",
         )
     )
-    by_scaling = gguf_factors(scaling, rotary_dim, base)
-    divisors = tuple(first * second for first, second in zip(by_scaling, factors, strict=True))
-    return LongRoPE(
-        short_factors=divisors,
-        long_factors=divisors,
-        original_length=length,
-        target_length=max(length, scaling.reach or 0),
-        attention_factor=scaling.attention_scale(),
-    )
+    return of_both(one_list(factors, length), scaling, length, rotary_dim, base)

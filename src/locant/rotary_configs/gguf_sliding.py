@@ -6,13 +6,16 @@ llama-cpp-python 0.3.36 brings them, and what build b11739 computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import FrequencyScaling, Linear, Unscaled, YaRN
 from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.out_of_range import LinearOfAnyFactor
 from locant.rotary_configs.base import ALL_LAYERS
+from locant.rotary_configs.factor_products import one_list
 from locant.rotary_configs.gguf_architectures import HALVES_FULL_ATTENTION, OWN_SIZES
 from locant.rotary_configs.gguf_sizes import sliding_sizes
 from locant.rotary_configs.gguf_windows import window_of
@@ -99,7 +102,9 @@ def by_layer_types(
             return {ALL_LAYERS: full}
     else:
         sliding = replace(sliding, max_length=keys.whole("context_length"))
-        findings += _magnified(keys, architecture, facts)
+        if facts.is_magnified and (scale := _scale_of_cosines(keys)) != 1 and sliding.max_length:
+            sliding = replace(sliding, scaling=one_list((1.0,) * (rotary_dim // 2), sliding.max_length, scale))
+            findings.append(_magnified(scale, architecture))
     return {FULL: full, CHUNKED if architecture == "llama4" else SLIDING: sliding}
 
 
@@ -134,18 +139,27 @@ def _kept_factor(keys: Fields, findings: list[Finding]) -> Linear | None:
             "Remove the factor.",
         )
     )
-    return Linear(factor=factor)
+    return Linear(factor=factor) if factor >= 1 else LinearOfAnyFactor(factor=factor)
 
 
-def _magnified(keys: Fields, architecture: str, facts: Sliding) -> Iterator[Finding]:
-    attention = keys.number("rope.scaling.attn_factor")
-    if facts.is_magnified and attention not in (None, 1):
-        yield Finding(
-            "warning",
-            f"rope.scaling.attn_factor {attention:g} scales the attention of sliding layers, too, in the "
-            f"architecture '{architecture}', although their frequencies are not scaled; that is not shown.",
-            "Compare with the model's publication.",
-        )
+def _scale_of_cosines(keys: Fields) -> float:
+    """Return what multiplies cosine and sine where frequencies are not scaled (``yarn_attn_factor`` of the context).
+
+    The context divides it by ``0.1 * ln(factor) + 1``, which ``rope_yarn`` multiplies by where it scales.
+    """
+    factor = keys.number("rope.scaling.factor") or keys.number("rope.scale_linear") or 1.0
+    of_file = keys.number("rope.scaling.attn_factor") or 1.0
+    is_below_1 = keys.text("rope.scaling.type") == "yarn" and 0 < factor < 1
+    return of_file / (0.1 * math.log(factor) + 1) if is_below_1 else of_file
+
+
+def _magnified(scale: float, architecture: str) -> Finding:
+    return Finding(
+        "warning",
+        f"llama.cpp scales the attention of sliding layers by {scale:.6g}, too, in the architecture '{architecture}', "
+        "although their frequencies are not scaled: it is shown by LongRoPE whose lists are 1.",
+        "Compare with the model's publication.",
+    )
 
 
 def with_plain_attention(scaling: YaRN) -> YaRN:

@@ -19,6 +19,7 @@ from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import SCALINGS, FrequencyScaling, Linear, LongRoPE, Unscaled, YaRN
 from locant.positions.scaling.contexts import LlamaCppContext
 from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.forms import gguf_factors
 from locant.rotary_configs.base import (
     LayerType,
     ParsedConfig,
@@ -27,6 +28,7 @@ from locant.rotary_configs.base import (
     only_config,
     with_equivalent_base,
 )
+from locant.rotary_configs.factor_products import mixed, of_both, one_list
 from locant.rotary_configs.gguf_sliding import CHUNKED, with_plain_attention
 from locant.rotary_configs.layer_types import LOCAL
 from locant.rotary_configs.llamacpp_flags import parse_flags
@@ -235,35 +237,67 @@ def _scaling(flags: _Flags) -> FrequencyScaling:
         meant = " Its factors are tensors of the file." if kind in SCALINGS else nearest(kind, types)
         raise ConfigError(f"Unknown --rope-scaling '{kind}' of llama.cpp.{meant} Known: {', '.join(types)}.")
     if own.llamacpp_type is None:
-        given = [*(["--rope-scaling"] if kind else []), *([scale.flag] if scale else []), *flags.yarn_flags]
-        raise ConfigError(
-            f"The file has the scaling '{own.name}', whose factors are tensors that no flag removes; a scaling by "
-            f"flags would come on top of it. Leave out {', '.join(given)}."
-        )
+        return _beside_tensors(flags)
     kind = kind or (own.llamacpp_type if own != Unscaled() else flags.stated.kind or "linear")
     runs = _ramp(kind, flags)
-    if runs != "yarn" or kind == "none":
-        _check_attention(own)
     if kind == "none":
-        if scale is not None and scale.factor != 1:
-            flags.warn(
-                f"{scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
-            )
-        return Unscaled()
+        _warn_of_scale_without_type(flags)
+        return _with_scale_of_cosines(Unscaled(), kind, flags)
     factor = scale.factor if scale else own.stretch or flags.stated.factor
     if factor is None:
         if flags.kind is not None or runs == "yarn":
             flags.warn(f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
-        return Unscaled()
+        return _with_scale_of_cosines(Unscaled(), runs, flags)
     # The number of tokens before the extension, unless the file has an extension of its own.
     original = flags.stated.original or own.trained_by(flags.model.max_length)
     if original is None and runs == "yarn":
         original = flags.model.max_length
-    if factor < 1:
-        return _sped_up(factor, runs, flags)
     stated = scale.flag if scale and flags.kind is None else None
     context = LlamaCppContext(flags.numbers, stated, factor, original, own, flags.findings)
-    return types[runs].from_llamacpp(context)
+    return _with_scale_of_cosines(types[runs].from_llamacpp(context), runs, flags)
+
+
+def _warn_of_scale_without_type(flags: _Flags) -> None:
+    if flags.scale is not None and flags.scale.factor != 1:
+        flags.warn(
+            f"{flags.scale.flag} has no effect with --rope-scaling none.", "State linear or yarn, or leave it out."
+        )
+
+
+def _beside_tensors(flags: _Flags) -> FrequencyScaling:
+    """Return what flags make of a file whose factors are tensors, which no flag removes.
+
+    Raises:
+        ConfigError: The file has a factor of its own beside them, which is not told from them any more.
+    """
+    own, scale, stated, config = flags.model.scaling, flags.scale, flags.stated, flags.model
+    kind = flags.kind or stated.kind or "linear"
+    kind = kind if kind in _types() else "linear"  # as of LongRoPE's lists
+    runs = _ramp(kind, flags)
+    if kind == "none" and stated.factor in (None, 1):
+        _warn_of_scale_without_type(flags)
+        return own
+    length = config.max_length or own.trained
+    given = [*(["--rope-scaling"] if flags.kind else []), *([scale.flag] if scale else []), *flags.yarn_flags]
+    said = f"The file has the scaling '{own.name}', whose factors are tensors that no flag removes"
+    if stated.factor not in (None, 1) or length is None or length < 2:
+        raise ConfigError(
+            f"{said}, beside a factor or without a length; a scaling by flags would come on top of it. Leave out "
+            f"{', '.join(given)}."
+        )
+    if scale is None or scale.factor == 1:
+        if flags.kind is not None:
+            flags.warn(f"--rope-scaling {kind} without --rope-scale extends nothing.", "State --rope-scale.")
+        return own
+    original = stated.original or own.trained_by(config.max_length)
+    context = LlamaCppContext(flags.numbers, None, scale.factor, original, Unscaled(), flags.findings)
+    other = _with_scale_of_cosines(_types()[runs].from_llamacpp(context), runs, flags)
+    flags.warn(
+        f"{said}: llama.cpp divides the frequencies by {scale.flag} as well, as is shown.",
+        f"Leave out {', '.join(given)}, unless that is meant.",
+    )
+    assert config.rotary_dim is not None
+    return of_both(own, other, length, config.rotary_dim, flags.base)
 
 
 def _by_factor_of_file(flags: _Flags) -> FrequencyScaling:
@@ -275,58 +309,50 @@ def _by_factor_of_file(flags: _Flags) -> FrequencyScaling:
     return _scaling(replace(flags, scale=None, findings=[]))
 
 
-def _check_attention(own: FrequencyScaling) -> None:
-    """Raise ConfigError for an attention scale of the file (``rope_attn_factor``) beside another scaling than YaRN."""
-    if not isinstance(own, YaRN) or own.attention_factor is None:
-        return
-    if abs(own.attention_scale() / own.paper_attention_scale() - 1) > 1e-6:
-        raise ConfigError(
-            "Without YaRN the attention scale of the file (rope.scaling.attn_factor) stays, beside frequencies that "
-            "--rope-scaling decides about; no scaling here has both."
-        )
+def _with_scale_of_cosines(scaling: FrequencyScaling, runs: str, flags: _Flags) -> FrequencyScaling:
+    """Return a scaling with what else multiplies cosine and sine, and with YaRN's ramp as far as it counts.
 
-
-def _sped_up(factor: float, runs: str, flags: _Flags) -> FrequencyScaling:
-    """Return frequencies that are multiplied, as LongRoPE with one list for all texts.
+    That of the file (``rope_attn_factor``) stays whatever the scaling is; ``--yarn-attn-factor`` counts without YaRN.
 
     Raises:
-        ConfigError: YaRN would mix them, or the file does not say for which length it is.
+        ConfigError: The file does not say for which length it is.
     """
-    length, config = flags.model.max_length, flags.model
-    if runs == "yarn" or length is None or config.rotary_dim is None:
-        raise ConfigError(
-            f"--rope-scaling {runs} with a scale of {factor:g} multiplies positions by {1 / factor:g}, which no "
-            "scaling here expresses."
-        )
-    divisors = (factor,) * (config.rotary_dim // 2)
-    return LongRoPE(
-        short_factors=divisors,
-        long_factors=divisors,
-        original_length=length,
-        target_length=length,
-        attention_factor=1.0,
+    own, config, mix = flags.model.scaling, flags.model, flags.numbers.get("--yarn-ext-factor", -1.0)
+    is_mixed = isinstance(scaling, YaRN) and mix > 0 and mix != 1
+    scale, said = 1.0, []
+    if not isinstance(scaling, YaRN):
+        if runs != "yarn" and (magnitude := flags.numbers.get("--yarn-attn-factor", -1)) >= 0:
+            scale *= magnitude
+            said += [f"--yarn-attn-factor {magnitude:g} without YaRN multiplies cosine and sine"]
+        if isinstance(own, YaRN) and own.attention_factor is not None:
+            of_file = own.attention_scale() / own.paper_attention_scale()
+            scale *= of_file if abs(of_file - 1) > 1e-6 else 1
+            said += [f"rope.scaling.attn_factor {of_file:g} of the file stays without YaRN"]
+    if is_mixed:
+        said = [f"--yarn-ext-factor {mix:g} mixes YaRN with interpolation"]
+    if scale == 1 and not is_mixed:
+        return scaling
+    length = config.max_length or scaling.trained
+    if length is None or length < 2 or scale == 0 or config.rotary_dim is None:
+        raise ConfigError(f"{said[0]}, which no scaling here expresses. Leave the flags about YaRN out.")
+    flags.warn(
+        f"{' and '.join(said)}: llama.cpp computes it so, as is shown by LongRoPE whose two lists are the same.",
+        "Leave the flag out, unless that is meant.",
     )
+    if is_mixed and isinstance(scaling, YaRN):
+        divisors = mixed(scaling, mix, config.rotary_dim, flags.base)
+        return one_list(divisors, scaling.trained_length, scaling.attention_scale(), scaling.reach)
+    return one_list(gguf_factors(scaling, config.rotary_dim, flags.base), length, scale, scaling.reach)
 
 
 def _ramp(kind: str, flags: _Flags) -> str:
     """Return the scaling that llama.cpp computes: the type, unless ``--yarn-ext-factor`` decides otherwise."""
     mix = flags.numbers.get("--yarn-ext-factor", -1)
     mix = mix if mix >= 0 else float(kind == "yarn")
-    if mix not in (0, 1) and kind != "none":
-        raise ConfigError(
-            f"--yarn-ext-factor {mix:g} mixes YaRN with linear interpolation in a proportion that no scaling here has. "
-            "Leave it out, or state 0 or 1."
-        )
     if mix and kind != "none":
         if kind != "yarn":
             flags.warn(f"--yarn-ext-factor {mix:g} makes YaRN of the type '{kind}'.", "State --rope-scaling yarn.")
         return "yarn"
-    magnitude = flags.numbers.get("--yarn-attn-factor", -1)
-    if magnitude >= 0 and magnitude != 1:
-        raise ConfigError(
-            f"--yarn-attn-factor {magnitude:g} without YaRN makes llama.cpp multiply cosine and sine by it, which no "
-            "scaling by flags has here. Leave it out."
-        )
     if kind == "yarn":
         flags.warn(
             "--yarn-ext-factor 0 makes linear interpolation of YaRN.", "State --rope-scaling linear, if that is meant."

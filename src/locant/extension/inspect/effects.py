@@ -22,6 +22,7 @@ from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_architectures import model_type_of
 from locant.rotary_configs.gguf_layers import SWITCHED
 from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.spellings import head_size, is_about_positions
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
 from locant.rotary_configs.usual_values import GROUPS
@@ -301,9 +302,14 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
 
 
 def _share_of_class(kind: ModelType) -> float | None:
-    """Return which part of a head the class of a model type rotates by itself."""
-    value = (kind.rope or {}).get("partial_rotary_factor", kind.defaults.get("partial_rotary_factor"))
-    return float(value) if is_number(value) else None
+    """Return which part of a head the class of a model type rotates by itself, or code of people's own."""
+    stated = {**kind.defaults, **(kind.rope or {})}
+    if not is_in_transformers(kind.name):
+        stated |= in_usual_names({"model_type": kind.name}, [])
+    rotated, whole, share = (stated.get(name) for name in ("rotary_dim", "head_dim", "partial_rotary_factor"))
+    if share is None and is_number(rotated) and is_number(whole):
+        return rotated / whole
+    return float(share) if is_number(share) else None
 
 
 def _is_latent(kind: ModelType | None) -> bool:

@@ -280,14 +280,18 @@ class GGUFContext(_WithFindings):
     findings: list[Finding]
     beta_fast: float = 32.0
 
-    def refuse_attention_factor(self) -> None:
-        """Raise ConfigError for an attention scale beside a type that has none."""
-        if self.attention_factor != 1:
-            beside = f"with rope.scaling.type '{self.kind}'" if self.kind else "without a rope.scaling.type"
-            raise ConfigError(
-                f"rope.scaling.attn_factor {self.attention_factor:g} {beside} scales scores, "
-                "which only YaRN and LongRoPE do here."
-            )
+    def warn_of_small_factor(self, turned: str) -> None:
+        """Find that a factor below 1 turns pairs faster, or one below 0 backwards.
+
+        Args:
+            turned: The pairs whose frequencies are divided by it, in words.
+        """
+        how = "backwards" if self.factor < 0 else f"{1 / self.factor:g} times as fast in place of more slowly"
+        self.warn(
+            f"rope.scaling.factor {self.factor:g} turns {turned} {how}: llama.cpp computes it so, as is shown, but "
+            "texts become no longer by it.",
+            "State the factor by which the model reads longer texts.",
+        )
 
 
 @dataclass(frozen=True)

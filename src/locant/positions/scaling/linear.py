@@ -95,7 +95,6 @@ class Unscaled(FrequencyScaling):
                 "nothing then.",
                 "State the type 'linear' or 'yarn' if the factor is meant; otherwise remove it.",
             )
-        context.refuse_attention_factor()
         return cls()
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
@@ -234,9 +233,13 @@ class Linear(Extension):
     def from_gguf(cls, keys: Fields, context: GGUFContext) -> FrequencyScaling:
         """Read factor and original length; a file without a factor is unscaled."""
         del keys
-        context.refuse_attention_factor()
         if context.factor == 1:
             return Unscaled()
+        if context.factor < 1:
+            from locant.positions.scaling.out_of_range import LinearOfAnyFactor  # which is made of this class
+
+            context.warn_of_small_factor("all pairs")
+            return LinearOfAnyFactor(factor=context.factor, original_length=context.original_length)
         return cls(factor=context.factor, original_length=context.original_length)
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
@@ -255,6 +258,10 @@ class Linear(Extension):
                 f"{context.scaled_by} without --rope-scaling is linear interpolation.",
                 "State --rope-scaling linear, or yarn if that is meant.",
             )
+        if context.scale < 1:
+            from locant.positions.scaling.out_of_range import LinearOfAnyFactor  # which is made of this class
+
+            return LinearOfAnyFactor(factor=context.scale, original_length=context.original_length)
         return cls(factor=context.scale, original_length=context.original_length)
 
     def llamacpp_flags(self, engine: str) -> dict[str, object] | None:

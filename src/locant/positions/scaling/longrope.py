@@ -271,11 +271,6 @@ class LongRoPE(FactorLists):
         """Read lengths and attention scale, and the lists from their tensors."""
         if SHORT_FACTORS not in context.tensors or LONG_FACTORS not in context.tensors:
             raise ConfigError(f"rope.scaling.type 'longrope' needs the tensors {SHORT_FACTORS} and {LONG_FACTORS}.")
-        if context.factor != 1:
-            raise ConfigError(
-                f"llama.cpp divides LongRoPE's frequencies by rope.scaling.factor {context.factor:g} as well. "
-                "Remove it."
-            )
         context.note(
             "llama.cpp takes the long factors for all texts once the context exceeds the original length.",
             "A RotaryConfig with final_length does the same.",

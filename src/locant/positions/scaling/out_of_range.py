@@ -73,7 +73,21 @@ class DynamicNTKOfAnyFactor(DynamicNTK):
         )
 
 
-class YaRNOfAnyNumbers(_OfAnyFactor, YaRN):
+class YaRNOfAnyFactor(_OfAnyFactor, YaRN):
+    """YaRN by a factor below 1: slow pairs turn faster, or backwards, and scores are left alone."""
+
+    def attention_scale(self, length: int | None = None) -> float:
+        """Return what multiplies cosine and sine: 1 for a factor below 1, unless another is stated."""
+        if self.attention_factor is None and self._factor < 1:
+            return 1.0
+        return super().attention_scale(length)
+
+    def paper_attention_scale(self) -> float:
+        """Return the attention scale of the paper's formula, 1 for a factor below 1."""
+        return 1.0 if self._factor < 1 else 0.1 * math.log(self._factor) + 1
+
+
+class YaRNOfAnyNumbers(YaRNOfAnyFactor):
     """YaRN of transformers and vLLM by a factor below 1, with exchanged corners or with a base below 1.
 
     Both corners of the ramp are clipped on one side alone there, so that it may run backwards.
@@ -95,13 +109,3 @@ class YaRNOfAnyNumbers(_OfAnyFactor, YaRN):
     def _blended_indices(self, dim: int, base: Decimal) -> tuple[Decimal, Decimal]:
         low, high = self._indices(dim, base)
         return max(low, Decimal(0)), min(high, Decimal(dim - 1))
-
-    def attention_scale(self, length: int | None = None) -> float:
-        """Return what multiplies cosine and sine: 1 for a factor below 1, unless another is stated."""
-        if self.attention_factor is None and self._factor < 1:
-            return 1.0
-        return super().attention_scale(length)
-
-    def paper_attention_scale(self) -> float:
-        """Return the attention scale of the paper's formula, 1 for a factor below 1."""
-        return 1.0 if self._factor < 1 else 0.1 * math.log(self._factor) + 1

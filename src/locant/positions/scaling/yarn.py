@@ -13,7 +13,7 @@ from locant.positions.scaling.contexts import GGUFContext, GGUFForm, LlamaCppCon
 from locant.positions.scaling.fields import Fields, Finding
 from locant.positions.scaling.frequency import ExtensionMethod, FrequencyScaling, register_scaling
 from locant.positions.scaling.ntk_by_parts import NTKByParts
-from locant.positions.scaling.yarn_entries import mscale_of, stated_corners, stated_scales
+from locant.positions.scaling.yarn_entries import entries_of_vllm, mscale_of, stated_corners, stated_scales
 
 if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
@@ -199,61 +199,8 @@ class YaRN(NTKByParts):
 
     @classmethod
     def from_vllm_entries(cls, rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
-        """Return the entries of which vLLM computes the attention scale, those that it passes over left out.
-
-        Release 0.33 (``YaRNScalingRotaryEmbedding``, ``MRotaryEmbedding``) takes ``attention_factor``, else ``mscale``
-        and ``mscale_all_dim``, else the paper's scale, as transformers does; releases up to 0.25 the paper's times
-        ``attn_factor``. Classes with latent attention (``DeepseekScalingRotaryEmbedding``) take the quotient of
-        DeepSeek's code alone, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
-        """
-        entries = Fields(rope, context.engine)
-        factor = entries.needed_factor(cls.name)
-        if factor <= 0:
-            raise ConfigError(f"vLLM tabulates angles for factor {factor:g} times the length, and fails.")
-        original = entries.whole("original_max_position_embeddings") or context.max_length
-        if factor < 1 and original is not None:
-            context.warn(
-                f"factor {factor:g} of 'yarn': vLLM tabulates angles for {int(original * factor)} tokens alone, and "
-                "fails beyond.",
-                "State the factor by which the model reads longer texts.",
-            )
-        for name, idle in _PASSED_OVER_BY_VLLM.items():
-            if entries.get(name) not in (None, idle):
-                context.warn(
-                    f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; those up to 0.25 heeded it.",
-                    "State attention_factor, the attention scale itself, which transformers takes as well.",
-                )
-        kept = {key: value for key, value in rope.items() if key not in _PASSED_OVER_BY_VLLM}
-        mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
-        attention = entries.number("attention_factor")
-        plain = mscale_of(factor, mscale) / mscale_of(factor, of_all) if mscale and of_all else mscale_of(factor)
-        stated = plain if attention is None else attention
-        if not context.is_latent:
-            if not math.isclose(stated, mscale_of(factor), rel_tol=1e-6):
-                context.note(
-                    f"vLLM: attention scale {stated:.6g}, as transformers. Its releases up to 0.25, which ignore "
-                    f"attention_factor and mscale: {mscale_of(factor):.6g}.",
-                    f"For these, state attn_factor {stated / mscale_of(factor):.6g} as well in --hf-overrides.",
-                )
-            return kept
-        if kept.pop("truncate", True) is False:
-            context.warn(
-                "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the "
-                "corners of YaRN's ramp to whole pairs.",
-                "Serve the model with an engine that heeds it.",
-            )
-        served = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, of_all or 0.0)
-        if not math.isclose(stated, served, rel_tol=1e-6):
-            context.warn(
-                f"transformers: attention scale {stated:.6g}. vLLM's classes with latent attention, which ignore "
-                f"attention_factor: {served:.6g}.",
-                "State mscale and mscale_all_dim in its place, of which both compute the same.",
-            )
-        kept.pop("attention_factor", None)
-        if mscale and of_all:
-            return kept
-        kept = {key: value for key, value in kept.items() if key not in ("mscale", "mscale_all_dim")}
-        return kept if math.isclose(served, mscale_of(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
+        """Return the entries of which vLLM computes the attention scale."""
+        return entries_of_vllm(rope, context)
 
     def vllm_parameters(self, engine: str) -> dict[str, Any] | None:
         """Return the entries with the attention scale under the names of all releases of vLLM.
@@ -276,11 +223,6 @@ class YaRN(NTKByParts):
                 f"rope.scaling.original_context_length is missing or 0; llama.cpp takes context_length, {original}.",
                 "Write down the length that the model was trained for before the extension.",
             )
-        mix = keys.number("rope.scaling.yarn_ext_factor")
-        if mix is not None and mix not in (1, -1):
-            raise ConfigError(
-                f"rope.scaling.yarn_ext_factor {mix:g} mixes YaRN with linear interpolation; 1 is known here."
-            )
         if keys.number("rope.scaling.yarn_attn_factor") not in (None, 1, -1):
             context.warn(
                 "rope.scaling.yarn_attn_factor has no effect since December 2025, and multiplies the attention scale "
@@ -289,21 +231,49 @@ class YaRN(NTKByParts):
             )
         multiplier = keys.number("rope.scaling.yarn_log_multiplier")
         mscale, mscale_all_dim = (context.mscale_of(multiplier) if multiplier else None) or (None, None)
-        scaling = cls(
+        fast = _stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast)
+        slow = _stated(keys, "rope.scaling.yarn_beta_slow", 1.0)
+        if slow > fast > 0:
+            context.warn(
+                f"rope.scaling.yarn_beta_slow {slow:g} is above yarn_beta_fast {fast:g}: llama.cpp interpolates all "
+                f"pairs of less than {fast:g} turns, with none blended, as is shown.",
+                "Exchange them if they are swapped; 32 and 1 are common.",
+            )
+            slow = fast
+        scaling = cls._for_factor(context.factor)(
             factor=context.factor,
             original_length=original,
-            beta_fast=_stated(keys, "rope.scaling.yarn_beta_fast", context.beta_fast),
-            beta_slow=_stated(keys, "rope.scaling.yarn_beta_slow", 1.0),
+            beta_fast=fast,
+            beta_slow=slow,
             mscale=mscale,
             mscale_all_dim=mscale_all_dim,
         )
+        if context.factor < 1:
+            context.warn_of_small_factor("slow pairs")
+        usual = scaling.attention_scale()
         if context.attention_factor == 1:
             return scaling
-        if mscale is not None:
-            raise ConfigError("rope.scaling.attn_factor and yarn_log_multiplier both scale scores; one is known here.")
-        absolute = context.attention_factor * scaling.paper_attention_scale()
+        absolute = context.attention_factor * usual
+        if math.isclose(context.attention_factor, usual, rel_tol=1e-4):
+            context.warn(
+                f"rope.scaling.attn_factor {context.attention_factor:g} is YaRN's own attention scale, which llama.cpp "
+                f"multiplies by it: {absolute:.6g}, as is shown. In transformers attention_factor is the whole scale.",
+                "Remove the key, unless the weights were trained with the product.",
+            )
         # The file's float32 keeps 1 from coming back exactly.
-        return replace(scaling, attention_factor=1.0 if math.isclose(absolute, 1, rel_tol=1e-6) else absolute)
+        absolute = 1.0 if math.isclose(absolute, 1, rel_tol=1e-6) else absolute
+        return replace(scaling, attention_factor=absolute, mscale=None, mscale_all_dim=None)
+
+    @classmethod
+    def _for_factor(cls, factor: float) -> type[YaRN]:
+        """Return the class for a factor in llama.cpp, which computes with one below 1 as well."""
+        if factor >= 1:
+            return cls
+        if factor < 0:
+            raise ConfigError(f"YaRN's factor is {factor:g}: llama.cpp takes its logarithm, which is no number.")
+        from locant.positions.scaling.out_of_range import YaRNOfAnyFactor  # which is made of this class
+
+        return YaRNOfAnyFactor
 
     def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
         """Return lengths, corners of the ramp and the attention scale relative to the paper's."""
@@ -350,12 +320,20 @@ class YaRN(NTKByParts):
         usual = own if isinstance(own, YaRN) else cls(factor=1, original_length=1)
         relative = usual.attention_scale() / usual.paper_attention_scale()
         fast, slow = numbers.get("--yarn-beta-fast", -1), numbers.get("--yarn-beta-slow", -1)
-        return cls(
+        fast, slow = usual.beta_fast if fast < 0 else fast, usual.beta_slow if slow < 0 else slow
+        if slow > fast > 0:
+            context.warn(
+                f"--yarn-beta-slow {slow:g} is above --yarn-beta-fast {fast:g}: llama.cpp interpolates all pairs of "
+                f"less than {fast:g} turns, with none blended, as is shown.",
+                "Exchange them if they are swapped; 32 and 1 are common.",
+            )
+            slow = fast
+        return cls._for_factor(context.scale)(
             factor=context.scale,
             original_length=int(stated) if stated else context.original_length,
-            beta_fast=usual.beta_fast if fast < 0 else fast,
-            beta_slow=usual.beta_slow if slow < 0 else slow,
-            attention_factor=None if usual.attention_factor is None else relative * (0.1 * math.log(context.scale) + 1),
+            beta_fast=fast,
+            beta_slow=slow,
+            attention_factor=None if usual.attention_factor is None else relative * mscale_of(context.scale),
             mscale=usual.mscale,
             mscale_all_dim=usual.mscale_all_dim,
         )
@@ -377,10 +355,6 @@ class YaRN(NTKByParts):
             "--yarn-beta-fast": self.beta_fast,
             "--yarn-beta-slow": self.beta_slow,
         }
-
-
-_PASSED_OVER_BY_VLLM = {"attn_factor": 1, "extrapolation_factor": 1, "apply_yarn_scaling": True}
-"""Entries that vLLM heeded up to release 0.25, with the values by which they changed nothing."""
 
 
 def _stated(keys: Fields, name: str, usual: float) -> float:

@@ -1,12 +1,13 @@
-"""Corners of YaRN's ramp and its attention scales, as a group of transformers states them."""
+"""Corners of YaRN's ramp and its attention scales, as transformers and vLLM take them from their entries."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.contexts import RopeContext
+from locant.positions.scaling.contexts import RopeContext, VllmContext
 from locant.positions.scaling.fields import Fields
 
 
@@ -88,6 +89,72 @@ def stated_corners(rope: Fields, context: RopeContext) -> tuple[float, float]:
     return fast, slow
 
 
+def entries_of_vllm(rope: Mapping[str, Any], context: VllmContext) -> dict[str, Any]:
+    """Return the entries of which vLLM computes the attention scale, those that it passes over left out.
+
+    Release 0.33 (``YaRNScalingRotaryEmbedding``, ``MRotaryEmbedding``) takes ``attention_factor``, else ``mscale``
+    and ``mscale_all_dim``, else the paper's scale, as transformers does; releases up to 0.25 the paper's times
+    ``attn_factor``. Classes with latent attention (``DeepseekScalingRotaryEmbedding``) take the quotient of
+    DeepSeek's code alone, for which a missing ``mscale`` is 1 and a missing ``mscale_all_dim`` 0.
+
+    Args:
+        rope: The group.
+        context: What stands around it.
+    """
+    entries = Fields(rope, context.engine)
+    factor = entries.needed_factor("yarn")
+    if factor <= 0:
+        raise ConfigError(f"vLLM tabulates angles for factor {factor:g} times the length, and fails.")
+    original = entries.whole("original_max_position_embeddings") or context.max_length
+    if factor < 1 and original is not None:
+        context.warn(
+            f"factor {factor:g} of 'yarn': vLLM tabulates angles for {int(original * factor)} tokens alone, and "
+            "fails beyond.",
+            "State the factor by which the model reads longer texts.",
+        )
+    for name, idle in _PASSED_OVER_BY_VLLM.items():
+        if entries.get(name) not in (None, idle):
+            context.warn(
+                f"{name} {rope[name]!r:.20} means nothing to vLLM since release 0.33; those up to 0.25 heeded it.",
+                "State attention_factor, the attention scale itself, which transformers takes as well.",
+            )
+    kept = {key: value for key, value in rope.items() if key not in _PASSED_OVER_BY_VLLM}
+    mscale, of_all = entries.number("mscale"), entries.number("mscale_all_dim")
+    attention = entries.number("attention_factor")
+    plain = mscale_of(factor, mscale) / mscale_of(factor, of_all) if mscale and of_all else mscale_of(factor)
+    stated = plain if attention is None else attention
+    if not context.is_latent:
+        if not math.isclose(stated, mscale_of(factor), rel_tol=1e-6):
+            context.note(
+                f"vLLM: attention scale {stated:.6g}, as transformers. Its releases up to 0.25, which ignore "
+                f"attention_factor and mscale: {mscale_of(factor):.6g}.",
+                f"For these, state attn_factor {stated / mscale_of(factor):.6g} as well in --hf-overrides.",
+            )
+        return kept
+    if kept.pop("truncate", True) is False:
+        context.warn(
+            "transformers: truncate false. vLLM's classes with latent attention pass over it, and round the "
+            "corners of YaRN's ramp to whole pairs.",
+            "Serve the model with an engine that heeds it.",
+        )
+    served = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, of_all or 0.0)
+    if not math.isclose(stated, served, rel_tol=1e-6):
+        context.warn(
+            f"transformers: attention scale {stated:.6g}. vLLM's classes with latent attention, which ignore "
+            f"attention_factor: {served:.6g}.",
+            "State mscale and mscale_all_dim in its place, of which both compute the same.",
+        )
+    kept.pop("attention_factor", None)
+    if mscale and of_all:
+        return kept
+    kept = {key: value for key, value in kept.items() if key not in ("mscale", "mscale_all_dim")}
+    return kept if math.isclose(served, mscale_of(factor), rel_tol=1e-9) else kept | {"attention_factor": served}
+
+
 def mscale_of(factor: float, weight: float = 1.0) -> float:
     """Return the attention scale of YaRN's paper, of which DeepSeek's code weights the logarithm."""
     return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+_PASSED_OVER_BY_VLLM = {"attn_factor": 1, "extrapolation_factor": 1, "apply_yarn_scaling": True}
+"""Entries that vLLM heeded up to release 0.25, with the values by which they changed nothing."""
