@@ -156,6 +156,16 @@ def test_any_mutation_of_a_published_file_is_read_or_explained(content: dict[str
 @settings(max_examples=200 * _TIMES, deadline=None)
 @given(_mutations(), _values)
 @example({"head_dim": 0, "hidden_size": 2880, "num_attention_heads": 64}, 2)  # without a model type
+@example(
+    {
+        **CORPUS["Llama 3.1 8B"],
+        "rope_scaling": {"type": {"a": 1}, "factor": 4, "original_max_position_embeddings": 8192},
+    },
+    2,
+)
+@example(
+    {"model_type": "glmasr", "text_config": {**CORPUS["Llama 3.1 8B"], "rope_scaling": None, "rope_theta": [1]}}, 2
+)
 def test_readers_raise_nothing_but_errors_of_configurations(content: dict[str, Any], value: Any) -> None:
     readers: list[Callable[[], Any]] = [
         lambda: read_huggingface(content),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from locant.extension.inspect.effects import entries_without_effect, keys_left_out, values_of_the_class
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families, read_gguf, read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
 from locant.rotary_configs.huggingface import read_config
@@ -47,6 +48,7 @@ def test_an_entry_without_effect_is_told(model_type: str, more: dict[str, Any], 
         ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 24}}),
         ("qwen3_5_text", {"partial_rotary_factor": 0.25, "rope_parameters": {"partial_rotary_factor": 0.25}}),
         ("llama", {"head_dim": 128}),  # as the sizes say
+        ("smollm3", {"no_rope_layer_interval": 100}),  # a small one has
     ],
 )
 def test_an_entry_with_effect_or_that_agrees_is_not_told(model_type: str, more: dict[str, Any]) -> None:
@@ -57,6 +59,13 @@ def test_what_a_finding_names_is_not_told_again() -> None:
     content = {"model_type": "llama", **_SIZES, "sliding_window": 512}
     assert "sliding_window" in " ".join(each.message for each in read_huggingface(content).findings)
     assert not _told(content)
+
+
+def test_a_finding_may_name_an_entry_at_the_end_of_a_sentence() -> None:
+    content = {"model_type": "mimo_v2_flash", **_SIZES, "sliding_window": 7, "sliding_window_size": 96}
+    parsed = read_huggingface(content)
+    for sentence in ("It goes by sliding_window.", "sliding_window is 7: it is passed over."):
+        assert not entries_without_effect(content, parsed, read_config, [Finding("note", sentence, "Nothing.")])
 
 
 def test_a_key_of_gguf_without_effect_is_told() -> None:
@@ -103,6 +112,7 @@ def test_keys_of_gguf_that_are_there_are_not_called_missing() -> None:
         _gguf("qwen3", attention__key_length=128),
         _gguf("llama", rope__scaling__factor=8.0, rope__scaling__type="linear"),
         _gguf("gemma3", attention__key_length=256, attention__sliding_window=512),
+        _gguf("exaone4", block_count=30),  # the 1.2B, none of whose layers has a window
         _gguf("llama"),
     ]
     assert not [found for each in files for found in keys_left_out(each, read_gguf(each), ())]

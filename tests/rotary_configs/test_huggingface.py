@@ -183,6 +183,9 @@ _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_f
         (_scaled(type="linear"), "'factor' is missing in rope_scaling"),
         (_scaled(type="linear", factor="4"), "'factor' in rope_scaling of config.json must be a number; got '4'"),
         (_scaled(type="linear", factor=True), "must be a number; got true"),
+        (_scaled(type="linear", factor={"a": 1}), "'factor' in rope_scaling of config.json must be a number"),
+        (_scaled(type={"a": 1}, factor=4.0), "'type' in rope_scaling of config.json must be text"),
+        (_llama(layer_types=[None], num_hidden_layers=1), r"must be a list of the layers' types; got \[null\]"),
         (_scaled(type="linear", factor=0), "factor in rope_scaling of config.json is 0"),
         (_scaled(type="linear", factor=0.25) | {"model_type": "novel"}, "at least 1"),
         (_llama(rope_scaling="linear"), "'rope_scaling' in config.json must be a group of named values"),
@@ -267,6 +270,21 @@ def test_what_the_class_passes_over_is_said(config: dict[str, Any], severity: st
         (_scaled(**(_YARN | {"factor": 2.0})), "declared for 8192 tokens, but .* extends it to 4096", "left out"),
         (_scaled(**_YARN, mscale=0.7), "transformers ignores one without the other", "State both"),
         (_scaled(**_YARN, mscale=1.0), "without mscale_all_dim, and so without effect in transformers", "state both"),
+        (
+            _scaled(**_YARN, mscale_all_dim=0.7),
+            "mscale is missing and mscale_all_dim 0.7 in rope_scaling",
+            "State both",
+        ),
+        (
+            _scaled(**(_YARN | {"factor": 1.0}), mscale_all_dim=0.7),
+            "mscale_all_dim is 0.7 in .* without mscale, and so without effect",
+            "Leave mscale_all_dim out",
+        ),
+        (
+            {**_llama(), "model_type": "qwen", "use_logn_attn": True},
+            r"queries beyond seq_length tokens by log\(position\) / log\(seq_length\)",
+            "Scale the queries",
+        ),
         (_llama(model_type="novel"), "the model type 'novel' is not known here: halves are assumed", "rotate_half"),
         (
             _llama(rope_theta=None),

@@ -292,7 +292,8 @@ def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Findi
 
 def _by_lengths(group: Mapping[str, Any]) -> bool:
     """Whether the scaling of a group takes the ratio of the lengths where its factor is null."""
-    kind = scalings_by_type().get(group.get("rope_type") or group.get("type") or "default")
+    stated = group.get("rope_type") or group.get("type") or "default"
+    kind = scalings_by_type().get(stated) if isinstance(stated, str) else None
     return kind is not None and kind.ratio_is_factor != "never"
 
 

@@ -17,7 +17,7 @@ from locant.rotary_configs.families import (
     is_in_transformers,
 )
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
-from locant.rotary_configs.rope_parameters import read_type
+from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
 
 
 def takes_scaling_first(kind: ModelType | None) -> bool:
@@ -115,7 +115,8 @@ def without_groups_of_nothing(
         types: The layer types that are known.
         findings: Where errors about these groups go.
     """
-    lost = [name for name, value in group.items() if isinstance(value, Mapping) and name not in types]
+    known = {*types, *entries_of_groups()}  # an entry of another kind than it must be is no group that is passed over
+    lost = [name for name, value in group.items() if isinstance(value, Mapping) and name not in known]
     for name in lost:
         findings.append(
             Finding(

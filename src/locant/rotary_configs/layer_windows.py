@@ -123,7 +123,7 @@ def windows_of_nothing(part: Fields, kind: ModelType | None, names: Sequence[str
     """
     if kind is None or not is_in_transformers(kind.name):
         return []
-    stated = {stated_window(part, kind, name) for name in names} - {None}
+    stated = dict.fromkeys(stated_window(part, kind, name) for name in names)
     # ``DynamicSlidingWindowLayer``, of classes that generate: its mask is narrower than the text.
     keeps_cache = kind.name not in LOOKS_BOTH_WAYS and kind.name not in HALVES_ITS_WINDOW
     fails = {each: "; with a cache, which it keeps by default, it fails" for each in _OF_CACHES if keeps_cache}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from locant.errors import ConfigError
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
 from locant.rotary_configs.families import (
     WINDOW_OF_ALL_LAYERS,
@@ -103,7 +103,9 @@ def _stated(part: Fields) -> tuple[str, ...] | None:
             or isinstance(value, str)
             or not all(isinstance(each, str) for each in value)
         ):
-            raise ConfigError(f"'{name}' in {part.where} must be a list of the layers' types; got {value!r:.60}.")
+            raise ConfigError(
+                f"'{name}' in {part.where} must be a list of the layers' types; got {in_json(value):.60}."
+            )
         return tuple(PRESENT_NAMES.get(str(each), str(each)) for each in value)
     return None
 
@@ -119,7 +121,9 @@ def _derived(part: Fields, kind: ModelType | None, count: int) -> tuple[str, ...
     scaled = part.get("rope_scaling_layers")
     if scaled is not None:
         if not isinstance(scaled, list) or not all(isinstance(each, int) for each in scaled):
-            raise ConfigError(f"rope_scaling_layers in {part.where} must be a list of layers; got {scaled!r:.60}.")
+            raise ConfigError(
+                f"rope_scaling_layers in {part.where} must be a list of layers; got {in_json(scaled):.60}."
+            )
         if not set(indices) <= set(scaled):
             return tuple(SCALED if index in scaled else UNSCALED for index in indices)
     pattern = part.get("hybrid_override_pattern")
@@ -230,7 +234,7 @@ def _cross_attending(part: Fields, kind: ModelType | None) -> frozenset[int]:
             continue
         part.get(name)
         if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value):
-            raise ConfigError(f"'{name}' in {part.where} must be a list of layers, from 0; got {value!r:.60}.")
+            raise ConfigError(f"'{name}' in {part.where} must be a list of layers, from 0; got {in_json(value):.60}.")
         if len(set(value)) == len(value):
             return frozenset(value)
     return frozenset()

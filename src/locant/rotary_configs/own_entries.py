@@ -141,11 +141,12 @@ def qwen(given: dict[str, Any], findings: Findings) -> None:
         given["max_position_embeddings"] = length
     rename(given, "rotary_emb_base", "rope_theta")
     rename(given, "rotary_pct", "partial_rotary_factor")
+    trained = "seq_length" if length is None else in_json(length)
     if given.pop("use_dynamic_ntk", False):
         findings.append(
             Finding(
                 "warning",
-                f"use_dynamic_ntk: texts longer than {length} tokens raise the base by steps, which a rotary "
+                f"use_dynamic_ntk: texts longer than {trained} tokens raise the base by steps, which a rotary "
                 "configuration does not hold; what is shown is the rotation within that length.",
                 "Measure long texts with the model's own code.",
             )
@@ -154,7 +155,7 @@ def qwen(given: dict[str, Any], findings: Findings) -> None:
         findings.append(
             Finding(
                 "note",
-                f"use_logn_attn multiplies queries beyond {length} tokens by log(position) / log({length}).",
+                f"use_logn_attn multiplies queries beyond {trained} tokens by log(position) / log({trained}).",
                 "Scale the queries in the attention.",
             )
         )

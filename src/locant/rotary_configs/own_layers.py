@@ -63,7 +63,9 @@ def step3p5(given: dict[str, Any], findings: Findings) -> None:
     groups: dict[str, Any] = {}
     for index, name in enumerate(types):
         if not isinstance(name, str):
-            raise ConfigError(f"'layer_types' in config.json must be a list of the layers' types; got {types!r:.60}.")
+            raise ConfigError(
+                f"'layer_types' in config.json must be a list of the layers' types; got {in_json(types):.60}."
+            )
         group = {"rope_type": "default"}
         for key, value in (("rope_theta", bases), ("partial_rotary_factor", shares)):
             if isinstance(value, list) and index < len(value):
@@ -139,7 +141,7 @@ def deepseek_v4(given: dict[str, Any], findings: Findings) -> None:
     if isinstance(ratios, list) and given.get("layer_types") is None:
         unknown = [ratio for ratio in ratios if not is_number(ratio) or ratio not in _COMPRESSED]
         if unknown:
-            raise ConfigError(f"compress_ratios in config.json must hold 0, 4 and 128; got {unknown[0]!r:.20}.")
+            raise ConfigError(f"compress_ratios in config.json must hold 0, 4 and 128; got {in_json(unknown[0]):.20}.")
         count = given.get("num_hidden_layers")
         given["layer_types"] = [
             _COMPRESSED[int(ratio)] for ratio in ratios[: count if isinstance(count, int) else None]
@@ -190,7 +192,7 @@ def linear_attention(given: dict[str, Any], findings: Findings) -> None:
     if not isinstance(group, Mapping) or not isinstance(listed, list) or not listed:
         raise ConfigError("config.json names no layers with attention, in a group attn: none rotates.")
     if not isinstance(count, int) or not 0 < count <= 10_000:
-        raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {count!r:.40}.")
+        raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {in_json(count):.40}.")
     for name in ("head_dim", "num_heads", "rope_theta"):
         given.pop(name, None)  # of the layers without attention
     window = _none_unless_positive(group.get("window_size"))

@@ -52,7 +52,7 @@ from locant.rotary_configs.groups_by_layer_type import (
     stands_beside_groups,
 )
 from locant.rotary_configs.layer_types import GLOBAL, KNOWN_TYPES, LOCAL, SCALED, UNSCALED
-from locant.rotary_configs.rope_parameters import read_type
+from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
 
 
 def rope_groups(
@@ -114,7 +114,7 @@ def rope_groups(
         by_layer = {name: value for name, value in by_layer.items() if name in labels}
         return groups_by_layer_type(part, by_layer, where, base, kind, names, findings, in_vllm=in_vllm)
     for name, value in given.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in entries_of_groups():
             raise ConfigError(
                 f"'{name}' in {where} is a group of its own, which transformers passes over. Move its entries up, "
                 f"into {where.split()[0]}."

@@ -33,6 +33,11 @@ def scalings_by_type() -> dict[str, type[FrequencyScaling]]:
     return {rope_type: scaling for scaling in SCALINGS.values() for rope_type in scaling.rope_types}
 
 
+def entries_of_groups() -> frozenset[str]:
+    """Return the names of the entries that a group of rotary parameters may have, of any scaling."""
+    return frozenset((*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)))
+
+
 def read_type(rope: Fields) -> str:
     """Return the type of scaling under either of its two names, the new one first, as transformers does."""
     new, old = rope.text("rope_type"), rope.text("type")
@@ -110,7 +115,7 @@ def read_scaling(
                 f"{' and '.join(owners)}.",
                 "Remove it, or name that scaling in rope_type.",
             )
-    entries = {*_SHARED_ENTRIES, *(entry for each in SCALINGS.values() for entry in each.rope_entries)}
+    entries = entries_of_groups()
     if not passes_over_unknown:
         rope.refuse_rest(entries, [name for name in rope.untaken() if not isinstance(rope.values[name], bool)])
     context.findings += passed_over(rope, rope.untaken(), entries, likeness=0.7)

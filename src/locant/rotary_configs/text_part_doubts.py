@@ -295,7 +295,7 @@ def _base_of_the_part(config: Mapping[str, Any]) -> Iterator[Finding]:
     if passes_over_base(config, part):
         yield Finding(
             "warning",
-            f"rope_theta is {part['rope_theta']:g} in '{text_part_names(config)[-1]}': the class of "
+            f"rope_theta is {in_json(part['rope_theta'])} in '{text_part_names(config)[-1]}': the class of "
             f"'{name_of(config)}' in transformers passes over it, and takes the base of its own group.",
             "State rope_parameters with rope_theta in it.",
         )

@@ -21,6 +21,7 @@ from locant.rotary_configs.families import ModelType, is_in_transformers, model_
 from locant.rotary_configs.gguf import read_gguf
 from locant.rotary_configs.gguf_architectures import model_type_of
 from locant.rotary_configs.gguf_layers import SWITCHED
+from locant.rotary_configs.gguf_windows import windows_of
 from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.spellings import head_size, is_about_positions
@@ -32,18 +33,22 @@ Read = Callable[[Mapping[str, Any]], ParsedConfig]
 
 _Path = tuple[str, ...]
 
+# Parts of names: of entries that are tried, beside the groups of rotary parameters, in them and in a GGUF file; and of
+# entries that are about something else all the same, or whose number no other one can stand for.
 _ABOUT_ROTATION = re.compile(r"rope|rotary|theta|mscale|partial")
 _OF_GROUPS = re.compile(r"rope|theta|factor|mscale|beta|length|position|truncate")
 _IN_GGUF = re.compile(r"\.rope\.|\.attention\.sliding_window")
 _OTHERS = re.compile(r"index|linear|vision|audio|mamba|ssm|conv|v_head|nope_head|relative|^_|layers$|type")
+# Entries of which a class has values of its own where a file leaves them out.
 _FILLED_IN = (
     *("sliding_window", "attention_chunk_size", "head_dim", "global_head_dim"),
     *("partial_rotary_factor", "rotary_dim"),
 )
 _SHARES = ("partial_rotary_factor", "rotary_dim")
 _OF_A_SHARE = re.compile(r"rotary|partial")
-_SWITCHES = ("use_sliding_window",)
-_NEUTRAL = (0, 1, False)
+_SWITCH_OF_WINDOWS = "use_sliding_window"
+_NEUTRAL = 1  # of a factor, a share or a scale
+_SMALL = 2
 
 
 def effects_of_entries(
@@ -81,13 +86,12 @@ def entries_without_effect(
         read: How it was read.
         said: What was found so far; entries that a finding names are not told again.
     """
-    words = {word for each in said for word in re.findall(r"[\w.]+", each.message)}
-    words |= {word.rsplit(".", 1)[-1] for word in words}
+    told = _words_of(said)
     names: list[str] = []
     by_being_there: list[str] = []
     for path, value in _entries(content):
         name = path[-1].split(".", 1)[-1]
-        if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & words:
+        if _is_shown(value, parsed) or {name, name.rsplit(".", 1)[-1]} & told:
             continue
         others = [_with(content, path, other) for other in _other_values(value)]
         if not all(_is_same(parsed, other, read) for other in others):
@@ -99,6 +103,12 @@ def entries_without_effect(
         *_passed_over(names, "no effect", "the same with any other value, and without"),
         *_passed_over(by_being_there, "an effect by being there alone", "the same with any other value"),
     ]
+
+
+def _words_of(findings: Sequence[Finding]) -> set[str]:
+    """Return the words of findings, of keys of a GGUF file also what stands behind their last dot."""
+    words = {word for each in findings for word in re.findall(r"\w+(?:\.\w+)*", each.message)}
+    return words | {word.rsplit(".", 1)[-1] for word in words}
 
 
 def _passed_over(names: Sequence[str], effect: str, same: str) -> Iterator[Finding]:
@@ -126,11 +136,11 @@ def _is_shown(value: float, parsed: ParsedConfig) -> bool:
 
 def _entries(content: Mapping[str, Any]) -> Iterator[tuple[_Path, Any]]:
     """Yield the entries about the positions of text that state a number, with where they stand."""
-    if any("." in key for key in content):
+    if "general.architecture" in content:
         yield from (((key,), value) for key, value in content.items() if _IN_GGUF.search(key) and _states(value))
         return
     where, part = tuple(text_part_names(content)), text_part(content)
-    is_off = any(part.get(switch) is False for switch in _SWITCHES)
+    is_off = part.get(_SWITCH_OF_WINDOWS) is False
     kind = model_type(text_type(content))
     has_latent_heads = _is_latent(kind) or "qk_rope_head_dim" in part
     for key, value in part.items():
@@ -158,12 +168,16 @@ def _groups(path: _Path, group: Mapping[str, Any]) -> Iterator[tuple[_Path, Mapp
 
 
 def _states(value: Any) -> bool:
-    return is_number(value) and value not in _NEUTRAL
+    """Whether a value is a number that says something: by 0, -1 and the like files say that there is none."""
+    return is_number(value) and value > 0 and value != _NEUTRAL
 
 
 def _other_values(value: Any) -> list[Any]:
-    """Return values in the place of one, of its kind, which no reader refuses for their size alone."""
-    return [value * 2, value // 2] if isinstance(value, int) else [value * 2, value / 2]
+    """Return values in the place of one, of its kind, which no reader refuses for their size alone.
+
+    One of them is small: a number of layers or tokens may be as good as any other that is larger than the model's.
+    """
+    return [value * 2, value // 2, _SMALL] if isinstance(value, int) else [value * 2, value / 2]
 
 
 def _with(content: Mapping[str, Any], path: _Path, value: Any) -> dict[str, Any]:
@@ -200,13 +214,13 @@ def values_of_the_class(
         kind: The facts of its class.
         said: What was found so far; entries that a finding names are not told again.
     """
-    words = {word for each in said for word in re.findall(r"\w+", each.message)}
+    told = _words_of(said)
     where, part = tuple(text_part_names(content)), text_part(content)
     own = entries_of_class(kind.name)
     found = []
     for name in _FILLED_IN:
         value = kind.defaults.get(name, (kind.rope or {}).get(name))
-        if name in part or name in words or not is_number(value) or value in _NEUTRAL or own is None:
+        if name in part or name in told or not _states(value) or own is None:
             continue
         if name in _SHARES and any(_OF_A_SHARE.search(key) for key, each in part.items() if each is not None):
             continue  # stated by another name
@@ -228,7 +242,7 @@ def values_of_the_class(
     scaling = _scaling_of_class(kind)
     is_stated = any(part.get(group) is not None for group in GROUPS)
     is_scaled = any(not isinstance(each.scaling, Unscaled) for each in parsed.configs.values())
-    if scaling is not None and is_scaled and not is_stated and "scaling" not in words:
+    if scaling is not None and is_scaled and not is_stated and "scaling" not in told:
         found.append(
             Finding(
                 "note",
@@ -257,17 +271,19 @@ def keys_left_out(metadata: Mapping[str, Any], parsed: ParsedConfig, said: Seque
         said: What was found so far; keys that a finding names are not told again.
     """
     architecture = str(metadata.get("general.architecture"))
-    text = " ".join(each.message for each in said)
+    told = {word.removeprefix(f"{architecture}.") for word in _words_of(said)}
     kind = model_type(model_type_of(architecture))
     (config, *_) = parsed.configs.values()
     assert config.rotary_dim is not None
 
     def is_missing(key: str) -> bool:
-        return metadata.get(f"{architecture}.{key}") is None and key not in text
+        return metadata.get(f"{architecture}.{key}") is None and key not in told
 
     found = []
     windows = sorted({layer.window for layer in parsed.layers if layer.window is not None})
     slides = kind is not None and bool(kind.defaults.get("sliding_window")) and "sliding_attention" in kind.behaviour
+    # Of EXAONE 4, only the files of so many layers have windows.
+    slides = slides and windows_of(architecture, metadata.get(f"{architecture}.block_count")) is not None
     if is_missing("attention.sliding_window") and windows:
         found.append(f"attention.sliding_window; {windows[0]} is taken, as llama.cpp has for '{architecture}'")
     elif is_missing("attention.sliding_window") and slides:

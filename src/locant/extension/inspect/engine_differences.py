@@ -15,6 +15,7 @@ from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, error_finding
 from locant.rotary_configs.engine_classes import ctranslate2_reads_scaling, ctranslate2_reads_share, vllm_has_class
+from locant.rotary_configs.spellings import is_count
 from locant.rotary_configs.text_parts import text_part, text_type
 from locant.rotary_configs.vllm import read_vllm
 
@@ -84,12 +85,13 @@ def _dual_chunks(content: Mapping[str, Any]) -> Iterator[Finding]:
     part = text_part(content).get("dual_chunk_attention_config")
     if not isinstance(part, Mapping):
         return
-    trained = part.get("original_max_position_embeddings") or part.get("chunk_size")
+    stated = part.get("original_max_position_embeddings") or part.get("chunk_size")
+    trained = f"{stated} tokens" if is_count(stated) else "length"
     yield Finding(
         "warning",
-        f"transformers passes over dual_chunk_attention_config: beyond the trained {trained} tokens, distances are as "
+        f"transformers passes over dual_chunk_attention_config: beyond the trained {trained}, distances are as "
         "training never showed them. SGLang, and releases of vLLM with dual chunk attention: distances stay within.",
-        f"Read more than {trained} tokens only with an engine that has dual chunk attention.",
+        f"Read texts beyond the trained {trained} only with an engine that has dual chunk attention.",
     )
 
 

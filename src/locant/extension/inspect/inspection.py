@@ -193,7 +193,8 @@ def inspect_model(
         refused = None if unasked is None else unasked.finding(source.content)
         found += [] if refused is None else [refused]
         kind = asked.kind if asked is not None else None if code is None else code.kind
-        found += effects_of_entries(source, own, kind, found)
+        # With options of an engine, the findings are those about what it runs.
+        found += [] if hf_overrides or llamacpp else effects_of_entries(source, own, kind, found)
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)

@@ -24,15 +24,17 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
         theirs = mscale_of(factor, 1.0 if mscale is None else mscale) / mscale_of(factor, mscale_all_dim or 0.0)
         if not math.isclose(theirs, rope.number("attention_factor") or mscale_of(factor), rel_tol=1e-6):
             context.warn(
-                f"mscale is {mscale} and mscale_all_dim {mscale_all_dim}: transformers ignores one without the "
-                f"other, DeepSeek's own code does not, and scales cosine and sine by {theirs:.6g}.",
+                f"mscale is {_or_missing(mscale)} and mscale_all_dim {_or_missing(mscale_all_dim)} in {rope.where}: "
+                "transformers ignores one without the other, DeepSeek's own code does not, and scales cosine and sine "
+                f"by {theirs:.6g}.",
                 "State both, or attention_factor.",
             )
         elif rope.number("attention_factor") is None:
+            stated, other = ("mscale", "mscale_all_dim") if mscale else ("mscale_all_dim", "mscale")
             context.note(
-                f"mscale is {mscale} in {rope.where} without mscale_all_dim, and so without effect in "
+                f"{stated} is {mscale or mscale_all_dim:g} in {rope.where} without {other}, and so without effect in "
                 "transformers: the attention scale is YaRN's usual one.",
-                "Leave mscale out, or state both.",
+                f"Leave {stated} out, or state both.",
             )
         mscale = mscale_all_dim = None
     if mscale == mscale_all_dim == 0:
@@ -64,6 +66,10 @@ def stated_scales(rope: Fields, context: RopeContext, factor: float) -> dict[str
             raise ConfigError(f"{said}: rotated features add nothing to scores. {remedy}")
         context.wrong(f"{said}, as is shown: scores go by its square, so that the sign changes none.", remedy)
     return {"attention_factor": attention_factor, "mscale": mscale or None, "mscale_all_dim": mscale_all_dim or None}
+
+
+def _or_missing(value: float | None) -> str:
+    return "missing" if value is None else f"{value:g}"
 
 
 def stated_corners(rope: Fields, context: RopeContext) -> tuple[float, float]:
