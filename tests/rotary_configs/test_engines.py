@@ -636,7 +636,16 @@ def test_gguf_without_a_type_is_linear() -> None:
     ("metadata", "tensors", "message"),
     [
         ({}, {}, "no general.architecture"),
-        ({"general.architecture": "qwen2"}, {}, "neither attention.key_length nor an embedding_length"),
+        (
+            {"general.architecture": "qwen2", "qwen2.attention.head_count": [0]},
+            {},
+            r"neither attention.key_length nor an embedding_length \(missing\) that attention.head_count \(\[0\]\)",
+        ),
+        (
+            _file(block_count=2**32 - 1, attention__key_length_swa=16),
+            {},
+            "block_count .* 4294967295; 10000 is the most",
+        ),
         (_file(rope__freq_bas=1e4), {}, "'rope.freq_bas' .* Did you mean 'rope.freq_base'"),
         (_file(rope__scaling__type="yarm"), {}, "Unknown rope.scaling.type 'yarm'.* Did you mean 'yarn'"),
         (_file(rope__scaling__attn_factor=-1.2), {}, "attn_factor -1.2 .* must be above 0"),

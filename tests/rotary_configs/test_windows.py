@@ -106,3 +106,9 @@ def test_neomme_has_long_and_short_windows_in_turn() -> None:
     """configuration_neomme.py: every second sliding layer has default_long_sliding_window, on either side."""
     types = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
     assert _windows("neomme", layer_types=types, sliding_window=200) == [201, 1025, None, 201]
+
+
+def test_types_of_layers_without_a_model_type_are_told_in_its_words() -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "rope_theta": 1e4}
+    parsed = read_huggingface({**sizes, "layer_types": ["full_attention", "sliding_attention"]})
+    assert any("and without model_type the class is not known here" in each.message for each in parsed.findings)

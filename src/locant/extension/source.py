@@ -13,7 +13,7 @@ from locant.errors import CheckpointError, ConfigError, MissingExtraError, Usage
 from locant.extension.gguf_file import MAGIC, read_gguf_file
 from locant.parsing import parse_json
 from locant.positions.scaling.checks import is_number
-from locant.rotary_configs.layers import MOST_LAYERS
+from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.spellings import HEADS, LAYERS, WIDTHS, in_names_of_all
 
 EXTRA = "extension"

@@ -9,7 +9,7 @@ from typing import Any
 from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Explanation, FrequencyScaling, Unscaled
-from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.fields import Fields, Finding
 
 UNREADABLE = (ConfigError, ArithmeticError, ValueError, RecursionError)
 """What readers raise for a file that cannot be right; the last three for numbers or nesting beyond any range."""
@@ -23,6 +23,10 @@ class NoRotaryPositionsError(ConfigError):
 
 ALL_LAYERS = "all"
 """The layer type of models whose layers all have the same rotary positions."""
+
+
+MOST_LAYERS = 10_000
+"""Layers of the deepest model that is read; a file may state any number, and lists are made of it."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,22 @@ class ParsedConfig:
                 words = in_words(layers)
                 found.append(f"{words[0].upper()}{words[1:]} {'has' if len(layers) == 1 else 'have'} {what}.")
         return tuple(found)
+
+
+def number_of_layers(entries: Fields, name: str) -> int | None:
+    """Return the number of layers that an entry states, ``None`` where it is left out.
+
+    Args:
+        entries: The entries of a file.
+        name: The one with the number.
+
+    Raises:
+        ConfigError: It is no positive whole number, or more than :data:`MOST_LAYERS`.
+    """
+    found = entries.whole(name)
+    if found is not None and found > MOST_LAYERS:
+        raise ConfigError(f"{name} in {entries.where} is {found}; {MOST_LAYERS} is the most here.")
+    return found
 
 
 def in_words(layers: Iterable[int], most: int = 12) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from locant.errors import ConfigError
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling.fields import Fields
-from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, NoRotaryPositionsError, number_of_layers
 from locant.rotary_configs.gguf_sliding import CHUNKED, COMPRESS_RATIOS, COMPRESSED, FULL, MAIN, SLIDING
 from locant.rotary_configs.gguf_windows import WINDOW_EVERYWHERE, sliding_layers, window_of
 
@@ -34,7 +33,6 @@ _PERIOD = 4  # n_no_rope_layer_step
 _BAICHUAN, _WIDE_BAICHUAN = 32, 40  # layers of the one that rotates, and of the one with ALiBi
 _COMPRESSIONS = {0: SLIDING, 4: "compressed_sparse_attention"}
 _HEAVILY = "heavily_compressed_attention"
-MOST_LAYERS = 10_000
 
 
 def layers_of(
@@ -89,9 +87,7 @@ def layers_of(
 
 def _count(keys: Fields) -> int | None:
     """Return the number of layers that compute the next token (``llama_hparams::n_layer``)."""
-    count, beyond = keys.whole("block_count"), keys.get("nextn_predict_layers")
-    if count is not None and count > MOST_LAYERS:
-        raise ConfigError(f"block_count in {keys.where} is {count}; {MOST_LAYERS} is the most here.")
+    count, beyond = number_of_layers(keys, "block_count"), keys.get("nextn_predict_layers")
     if count is None or not isinstance(beyond, int) or not 0 < beyond < count:
         return count
     return count - beyond

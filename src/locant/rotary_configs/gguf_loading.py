@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from locant.positions.scaling.fields import Fields, Finding
+from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.gguf_architectures import AXES_BY_SECTIONS, NEEDS_SECTIONS
-from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN, MOST_LAYERS
+from locant.rotary_configs.gguf_layers import LINEAR_BETWEEN
 from locant.rotary_configs.gguf_sliding import COMPRESS_RATIOS
 from locant.rotary_configs.gguf_windows import PATTERN, WINDOW, WINDOW_EVERYWHERE, sliding_layers, windows_of
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locant.errors import ConfigError
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
+from locant.rotary_configs.base import number_of_layers
 from locant.rotary_configs.gguf_architectures import (
     HALVES_FULL_ATTENTION,
     OWN_HEADS,
@@ -20,6 +21,7 @@ from locant.rotary_configs.gguf_architectures import (
 )
 from locant.rotary_configs.gguf_windows import first_layer_slides, sliding_layers
 
+_HEADS = "attention.head_count"
 _SWA = "_swa"
 
 
@@ -69,9 +71,11 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
     if head_dim is None:
         width = keys.whole("embedding_length")
         if width is None or not heads or width % heads:
+            stated = [keys.values.get(name) for name in ("embedding_length", _HEADS)]
+            wide, counted = ("missing" if each is None else f"{in_json(each):.40}" for each in stated)
             raise ConfigError(
-                f"{keys.where} has neither attention.key_length nor an embedding_length ({width}) that "
-                f"attention.head_count ({heads}) divides."
+                f"{keys.where} has neither attention.key_length nor an embedding_length ({wide}) that {_HEADS} "
+                f"({counted}) divides."
             )
         head_dim = width // heads
     return head_dim, rotary_dim or head_dim
@@ -79,7 +83,7 @@ def _stated(keys: Fields, architecture: str, findings: list[Finding]) -> tuple[i
 
 def _heads(keys: Fields, findings: list[Finding]) -> int | None:
     """Return the number of heads by which llama.cpp divides: that of the first layer, where the file lists them."""
-    name = "attention.head_count"
+    name = _HEADS
     listed = keys.get(name)
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         return keys.whole(name)
@@ -122,7 +126,7 @@ def _check_heads(keys: Fields, architecture: str, head_dim: int, findings: list[
     own = keys.whole(name)
     if own in (None, head_dim) or architecture in OWN_HEADS:
         return
-    if any(sliding_layers(keys, architecture, keys.whole("block_count") or 1) or ()):
+    if any(sliding_layers(keys, architecture, number_of_layers(keys, "block_count") or 1) or ()):
         raise ConfigError(
             f"{name} in {keys.where} is {own}, but the graph of '{architecture}' has one size for all layers, that of "
             f"the first, and llama.cpp ends. Only {', '.join(sorted(OWN_HEADS))} have heads of their own in sliding "

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from locant.positions.scaling.fields import Fields
+from locant.rotary_configs.base import number_of_layers
 
 WINDOW = "attention.sliding_window"
 PATTERN = "attention.sliding_window_pattern"
@@ -107,7 +108,7 @@ def first_layer_slides(keys: Fields, architecture: str) -> bool:
     """Return whether the first layer has a window, whose sizes graphs of one size have in all layers."""
     if architecture in WINDOW_EVERYWHERE:
         return window_of(keys, architecture) is not None
-    slides = sliding_layers(keys, architecture, keys.whole("block_count") or 1)
+    slides = sliding_layers(keys, architecture, number_of_layers(keys, "block_count") or 1)
     return bool(slides and slides[0])
 
 

@@ -80,11 +80,12 @@ def types_that_may_stand_still(part: Fields, name: str | None, names: Sequence[s
     attending = sorted({*names} - WITHOUT_ATTENTION)
     if len(attending) < 2 or any(part.values.get(entry) is not None for entry in _WHICH_ROTATE):
         return []
+    who = "without model_type the class" if name is None else f"the model type '{name}'"
     return [
         Finding(
             "warning",
-            f"Layers are of the types {' and '.join(attending)} by {part.where}, and the model type '{name}' is not "
-            "known here: that all of them rotate is assumed.",
+            f"Layers are of the types {' and '.join(attending)} by {part.where}, and {who} is not known here: that all "
+            "of them rotate is assumed.",
             "Compare with the attention of the model's class: in some only layers with a window rotate.",
         )
     ]

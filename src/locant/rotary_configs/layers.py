@@ -7,7 +7,7 @@ from typing import Any
 
 from locant.errors import ConfigError
 from locant.positions.scaling.fields import Fields, Finding, in_json
-from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words
+from locant.rotary_configs.base import ALL_LAYERS, LayerType, in_words, number_of_layers
 from locant.rotary_configs.families import (
     WINDOW_OF_ALL_LAYERS,
     WINDOW_OF_FIRST_LAYERS,
@@ -38,9 +38,6 @@ _BY_LAYER: dict[str, Callable[[Any], bool]] = {
 
 _ATTENTION = frozenset(["attention", "attn"])
 _LISTED_LAYERS = frozenset(["layers", "indices", "ids", "idx", "idxs"])
-
-MOST_LAYERS = 10_000
-"""Layers of the deepest model that is read."""
 
 
 def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
@@ -78,10 +75,8 @@ def layer_names(part: Fields, kind: ModelType | None) -> tuple[str, ...]:
 def layer_count(part: Fields, kind: ModelType | None) -> int | None:
     """Return the number of layers, where the file or the class tells it."""
     for name in LAYERS:
-        found = part.whole(name)
+        found = number_of_layers(part, name)
         if found is not None:
-            if found > MOST_LAYERS:
-                raise ConfigError(f"{name} in {part.where} is {found}; {MOST_LAYERS} is the most here.")
             return found // 2 if _pairs_blocks(part, kind) else found
     defaults = {} if kind is None else kind.defaults
     return next((defaults[name] for name in ("num_hidden_layers", "n_layer", "n_layers") if name in defaults), None)

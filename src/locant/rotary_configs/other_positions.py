@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from locant.positions.scaling.fields import in_json
-from locant.rotary_configs.base import in_words
+from locant.rotary_configs.base import MOST_LAYERS, in_words
 from locant.rotary_configs.spellings import is_count
 
 READ_BY_OTHERS = (
@@ -142,7 +142,7 @@ def _expanded(attention_types: Any) -> list[str]:
     found: list[str] = []
     for each in attention_types if isinstance(attention_types, list) else ():
         is_pair = isinstance(each, list) and len(each) == 2 and isinstance(each[0], list) and isinstance(each[1], int)
-        found += [*map(str, each[0])] * each[1] if is_pair and each[1] < 10_000 else []
+        found += [*map(str, each[0])] * each[1] if is_pair and each[1] <= MOST_LAYERS else []
     return found
 
 

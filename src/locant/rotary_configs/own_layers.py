@@ -12,6 +12,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
 from locant.rotary_configs import families
+from locant.rotary_configs.base import MOST_LAYERS
 from locant.rotary_configs.layer_rounds import by_number
 from locant.rotary_configs.own_entries import Findings, first_of, rename
 
@@ -191,7 +192,7 @@ def linear_attention(given: dict[str, Any], findings: Findings) -> None:
     listed = group.get("layers") if isinstance(group, Mapping) else None
     if not isinstance(group, Mapping) or not isinstance(listed, list) or not listed:
         raise ConfigError("config.json names no layers with attention, in a group attn: none rotates.")
-    if not isinstance(count, int) or not 0 < count <= 10_000:
+    if not isinstance(count, int) or not 0 < count <= MOST_LAYERS:
         raise ConfigError(f"'num_hidden_layers' in config.json must be a number of layers; got {in_json(count):.40}.")
     for name in ("head_dim", "num_heads", "rope_theta"):
         given.pop(name, None)  # of the layers without attention
