@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from zoo.scalings import complete_scaling
 
 from locant.errors import ConfigError
 from locant.extension import inspect_model
 from locant.extension.inspect.model_class.small_model import build, quiet
 from locant.rotary_configs import read_huggingface
 from locant.rotary_configs.base import NoRotaryPositionsError
+from locant.rotary_configs.class_refusals import REQUIRED, incomplete_groups, refused_by_configuration
+from locant.rotary_configs.families import ModelType, model_type
 
 _SMALL: dict[str, Any] = {
     "hidden_size": 64,
@@ -32,6 +35,10 @@ _FAILS = [
     ({"model_type": "gemma3_text", "num_attention_heads": 3, "head_dim": 32}, "num_attention_heads, 3"),
     ({"model_type": "phi3", "rope_scaling": {"type": "linear", "factor": 4.0}}, "rope_type is 'linear'"),
     ({"model_type": "gemma4_text", "head_dim": 32, "rope_parameters": {}}, "rope_parameters is an empty object"),
+    ({"model_type": "laguna", "head_dim": 32, "rope_scaling": {}}, "rope_scaling is an empty object"),
+    ({"model_type": "gemma4_text", "per_layer_config": {"4": {"head_dim": 16}}}, "entries for layer 4"),
+    ({"model_type": "gemma4_text", "per_layer_config": {"1": {"attention_chunk_size": 4}}}, "layer 1 has sliding_win"),
+    ({"model_type": "neomme", "per_layer_config": [{"1": {"sliding_window": 8}}]}, "per_layer_config is [{'1'"),
     ({"model_type": "dbrx", "n_layers": None}, "n_layers is null"),
 ]
 
@@ -211,3 +218,53 @@ def test_own_sections_that_are_not_all_pairs_of_the_class() -> None:
     assert "takes its own, with which it fails" in said[0]
     (whole,) = [each for each in _warnings(model_type="llava", vision_config={}) if "looks for its text part" in each]
     assert "fails" not in whole
+
+
+def _known(name: str) -> ModelType:
+    kind = model_type(name)
+    assert kind is not None
+    return kind
+
+
+def _is_refused(config_class: Any, content: dict[str, Any]) -> bool:
+    try:
+        with quiet():
+            config_class.from_dict(content)
+    except Exception:  # whatever the class raises
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "gptj"])
+def test_groups_that_no_class_reads_must_be_complete(name: str) -> None:
+    """``_check_received_keys`` of modeling_rope_utils.py: KeyError, also for classes without rotary positions."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING[name]
+    for rope_type, required in REQUIRED.items():
+        complete = {"rope_type": rope_type, "rope_theta": 1e4, **complete_scaling(rope_type, 8)}
+        for missing in (None, *complete):
+            group = {key: value for key, value in complete.items() if key != missing}
+            content = {"model_type": name, "rope_parameters": group}
+            said = " ".join(each.message for each in refused_by_configuration(content, _known(name)))
+            assert _is_refused(config_class, content) is (missing in required), (rope_type, missing)
+            assert (f"has the type '{rope_type}' and lacks {missing}" in said) is (missing in required)
+
+
+def test_a_class_that_is_switched_off_fills_in_bases_and_lengths() -> None:
+    """Zamba2 does not rotate by default, and brings its group in order all the same."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING["zamba2"]
+    for group in ({"rope_type": "dynamic"}, {"rope_type": "yarn", "factor": 2.0}):
+        content = {"model_type": "zamba2", "rope_parameters": group}
+        said = " ".join(each.message for each in incomplete_groups(content, _known("zamba2")))
+        assert _is_refused(config_class, content) is ("lacks factor" in said) is ("factor" not in group)
+
+
+def test_layers_of_one_type_may_differ_where_the_class_asks_each() -> None:
+    """NeoMME's own files give every second sliding layer a longer window."""
+    config_class = pytest.importorskip("transformers").CONFIG_MAPPING["neomme"]
+    with quiet():
+        content = json.loads(json.dumps(config_class(num_hidden_layers=6).to_dict()))
+    said = [each.message for each in read_huggingface(content).findings]
+    assert content["per_layer_config"]
+    assert not any("both of the type" in each for each in said)
+    content["rope_parameters"]["sliding_attention"] |= {"rope_type": "linear", "factor": 2.0}
+    assert any("both of the type" in each.message for each in read_huggingface(content).findings)

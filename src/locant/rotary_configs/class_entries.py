@@ -15,7 +15,7 @@ from typing import Any
 
 from locant.positions.scaling.checks import is_number
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.families import ModelType
+from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType
 from locant.rotary_configs.spellings import (
     HEAD_SIZES,
     HEADS,
@@ -54,9 +54,6 @@ TYPES_OF_TRANSFORMERS = frozenset(
 TYPES_OF_OTHERS = ("deepseek_yarn", "mrope", "none", "ntk", "su")
 """Other ones, which some classes translate."""
 
-PASSES_OVER_GROUPS = frozenset(["clvp_encoder", "codegen", "cohere2_moe", "gptj", "roformer"])
-"""Model types whose classes read neither a group of rotary parameters nor a share beside it."""
-
 _SILENT = frozenset(["max_window_layers"])  # stands in many files beside a window that is switched off
 _TOLD_ELSEWHERE = frozenset(
     ["sliding_window", "use_sliding_window", "max_window_layers", "dual_chunk_attention_config"]
@@ -77,6 +74,7 @@ class ClassEntries:
         types: Which of :data:`TYPES_OF_OTHERS` it translates.
         layer_types: Which types of layers its code speaks of.
         refuses_types: Which types of layers, under their present names or older ones, it refuses in a file.
+        layers_by_type: Whether it looks for the entries of single layers (``per_layer_config``) by types of layers.
         loses_groups: Whether ``rope_scaling`` with null takes its groups from it.
         fails_without_groups: Whether it takes an empty object for its groups as it is, and has none then.
         whole_heads: Whether it refuses a width that its heads do not divide, whatever their size is.
@@ -91,6 +89,7 @@ class ClassEntries:
     types: frozenset[str]
     layer_types: frozenset[str]
     refuses_types: frozenset[str]
+    layers_by_type: bool
     loses_groups: bool
     fails_without_groups: bool
     whole_heads: bool
@@ -112,6 +111,7 @@ def entries_of_class(name: str) -> ClassEntries | None:
         frozenset(each["types"]),
         frozenset(each["layer_types"]),
         frozenset(each["refuses_types"]),
+        each["layers_by_type"],
         each["loses_groups"],
         each["fails_without_groups"],
         each["whole_heads"],

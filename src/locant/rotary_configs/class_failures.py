@@ -14,9 +14,10 @@ from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs.class_entries import TYPES_OF_TRANSFORMERS, entries_of_class
 from locant.rotary_configs.class_refusals import null_of
 from locant.rotary_configs.families import ModelType, is_in_transformers
-from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION, entries_by_layer
+from locant.rotary_configs.layer_types import KNOWN_TYPES, LOCAL, RENAMED, WITHOUT_ATTENTION
 from locant.rotary_configs.layer_windows import has_no_window
 from locant.rotary_configs.rope_parameters import scalings_by_type
+from locant.rotary_configs.single_layers import doubts_about_single_layers
 from locant.rotary_configs.spellings import HEAD_SIZES, HEADS, LAYERS, WIDTHS, is_count
 from locant.rotary_configs.usual_values import GROUPS, rotary_groups
 
@@ -70,30 +71,8 @@ def doubts_about_class(
     yield from _scalings_without_head(part.values, kind)
     yield from _head_of_nothing(part.values, kind)
     yield from _types_that_are_needed(kind, names)
-    yield from _layers_unlike_others_of_their_type(part.values, kind, names)
+    yield from doubts_about_single_layers(part.values, kind, names)
     yield from _refused_entries(part.values, kind)
-
-
-def _layers_unlike_others_of_their_type(
-    part: Mapping[str, Any], kind: ModelType, names: Sequence[str]
-) -> Iterator[Finding]:
-    """Yield that layers of one type have entries of their own, for which a class looks by type."""
-    given = entries_by_layer(part.get("per_layer_config"))
-    if not given or not kind.rope_by_layer:
-        return
-    firsts: dict[str, tuple[int, dict[str, Any]]] = {}
-    for index, name in enumerate(names):
-        stated = given.get(index, {})
-        own = {key: value for key, value in stated.items() if value != part.get(key, kind.defaults.get(key))}
-        first, expected = firsts.setdefault(name, (index, own))
-        if own != expected:
-            yield Finding(
-                "warning",
-                f"per_layer_config of config.json tells layers {first} and {index} apart, both of the type '{name}': "
-                f"the class of '{kind.name}' in transformers refuses that.",
-                "Let layer_types and per_layer_config say the same.",
-            )
-            return
 
 
 def _scalings_that_fail(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
@@ -254,10 +233,11 @@ def _fails_with_types(kind: ModelType, names: Sequence[str], rotations: Collecti
 
 def _nulls_in_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
     own = entries_of_class(kind.name)
-    if own is not None and own.loses_groups and "rope_scaling" in part and part["rope_scaling"] is None:
+    if own is not None and own.loses_groups and "rope_scaling" in part and part["rope_scaling"] in (None, {}):
+        stated = "null" if part["rope_scaling"] is None else "an empty object"
         yield Finding(
             "warning",
-            f"rope_scaling is null in config.json: the class of '{kind.name}' in transformers 5 sets its groups to "
+            f"rope_scaling is {stated} in config.json: the class of '{kind.name}' in transformers 5 sets its groups to "
             "that, and fails.",
             "Leave rope_scaling out.",
         )
@@ -304,7 +284,14 @@ def _sizes_of_nothing(part: Mapping[str, Any], kind: ModelType) -> Iterator[Find
         is_refused = own is not None and "null" not in own.takes.get(name, ("null",))  # of which another finding tells
         is_needed = (name in _NEEDED and name in kind.defaults) or (name in kind.fails_with_null and not is_refused)
         is_null = name in part and value is None and is_needed
-        if is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
+        if value == 0 and not isinstance(value, bool) and name in HEADS:
+            yield Finding(
+                "warning",
+                f"{name} is 0 in config.json: the class of '{kind.name}' in transformers fails with that, or attends "
+                "to nothing.",
+                f"State the {name} that the weights have.",
+            )
+        elif is_null or (isinstance(value, int) and not isinstance(value, bool) and value < 1):
             yield Finding(
                 "warning",
                 f"{name} is {in_json(value)} in config.json: the class of '{kind.name}' in transformers makes no model "

@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from locant.positions.scaling.fields import Finding, in_json
-from locant.rotary_configs.families import ModelType, is_in_transformers
+from locant.rotary_configs.families import PASSES_OVER_GROUPS, ModelType, is_in_transformers
+
+_LENGTH = "original_max_position_embeddings"
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor", _LENGTH),
+    "longrope": ("short_factor", "long_factor", _LENGTH),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", _LENGTH, "rope_theta"),
+    "proportional": ("rope_theta",),
+}
+"""What transformers wants in a group of each type, also where the class does not read the group (``validate_rope``)."""
 
 
 def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) -> Iterator[Finding]:
@@ -44,6 +55,32 @@ def refused_by_configuration(part: Mapping[str, Any], kind: ModelType | None) ->
                 "rotary positions, and fails in bringing such a group in order.",
                 f"Leave {name} out.",
             )
+            return
+    if not kind.rotates or kind.name in PASSES_OVER_GROUPS:
+        yield from incomplete_groups(part, kind)
+
+
+def incomplete_groups(part: Mapping[str, Any], kind: ModelType) -> Iterator[Finding]:
+    """Yield that a group lacks what transformers wants in it, where the reading does not need it.
+
+    Args:
+        part: The text part of config.json.
+        kind: The facts of its class; one that reads the group fills in a base and a length.
+    """
+    name = next((each for each in ("rope_scaling", "rope_parameters") if part.get(each)), "")
+    group = part.get(name)
+    if not isinstance(group, Mapping):
+        return
+    reads = kind.rotates and kind.name not in PASSES_OVER_GROUPS
+    stated = str(group.get("rope_type", group.get("type")))
+    filled = ("rope_theta", _LENGTH) if reads else ()
+    if missing := [each for each in REQUIRED.get(stated, ()) if each not in group and each not in filled]:
+        yield Finding(
+            "warning",
+            f"{name} of config.json has the type '{stated}' and lacks {' and '.join(missing)}: transformers 5 refuses "
+            f"such a file{'' if reads else f', also of the class of {kind.name!r}, which does not read the group'}.",
+            f"State {' and '.join(missing)}." if reads else f"Leave {name} out.",
+        )
 
 
 def null_of(name: str, kind: ModelType | None, shown: str, remedy: str) -> Finding:

@@ -25,6 +25,7 @@ from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.masks import with_masks
 from locant.extension.inspect.model_class.observe import ObservedLayer, attending_layers, observe
 from locant.extension.inspect.model_class.small_model import HEADS, build, quiet
+from locant.positions.scaling.fields import Finding
 from locant.rotary_configs.base import UNREADABLE
 from locant.rotary_configs.wording import finding_in_words_of
 from zoo.architectures import Architecture
@@ -36,6 +37,10 @@ _FAILS = re.compile(r"\b(fails|refuses|makes no model)\b")
 _HEDGED = re.compile(
     r"or fails|fails or|or passes over|or takes|where it needs|but for classes|does not say how|may read"
 )
+_OF_ENGINES = re.compile(r"[^.;:]*\b(vLLM|llama\.cpp|CTranslate2|engines)\b[^.;]*")
+_TELLS_FAILURE = re.compile(r"\b(fails?|refuses?|makes no model|raises|cannot|needs?|error)\b")
+_PASSED_OVER = re.compile(r"\bpass(es|ed) over\b|\bno effect\b|\bnothing reads\b")
+_NOTED = re.compile(r"\b(has|have) no effect: positions are the same")
 _TOKENS = 6
 
 
@@ -80,8 +85,12 @@ class Truth:
     built: frozenset[int] = frozenset()
     failure: str = ""
 
-    def signature(self) -> tuple[Any, ...]:
-        """Return what two files have alike that mean the same."""
+    def does_as(self, other: Truth) -> bool:
+        """Whether a class does the same with another file, in long texts too where both were asked about them."""
+        long = self.long and other.long
+        return self._signature(with_long=bool(long)) == other._signature(with_long=bool(long))
+
+    def _signature(self, *, with_long: bool) -> tuple[Any, ...]:
         return (
             self.failure,
             *(
@@ -97,7 +106,7 @@ class Truth:
                         *(f"{f:.4g}" for f in each.rotation.frequencies),
                     ),
                 )
-                for each in (*self.layers, *self.long)
+                for each in (*self.layers, *(self.long if with_long else ()))
             ),
         )
 
@@ -176,6 +185,9 @@ def changed_verdicts(
     truth = asked.about(content)
     before = {asks_class: read_file(content, asks_class=asks_class) for asks_class in ways}
     for asks_class in ways:
+        if before[asks_class].has_errors:
+            yield ChangedVerdict(found.model_type, "", "refused", "the file before any change", asks_class)
+            return
         if reasons := _differences(before[asks_class], truth):
             yield ChangedVerdict(found.model_type, "", "silent", "; ".join(reasons), asks_class)
             return
@@ -234,12 +246,16 @@ def read_file(content: Mapping[str, Any], *, asks_class: bool) -> Inspection:
 
 def said_of_class(read: Inspection, content: Mapping[str, Any]) -> list[str]:
     """Return the warnings and errors about what the class does; engines differ for reasons of their own."""
+    return [each.message for each in _found_of_class(read, content) if each.severity != "note"]
+
+
+def _found_of_class(read: Inspection, content: Mapping[str, Any]) -> list[Finding]:
     engines: set[str] = set()
     with contextlib.suppress(*UNREADABLE):
         engines = {
             finding_in_words_of("huggingface", each).message for each in engine_differences(content, read.parsed)
         }
-    return [each.message for each in read.findings if each.severity != "note" and each.message not in engines]
+    return [each for each in read.findings if each.message not in engines]
 
 
 def _judged(change: Change, asked: Asked, usual: Truth, before: Inspection, *, asks_class: bool) -> ChangedVerdict:
@@ -247,12 +263,14 @@ def _judged(change: Change, asked: Asked, usual: Truth, before: Inspection, *, a
     truth = asked.about(change.content)
     read = read_file(change.content, asks_class=asks_class)
     known = {each.message for each in before.findings}
-    said = [message for message in said_of_class(read, change.content) if message not in known]
+    new = [each for each in _found_of_class(read, change.content) if each.message not in known]
+    said = [each.message for each in new if each.severity != "note"]
     if truth.failure.startswith("?"):
         return ChangedVerdict(*about, "not built", truth.failure)
     no_rotation = any("no rotary positions" in each.message for each in read.findings if each.severity == "note")
     if truth.failure:
-        right = bool(said) or no_rotation
+        told = any(each.severity == "error" or _TELLS_FAILURE.search(each.message) for each in new)
+        right = told or no_rotation
         return ChangedVerdict(*about, "right" if right else "failure unsaid", truth.failure)
     rotates = any(each.rotation is not None and each.rotation.layout is not None for each in truth.layers)
     if read.parsed is None and not no_rotation:
@@ -260,16 +278,49 @@ def _judged(change: Change, asked: Asked, usual: Truth, before: Inspection, *, a
     reasons = _differences(read, truth)
     if reasons:
         return ChangedVerdict(*about, "warned" if said else "silent", f"{'; '.join(reasons)} | {' | '.join(said)}")
-    changed = truth.signature() != usual.signature()
-    false = [message for message in said if _FAILS.search(message) and not _HEDGED.search(message)]
+    changed = not truth.does_as(usual)
+    of_class = {message: _OF_ENGINES.sub("", message) for message in said}
+    false = [each for each, own in of_class.items() if _FAILS.search(own) and not _HEDGED.search(own)]
     if change.kind == "added" and changed:
         false += [message for message in said if "passes over" in message and message not in false]
+    false += [each.message for each in new if _has_an_effect(each.message, change.content, asked, truth)]
     if false:
         return ChangedVerdict(*about, "false", " | ".join(false))
     is_due = rotates and (not changed if change.kind == "added" else changed and change.kind == "renamed")
     if is_due and not said:
         return ChangedVerdict(*about, "unsaid", "the class passes over it")
-    return ChangedVerdict(*about, "right")
+    return ChangedVerdict(*about, "right", " | ".join(said))
+
+
+def _has_an_effect(message: str, content: Mapping[str, Any], asked: Asked, truth: Truth) -> bool:
+    """Whether the class does something else without the entries of which a finding says that they have no effect.
+
+    Of findings that name other entries, too, one without an effect is enough.
+    """
+    own = _OF_ENGINES.sub("", message)
+    if not _PASSED_OVER.search(own):
+        return False
+    named = [path for path in _paths(content) if re.search(rf"(?<![\w.]){re.escape(path[-1])}(?![\w.]*\w)", own)]
+    others = [asked.about(_without(content, path)) for path in named]
+    changes = [not each.failure and not each.does_as(truth) for each in others]
+    return any(changes) if _NOTED.search(own) else bool(changes) and all(changes)
+
+
+def _paths(content: Mapping[str, Any], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in content.items():
+        if name != "model_type":
+            yield (*place, name)
+        if isinstance(value, Mapping):
+            yield from _paths(value, (*place, name))
+
+
+def _without(content: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    first, *rest = path
+    return {
+        name: _without(value, rest) if name == first else value
+        for name, value in content.items()
+        if name != first or rest
+    }
 
 
 def _differences(read: Inspection, truth: Truth) -> list[str]:

@@ -43,7 +43,7 @@ _BESIDE: dict[str, Any] = {
     "rope_local_base_freq": 777.0,
 }
 _ABOUT_POSITIONS = re.compile(
-    r"rope|rotary|head_dim|layer_types|hidden_layers|attention_heads|hidden_size$|max_position|window|interval|pattern|n_heads|key_value"
+    r"rope|rotary|head_dim|layer_types|hidden_layers|attention_heads|^hidden_size$|max_position|window|interval|pattern|n_heads|key_value"
 )
 _TYPES = ("llama", "mistral", "gemma3_text", "gpt2", "unheard_of")
 _OTHER_NAMES = ("llm_config", "decoder", "text_cfg")

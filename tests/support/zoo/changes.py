@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from locant.positions.scaling.checks import is_number
 from zoo.cases import LENGTH
 from zoo.changed_scalings import GROUPS, Edit, scalings
 
@@ -93,6 +95,7 @@ def _edits(content: Mapping[str, Any], head: int) -> Iterator[tuple[str, str, Ed
     yield from scalings(head)
     yield from _added(content, head)
     yield from _layers(content)
+    yield from _of_other_classes(content)
 
 
 def _at(content: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
@@ -311,7 +314,7 @@ def _layers(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Edit]]:
                     "kept",
                     lambda content, name=name, other=other: content.__setitem__(name, other),
                 )
-            if "layer_types" in content:
+            if isinstance(content.get("layer_types"), list):
 
                 def with_less(content: dict[str, Any], name: str = name, count: int = count) -> None:
                     content[name] = count - 1
@@ -332,3 +335,33 @@ def _layers(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Edit]]:
                 "kept",
                 lambda content, name=name: content.__setitem__("layer_types", [name, *types[1:]]),
             )
+
+
+def _of_other_classes(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Edit]]:
+    """Yield entries about positions that classes of other families have, with the values that they have there."""
+    for name, value in _values_of_all_classes().items():
+        if name not in content:
+            for other in (value, value * 2) if is_number(value) else (value,):
+                yield (
+                    f"{name} {other!r:.30} of another class added",
+                    "kept",
+                    lambda content, name=name, value=other: content.__setitem__(name, copy.deepcopy(value)),
+                )
+
+
+@functools.cache
+def _values_of_all_classes() -> Mapping[str, Any]:
+    """Return the entries about positions of all classes, each with the value that most of them have, if it has one."""
+    from transformers import CONFIG_MAPPING
+
+    values: dict[str, list[Any]] = {}
+    for name in CONFIG_MAPPING:
+        own = CONFIG_MAPPING[name]
+        for entry in getattr(own, "__dataclass_fields__", {}):
+            value = getattr(own, entry, None)
+            if _ABOUT_POSITIONS.search(entry) and not _OTHER_PARTS.search(entry):
+                values.setdefault(entry, []).append(value)
+    values = {
+        name: [each for each in found if isinstance(each, bool | int | float | str)] for name, found in values.items()
+    }
+    return {name: max(found, key=found.count) for name, found in sorted(values.items()) if found}

@@ -90,6 +90,7 @@ def entries_of(config_class: Any) -> dict[str, Any]:
     }
     return {
         **found,
+        "layers_by_type": any(part["by_type"] for part in parts),
         "loses_groups": _loses_groups(config_class),
         "fails_without_groups": groups and _takes_no_groups(config_class),
         "whole_heads": _wants_whole_heads(config_class),
@@ -217,6 +218,7 @@ def _in_source(source: str) -> dict[str, Any]:
         "types": [name for name in TYPES_OF_OTHERS if f'"{name}"' in source],
         "layers": [name for name in KNOWN_TYPES if f'"{name}"' in source],
         "groups": bool(_GROUPS.search(source)),
+        "by_type": "per_layer_config[layer_type]" in source,
     }
 
 

@@ -20,7 +20,7 @@ from locant.extension.inspect.model_class.unasked import (
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import ParsedConfig, in_words
-from locant.rotary_configs.class_refusals import refused_by_configuration
+from locant.rotary_configs.class_refusals import incomplete_groups, refused_by_configuration
 from locant.rotary_configs.doubts import turns_backwards
 from locant.rotary_configs.families import ModelType
 from locant.rotary_configs.text_parts import text_part, text_part_names, text_type
@@ -324,7 +324,10 @@ def without_reading(answer: AskedClass | UnaskedClass | None, content: Mapping[s
     if found is not None:
         return [found]
     if not isinstance(answer, AskedClass):
-        return list(refused_by_configuration(text_part(content), families.model_type(text_type(content))))
+        part, kind = text_part(content), families.model_type(text_type(content))
+        refused = list(refused_by_configuration(part, kind))
+        is_switched_off = kind is not None and kind.rotates and families.is_in_transformers(kind.name)
+        return refused or (list(incomplete_groups(part, kind)) if kind is not None and is_switched_off else [])
     if "auto_map" in content:  # the code beside the file decides
         return []
     turned = [each for each in answer.layers if each.rotation is not None and each.rotation.layout is not None]
