@@ -51,12 +51,12 @@ def _llama(**entries: Any) -> dict[str, Any]:
         (
             _llama(rope_scaling=_YARN, original_max_position_embeddings=4096),
             (1e4, "yarn", 4096),
-            "is 2048 in rope_scaling of config.json but 4096 next to it.* takes the second",
+            "4096 next to it.* takes the second, as is shown, .* converter takes the first",
         ),
         (
             _llama(model_type="olmo3", rope_scaling=_YARN, original_max_position_embeddings=4096),
             (5e5, "yarn", 2048),
-            "takes the first, as is shown; other engines the second",
+            "takes the first, as is shown",
         ),
         (
             _llama(rope_scaling=_YARN | {"original_max_position_embeddings": 32768}),

@@ -9,13 +9,15 @@ import pytest
 from locant.errors import ConfigError
 from locant.positions import Linear, Llama3, Unscaled, YaRN
 from locant.positions.scaling.fields import Finding
-from locant.rotary_configs import read_vllm, write_vllm
+from locant.rotary_configs import read_huggingface, read_vllm, write_vllm
 
 _QWEN = {"model_type": "qwen2", "head_dim": 32, "rope_theta": 5e6, "max_position_embeddings": 2048}
 _LLAMA = {"model_type": "llama", "head_dim": 32, "rope_theta": 5e5, "max_position_embeddings": 2048}
 _LLAVA = {"model_type": "llava", "text_config": _LLAMA, "vision_config": {"model_type": "clip_vision_model"}}
 _VL = {"model_type": "qwen2_vl", "head_dim": 32, "rope_theta": 1e6}
 _LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 4.0}
+_FLAT = {"rope_scaling": _LINEAR, "rope_theta": 2e6}
+_SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 2048}
 
 
 def _errors(findings: tuple[Finding, ...]) -> list[str]:
@@ -219,3 +221,105 @@ def test_factors_of_which_vllm_makes_no_table() -> None:
             read_vllm({}, _LLAMA | {"rope_scaling": rope})
     short = read_vllm({}, _LLAMA | {"rope_scaling": yarn | {"factor": 0.5}})
     assert any("vLLM tabulates angles for 512 tokens alone" in each.message for each in short.findings)
+
+
+_DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize("model_type", ["olmo2", "smollm3", "seed_oss", "arcee"])
+def test_models_without_a_class_in_vllm_are_read_as_that_of_transformers(model_type: str) -> None:
+    """_TRANSFORMERS_SUPPORTED_MODELS of its registry: the rotation is that of transformers, the length vLLM's."""
+    model = {"model_type": model_type, **_SIZES}
+    parsed = read_vllm({"rope_scaling": _DYNAMIC}, model)
+    assert (parsed.config.scaling.name, parsed.config.base, parsed.config.max_length) == ("dynamic", 1e6, 8192)
+    assert read_vllm({"rope_scaling": _DYNAMIC}, {"model_type": "qwen2", **_SIZES}).config.scaling == Unscaled()
+    with pytest.raises(ConfigError, match="has no rope_theta: vLLM runs this model by the class of transformers"):
+        read_vllm({"rope_scaling": _LINEAR}, model)
+
+
+def test_classes_of_transformers_fail_without_what_an_override_leaves_out() -> None:
+    """What vLLM's Transformers backend builds, with the group in the place of that of the class."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "vocab_size": 32, "pad_token_id": 0}
+    for name, group in (("Olmo2", {"rope_type": "linear", "factor": 4.0}), ("Olmo3", dict(_DYNAMIC))):
+        config = getattr(transformers, f"{name}Config")(**sizes)
+        config.rope_parameters = group
+        with torch.device("meta"), pytest.raises((KeyError, TypeError)):
+            transformers.AutoModel.from_config(config)
+    with pytest.raises(ConfigError, match="looks for the one of every layer in models of the type 'olmo3'"):
+        read_vllm({"rope_scaling": _DYNAMIC}, {"model_type": "olmo3", **_SIZES})
+
+
+def test_a_longer_length_than_the_class_has_where_the_file_declares_none() -> None:
+    model = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4}
+    said = [each.message for each in read_vllm({"max_position_embeddings": 131072}, model).findings]
+    assert any("131072 in --hf-overrides, 32768 in the model: the length alone scales nothing" in each for each in said)
+    shorter = read_vllm({"max_position_embeddings": 4096}, model)
+    assert not any("the length alone" in each.message for each in shorter.findings)
+
+
+@pytest.mark.parametrize("model_type", ["gemma3_text", "gemma3n_text", "modernbert"])
+def test_groups_in_rope_scaling_are_merged_by_the_configuration_in_vllm_too(model_type: str) -> None:
+    """The configuration of transformers is made before any class of vLLM reads it."""
+    groups = {"full_attention": dict(_DYNAMIC, rope_type="linear"), "sliding_attention": {"rope_type": "default"}}
+    model = {"model_type": model_type, **_SIZES, "rope_scaling": groups}
+    of_vllm, of_transformers = read_vllm({}, model), read_huggingface(model)
+    assert of_vllm.configs.keys() == of_transformers.configs.keys() == groups.keys()
+    for layer, config in of_vllm.configs.items():
+        assert (config.base, config.scaling) == (of_transformers.configs[layer].base, Unscaled())
+
+
+@pytest.mark.parametrize(("local", "base"), [({}, 1e4), ({"rope_local_base_freq": 5e4}, 5e4)])
+def test_one_group_of_gemma_4_scales_layers_of_both_types(local: dict[str, float], base: float) -> None:
+    """The fallback of Gemma4Attention in vLLM's gemma4.py."""
+    model = {"model_type": "gemma4_text", **_SIZES, "num_hidden_layers": 6, "head_dim": 16, **local}
+    for overrides, file in (({"rope_scaling": _LINEAR | {"rope_theta": 2e6}}, model), ({}, model | _FLAT)):
+        parsed = read_vllm(overrides, file)
+        assert {layer: each.base for layer, each in parsed.configs.items()} == {
+            "full_attention": 2e6,
+            "sliding_attention": base,
+        }
+        assert {(each.scaling, each.rotary_dim == each.head_dim) for each in parsed.configs.values()} == {
+            (Linear(factor=4.0), True)
+        }
+        assert any(
+            "vLLM's class of Gemma 4 scales layers of both types by it" in each.message for each in parsed.findings
+        )
+    with pytest.raises(ConfigError, match="has no rope_theta, and vLLM's class of Gemma 4 fails without"):
+        read_vllm({}, model | {"rope_scaling": _LINEAR})
+
+
+def test_entries_beside_the_groups_of_layer_types_have_no_effect() -> None:
+    """_update_nested merges them into the groups of the class, and gemma4.py looks for that of each layer."""
+    for name in ("gemma4", "gemma3"):
+        model = {"model_type": name, "text_config": {"model_type": f"{name}_text", **_SIZES, "head_dim": 16}}
+        parsed = read_vllm({"text_config": {"rope_scaling": _LINEAR | {"rope_theta": 2e6}}}, model)
+        assert parsed.configs == read_vllm({}, model).configs
+        assert "has no effect: vLLM puts its entries beside the groups" in _errors(parsed.findings)[0]
+
+
+def test_plamo_3_has_a_base_of_its_own_for_layers_with_a_window() -> None:
+    """Plamo3AttentionMixer in vLLM's plamo3.py; the converter of llama.cpp makes YaRN of rope_scaling_factor."""
+    own = {"rope_theta": 1e6, "rope_local_theta": 1e4, "sliding_window": 2048, "sliding_window_pattern": 3}
+    model = {"model_type": "plamo3", **_SIZES, "num_hidden_layers": 6, "head_dim": 16, **own}
+    for overrides, scaling in (({}, Unscaled()), ({"rope_scaling": _LINEAR | {"rope_theta": 1e6}}, Linear(factor=4.0))):
+        parsed = read_vllm(overrides, model)
+        full, local = (parsed.configs[f"{name}_attention"] for name in ("full", "sliding"))
+        assert (full.base, full.scaling, local.base, local.scaling) == (1e6, scaling, 1e4, Unscaled())
+        assert [each.layers for each in parsed.layers] == [(0, 1, 3, 4), (2, 5)]
+        assert [each.window for each in parsed.layers] == [2048, None]
+    listed = {"sliding_window": [2048, None] * 3, "sliding_window_pattern": None, "rope_scaling_factor": 4}
+    scaled = read_huggingface(model | listed | {"initial_context_length": 2048})
+    assert scaled.configs["full_attention"].scaling == YaRN(factor=4, original_length=2048, truncate=False)
+    assert [each.layers for each in scaled.layers] == [(0, 2, 4), (1, 3, 5)]
+
+
+@pytest.mark.parametrize(("new", "old"), [("yarn", "deepseek_yarn"), ("yarn", "linear")])
+def test_vllm_refuses_two_names_of_a_type_but_for_two_pairs(new: str, old: str) -> None:
+    """patch_legacy_rope_type."""
+    yarn = {"factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e6}
+    with pytest.raises(ConfigError, match=r"vLLM refuses"):
+        read_vllm({}, _QWEN | {"rope_scaling": {**yarn, "rope_type": new, "type": old}})
+    lists = {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16, **yarn}
+    assert read_vllm({}, _QWEN | {"rope_scaling": {**lists, "rope_type": "longrope", "type": "su"}}).configs

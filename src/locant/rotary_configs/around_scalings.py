@@ -102,9 +102,12 @@ def length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int 
         stated: The length beside it.
         kind: The facts of the class.
     """
-    if stated is not None or kind is None or read_type(rope) == "default":
-        return stated
-    return next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
+    return length_of_class(kind) if stated is None and read_type(rope) != "default" else stated
+
+
+def length_of_class(kind: ModelType | None) -> int | None:
+    """Return the length in tokens that a class has where the file declares none."""
+    return None if kind is None else next((kind.defaults[name] for name in LENGTHS if name in kind.defaults), None)
 
 
 def original_length_for(rope: Fields, stated: int | None, kind: ModelType | None) -> int | None:

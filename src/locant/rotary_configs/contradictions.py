@@ -64,7 +64,7 @@ def two_merged_groups(kind: ModelType, groups: Mapping[str, Any], scaling: Mappi
         "error",
         f"config.json has rope_scaling ({_in_words(scaling)}) as well as rope_parameters for each layer type: the "
         f"class of '{kind.name}' in transformers writes the entries of rope_scaling over those for {layers}, as is "
-        "shown; engines that look for rope_parameters first pass over rope_scaling.",
+        "shown; llama.cpp's converter takes rope_parameters alone.",
         "Keep one of them, the one that the weights were trained with.",
     )
 
@@ -81,7 +81,7 @@ def two_groups(kind: ModelType, taken: Mapping[str, Any], left: Mapping[str, Any
         "error",
         f"config.json has rope_parameters ({_in_words(left)}) as well as rope_scaling ({_in_words(taken)}), and they "
         f"differ: the class of '{kind.name}' in transformers takes rope_scaling, as is shown, and passes over "
-        "rope_parameters; engines that look for rope_parameters first take that.",
+        "rope_parameters; llama.cpp's converter takes rope_parameters.",
         "Keep one of them, the one that the weights were trained with.",
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from locant.rotary_configs.families import is_in_transformers
 from locant.rotary_configs.own_formats import PARAMS_JSON, own_format
 from locant.rotary_configs.text_parts import text_part
 
@@ -31,6 +32,16 @@ def vllm_has_class(config: Mapping[str, Any]) -> bool:
         return any(other.lower() in known for name in stated for other in _exchanged(name, stored["suffixes"]))
     name = str(config.get("model_type"))
     return name in stored["model_types"] or _letters(name) in _stems()
+
+
+def runs_class_of_transformers(config: Mapping[str, Any], model_type: str | None) -> bool:
+    """Whether vLLM runs a model by the class of transformers (its Transformers backend), and so by its rotation.
+
+    Args:
+        config: The content of config.json.
+        model_type: That of the text part.
+    """
+    return is_in_transformers(model_type) and not vllm_has_class(config)
 
 
 def ctranslate2_reads_scaling(config: Mapping[str, Any]) -> bool | None:

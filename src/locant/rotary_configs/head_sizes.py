@@ -224,7 +224,7 @@ def _separate(
     elif kind is not None and (kind.head_is_rotated_part or _has_angles_for_the_head(kind, fraction)):
         does = "takes the second, and passes over the first."
         if not kind.head_is_rotated_part:
-            does = "has angles for the first, and fails. The second is shown, which other engines rotate."
+            does = "has angles for the first, and fails. The second is shown."
         findings = (
             Finding(
                 "warning",

@@ -166,7 +166,7 @@ def read_config(
     if given.has_none("partial_rotary_factor") and not given.has_none("rotary_pct"):
         given.names["partial_rotary_factor"] = "rotary_pct"
     try:
-        parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm)
+        parsed = _read_entries(config, given, name, kind, findings, in_vllm=in_vllm, is_replaced=is_replaced)
     except NoRotaryPositionsError as error:
         said = given.in_words_of_file(str(error))
         if refused:  # a switch that is no switch
@@ -186,6 +186,7 @@ def _read_entries(
     findings: list[Finding],
     *,
     in_vllm: bool,
+    is_replaced: bool,
 ) -> ParsedConfig:
     """Read the entries of a text part, of the class whose facts are known.
 
@@ -196,6 +197,7 @@ def _read_entries(
         kind: The facts of its class.
         findings: What was found so far.
         in_vllm: As in :func:`read_config`.
+        is_replaced: As there.
     """
     is_known = families.is_in_transformers(name) and kind is not None
     usual = Spelled(in_usual_names({**given, "model_type": name}, findings))
@@ -217,7 +219,9 @@ def _read_entries(
     names = layer_names(part, kind)
     configs: dict[str, RotaryConfig] = {}
     multimodal: dict[str, dict[str, Any]] = {}
-    for layer, (rope, base) in rope_groups(part, kind, names, findings, in_vllm=in_vllm).items():
+    for layer, (rope, base) in rope_groups(
+        part, kind, names, findings, in_vllm=in_vllm, is_replaced=is_replaced
+    ).items():
         rope = with_length_of_class(rope, part, kind, findings)
         for entry in () if kind is None else kind.ignored:
             rope.get(entry)

@@ -53,6 +53,7 @@ _TRANSLATIONS: dict[str, _Translation] = {
     "smallthinker": own_layers.smallthinker,
     "stripedhyena": own_layers.stripedhyena,
     "step3p5": own_layers.step3p5,
+    "plamo3": own_layers.plamo3,
     "ultrabert": own_layers.ultrabert,
     "mistral_large4_text": own_layers.mistral_large4,
     "mimo_v2_flash": own_layers.mimo_v2,
@@ -118,6 +119,7 @@ OWN_CODE: dict[str, ModelType] = {
             for name, heads, layers in (("bert", 16, 24), ("conformer", 12, 12))
         },
         "openelm": _half(head_dim=128),
+        "plamo3": _half(),
         "phi3small": _half(rope_theta=1e6, hidden_size=4096, num_attention_heads=32),
         "stablelm_epoch": _half(rope_theta=10000.0, partial_rotary_factor=0.25),
         "internlm": _half(rope_theta=10000.0),

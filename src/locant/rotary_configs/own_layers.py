@@ -208,6 +208,31 @@ def _none_unless_positive(window: Any) -> int | None:
     return window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
 
 
+def plamo3(given: dict[str, Any], findings: Findings) -> None:
+    """PLaMo 3 (as vLLM's plamo3.py and llama.cpp's converter read it): a base of its own for layers with a window.
+
+    ``rope_scaling_factor`` is YaRN's for full attention; ``sliding_window`` may be a list with a number, or null, for
+    every layer.
+    """
+    del findings
+    rename(given, "rope_local_theta", "rope_local_base_freq")
+    factor, original = given.pop("rope_scaling_factor", 1), given.pop("initial_context_length", None)
+    if factor not in (None, 1) and not given.get("rope_scaling") and not given.get("rope_parameters"):
+        yarn = {"rope_type": "yarn", "factor": factor, "truncate": False}
+        given["rope_scaling"] = yarn | ({} if original is None else {"original_max_position_embeddings": original})
+    windows, period, count = (
+        given.get(name) for name in ("sliding_window", "sliding_window_pattern", "num_hidden_layers")
+    )
+    slides: list[Any] = []
+    if isinstance(windows, list):
+        slides = windows
+        given["sliding_window"] = next((each for each in windows if each), None)
+    elif isinstance(period, int) and period > 0 and isinstance(count, int) and 0 < count < 10_000 and windows:
+        slides = [(index + 1) % period for index in range(count)]
+    if slides and given.get("layer_types") is None:
+        given["layer_types"] = [_SLIDING if each else _FULL for each in slides]
+
+
 def ultrabert(given: dict[str, Any], findings: Findings) -> None:
     """UltraBERT (configuration_ultrabert.py of transformers): windows and bases layer by layer."""
     windows, bases = given.pop("attention_windows", None), given.get("rope_theta")

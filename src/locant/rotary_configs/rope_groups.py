@@ -56,7 +56,13 @@ from locant.rotary_configs.rope_parameters import entries_of_groups, read_type
 
 
 def rope_groups(
-    part: Fields, kind: ModelType | None, names: tuple[str, ...], findings: list[Finding], *, in_vllm: bool
+    part: Fields,
+    kind: ModelType | None,
+    names: tuple[str, ...],
+    findings: list[Finding],
+    *,
+    in_vllm: bool,
+    is_replaced: bool,
 ) -> dict[str, tuple[Fields, float | None]]:
     """Return the rotary parameters and the base of every layer type; the base is None where it is left out.
 
@@ -66,6 +72,7 @@ def rope_groups(
         names: Types of the layers.
         findings: Where findings go.
         in_vllm: Whether the classes are those of vLLM, which heed ``truncate`` beside layer types.
+        is_replaced: Whether groups were replaced behind the class of transformers, which merges nothing into its own.
 
     Raises:
         ConfigError: Groups or bases contradict each other, or a layer type is not known.
@@ -83,7 +90,7 @@ def rope_groups(
     elif new and old and _comparable(new) != _comparable(old):
         raise ConfigError(
             "config.json has rope_parameters as well as rope_scaling, and they differ: transformers 5 takes "
-            "rope_scaling, other engines rope_parameters. Keep one of them."
+            "rope_scaling, llama.cpp's converter rope_parameters. Keep one of them."
         )
     where = "rope_parameters of config.json" if new else "rope_scaling of config.json"
     given = new or old or {}
@@ -97,7 +104,7 @@ def rope_groups(
         findings.append(groups_are_passed_over(kind, given, where, base))
         return {ALL_LAYERS: (Fields({}, where), base)}
     merges = kind is not None and kind.name in MERGES_INTO_FULL_LAYERS | MERGES_INTO_ALL_LAYERS
-    if are_groups and kind is not None and merges and not new and not in_vllm:  # whose overrides are not merged
+    if are_groups and kind is not None and merges and not new and not is_replaced:
         findings.append(groups_are_merged(kind, where))
         given, by_layer, are_groups = {}, {}, False
     if are_groups:

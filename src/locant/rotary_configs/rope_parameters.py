@@ -47,7 +47,13 @@ def read_type(rope: Fields) -> str:
 def _check_types(rope: Fields, context: RopeContext, *, refuses: bool) -> None:
     """Find, or refuse, that the two names of the type name different ones; transformers takes ``rope_type``."""
     new, old = rope.text("rope_type"), rope.text("type")
-    if not new or not old or _first_name(new) == _first_name(old):
+    if not new or not old or new == old or (new, old) in _TAKEN_BY_VLLM:
+        return
+    if _first_name(new) == _first_name(old):
+        if context.is_in_vllm:
+            raise ConfigError(
+                f"vLLM refuses {rope.where}, which has rope_type '{new}' and type '{old}'. Leave type out."
+            )
         return
     if refuses:
         raise ConfigError(
@@ -59,6 +65,10 @@ def _check_types(rope: Fields, context: RopeContext, *, refuses: bool) -> None:
         "over type, which its old releases took; vLLM refuses the file.",
         "Keep one of them, as rope_type.",
     )
+
+
+_TAKEN_BY_VLLM = (("longrope", "su"), ("default", "mrope"))
+"""Present and former names that vLLM takes for one type (``patch_legacy_rope_type``); any others are a conflict."""
 
 
 def _first_name(rope_type: str) -> str:

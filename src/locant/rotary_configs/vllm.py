@@ -12,10 +12,13 @@ from locant.parsing import parse_json
 from locant.positions.rotary.config import RotaryConfig
 from locant.positions.scaling import Unscaled, YaRN
 from locant.positions.scaling.contexts import VllmContext, VllmLengths
-from locant.positions.scaling.fields import Fields, Finding
+from locant.positions.scaling.fields import Fields, Finding, in_json
 from locant.rotary_configs import families
+from locant.rotary_configs.around_scalings import length_of_class
 from locant.rotary_configs.base import UNREADABLE, ParsedConfig, by_layer, with_equivalent_base
+from locant.rotary_configs.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface import read_config
+from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.own_code import in_usual_names
 from locant.rotary_configs.rope_parameters import scalings_by_type, write_rotated_fraction, write_scaling
 from locant.rotary_configs.text_parts import text_part
@@ -64,16 +67,26 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
     merged = with_overrides(config, given, findings)
     nested = text_part(merged)
     model_type = str(nested.get("model_type") or merged.get("model_type"))
+    is_replaced = any(name in GROUPS for name in names_in(given))
+    if runs_class_of_transformers(merged, model_type):
+        parsed = read_config(merged, is_replaced=is_replaced)
+        configs = {}
+        for layer, read in parsed.configs.items():
+            lengths = _lengths(read.max_length, nested, model_type)
+            configs[layer] = replace(read, max_length=read.scaling.as_served_by_vllm(lengths)[1])
+        return _with_findings(parsed, configs, findings, given, config, model_type)
     where = FORMAT if given else "config.json"
     for name, part in merged.items():
         if part is nested:
+            if model_type.startswith(_HAS_LEGACY_GROUPS):
+                nested = _with_groups_by_layer(nested, where, findings)
             merged[name] = _in_huggingface_terms(_with_ntk_of_its_own(nested, model_type), model_type, where, findings)
     merged = _in_huggingface_terms(_with_ntk_of_its_own(merged, model_type), model_type, where, findings)
-    if model_type == "glm":
-        merged = _with_half_of_the_head(merged)
+    if model_type.startswith(_HAS_LEGACY_GROUPS):
+        merged = _with_groups_by_layer(merged, where, findings)
     if model_type == "dbrx":
         merged = _with_base_of_attention_group(merged)
-    parsed = read_config(merged, in_vllm=True, is_replaced=any(name in GROUPS for name in names_in(given)))
+    parsed = read_config(merged, in_vllm=True, is_replaced=is_replaced)
     configs = {}
     for layer, read in parsed.configs.items():
         lengths = _lengths(read.max_length, text_part(merged), model_type)
@@ -83,23 +96,36 @@ def _read(given: Mapping[str, Any], config: Mapping[str, Any]) -> ParsedConfig:
         configs[layer] = replace(read, scaling=scaling, max_length=served)
     if not model_type.startswith(_TABLE_OF_THE_LENGTH):
         configs |= {layer: _with_wide_ramp(configs[layer], findings) for layer in parsed.multimodal}
+    return _with_findings(parsed, configs, findings, given, config, model_type)
+
+
+def _with_findings(
+    parsed: ParsedConfig,
+    configs: dict[str, RotaryConfig],
+    findings: list[Finding],
+    given: Mapping[str, Any],
+    config: Mapping[str, Any],
+    model_type: str,
+) -> ParsedConfig:
     if "max_position_embeddings" in names_in(given):
-        findings += _length_alone(config, configs)
+        findings += _length_alone(config, configs, model_type)
     return ParsedConfig(configs, parsed.findings + tuple(findings), parsed.multimodal, parsed.layers)
 
 
-def _length_alone(config: Mapping[str, Any], served: Mapping[str, RotaryConfig]) -> Iterator[Finding]:
+def _length_alone(config: Mapping[str, Any], served: Mapping[str, RotaryConfig], model_type: str) -> Iterator[Finding]:
     """Yield that a longer length without a scaling changes no rotation.
 
     Args:
         config: The content of config.json, without overrides.
         served: What vLLM computes under them.
+        model_type: That of the text part, whose class has a length where the file declares none.
     """
     try:
         before = read_config(config, in_vllm=True).configs.values()
     except UNREADABLE:
         return
-    trained = max((each.max_length or 0 for each in before), default=0)
+    of_class = length_of_class(families.model_type(model_type)) or 0
+    trained = max((each.max_length or of_class for each in before), default=0)
     longest = max((each.max_length or 0 for each in served.values()), default=0)
     if 0 < trained < longest and all(isinstance(each.scaling, Unscaled) for each in (*before, *served.values())):
         yield Finding(
@@ -156,11 +182,39 @@ def _with_ntk_of_its_own(part: Mapping[str, Any], model_type: str) -> Mapping[st
     return part
 
 
-def _with_half_of_the_head(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as vLLM's class of GLM changes it: half of the head is rotated, whatever the file says."""
-    half = {"partial_rotary_factor": 0.5}
-    groups = {group: {**part[group], **half} for group in GROUPS if isinstance(part.get(group), Mapping)}
-    return {**part, **half, **groups}
+_HAS_LEGACY_GROUPS = "gemma4"  # whose class in vLLM takes one group for layers of both types (gemma4.py)
+
+
+def _with_groups_by_layer(part: Mapping[str, Any], where: str, findings: list[Finding]) -> dict[str, Any]:
+    """Return a configuration with one group for all layers as vLLM's class of Gemma 4 takes it for each type.
+
+    Layers with a window have the same scaling, and the base ``rope_local_base_freq``, or 10000; a share of the head
+    that the group does not state is the whole.
+
+    Raises:
+        ConfigError: There is no base, without which it fails.
+    """
+    made = dict(part)
+    for name in GROUPS:
+        rope = part.get(name)
+        if not isinstance(rope, Mapping) or not rope or any(isinstance(each, Mapping) for each in rope.values()):
+            continue
+        base = rope.get("rope_theta", made.pop("rope_theta", None))
+        if base is None:
+            raise ConfigError(f"{name} of {where} has no rope_theta, and vLLM's class of Gemma 4 fails without.")
+        local = made.pop("rope_local_base_freq", None)
+        local = 10_000.0 if local is None else local
+        full = {"partial_rotary_factor": 1.0, **rope, "rope_theta": base}
+        made[name] = {GLOBAL: full, LOCAL: {**full, "rope_theta": local}}
+        findings.append(
+            Finding(
+                "warning",
+                f"{name} of {where} has no groups for layer types: vLLM's class of Gemma 4 scales layers of both types "
+                f"by it, and gives those with a window the base {in_json(local)}.",
+                "Write a group for each layer type.",
+            )
+        )
+    return made
 
 
 def _with_base_of_attention_group(part: Mapping[str, Any]) -> dict[str, Any]:

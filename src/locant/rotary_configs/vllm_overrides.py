@@ -24,6 +24,7 @@ from locant.errors import ConfigError
 from locant.positions.scaling.fields import Finding
 from locant.rotary_configs import families
 from locant.rotary_configs.base import UNREADABLE
+from locant.rotary_configs.engine_classes import runs_class_of_transformers
 from locant.rotary_configs.huggingface import read_config
 from locant.rotary_configs.layer_types import GLOBAL, LOCAL
 from locant.rotary_configs.text_parts import text_part, text_type
@@ -61,6 +62,7 @@ class _Overrides:
         self._is_gathered = families.is_in_transformers(name)
         self._kind = families.model_type(name)
         self._default = _OWN_BASES.get(name or "", _USUAL_BASE)
+        self._runs_transformers = runs_class_of_transformers(config, name)
         try:
             configs = read_config(config, in_vllm=True).configs
         except UNREADABLE:
@@ -144,7 +146,10 @@ class _Overrides:
                 merged.pop(each, None)
             merged[name] = given
             return
-        if self._kind is not None and self._kind.name in _LOOKS_BY_LAYER and not _is_by_layer(given):
+        looks_by_layer = self._kind is not None and (
+            self._kind.rope_by_layer if self._runs_transformers else self._kind.name in _LOOKS_BY_LAYER
+        )
+        if self._kind is not None and looks_by_layer and not _is_by_layer(given):
             raise ConfigError(
                 f"{name} in {OPTION} has no groups for layer types: vLLM looks for the one of every layer in models of "
                 f"the type '{self._kind.name}', and cannot start. State a group for each layer type."
@@ -168,6 +173,12 @@ class _Overrides:
         base = self._bases.get(layer, next(iter(self._bases.values()), None))
         if "rope_theta" in complete and complete["rope_theta"] is None:
             raise ConfigError(f"rope_theta is null for {where} in {OPTION}: vLLM cannot start with it.")
+        if "rope_theta" not in complete and self._runs_transformers:
+            base_of_file = "" if base is None else f" {base:g}"
+            raise ConfigError(
+                f"{where} in {OPTION} has no rope_theta: vLLM runs this model by the class of transformers, which "
+                f"fails without. State rope_theta{base_of_file} there."
+            )
         if "rope_theta" not in complete:
             complete["rope_theta"] = self._default
             if base not in (None, self._default):
@@ -186,11 +197,15 @@ class _Overrides:
                     )
                 )
         if "partial_rotary_factor" not in complete and share not in (None, 1):
-            if not (self._kind and self._kind.name.startswith("glm")):  # whose classes in vLLM fill it in
+            # Classes of vLLM for GLM fill it in.
+            if self._runs_transformers or not (self._kind and self._kind.name.startswith("glm")):
                 complete["partial_rotary_factor"] = 1.0
+            does = "rotates whole heads, unless its class for the model says otherwise"
+            if self._runs_transformers:
+                does = "runs the model by the class of transformers, which rotates whole heads then, or fails"
             self._error(
                 f"{where} in {OPTION} has no partial_rotary_factor, and the group of the model, with {share:g}, is "
-                f"replaced as a whole: {_RELEASE} rotates whole heads, unless its class for the model says otherwise.",
+                f"replaced as a whole: {_RELEASE} {does}.",
                 f"State partial_rotary_factor {share:g} there.",
             )
         return complete
@@ -213,7 +228,13 @@ class _Overrides:
         updated, is_text = dict(present), present is self._text and self._is_gathered
         for name, value in given.items():
             there = next((group for group in GROUPS if isinstance(present.get(group), Mapping)), name)
-            if name in GROUPS and isinstance(value, Mapping) and is_text:
+            if name in GROUPS and isinstance(value, Mapping) and is_text and self._stands_beside(present, there, value):
+                self._error(
+                    f"{name} in {OPTION} has no effect: vLLM puts its entries beside the groups that the class has for "
+                    "each layer type, and takes these alone.",
+                    "State the entries in the group of a layer type.",
+                )
+            elif name in GROUPS and isinstance(value, Mapping) and is_text:
                 group = updated.get(there) or {}
                 if not isinstance(group, Mapping):
                     raise ConfigError(f"'{there}' of the model must be a group of named values; got {group!r}.")
@@ -233,6 +254,19 @@ class _Overrides:
             else:
                 updated[name] = value
         return updated
+
+    def _stands_beside(self, present: Mapping[str, Any], name: str, value: Mapping[str, Any]) -> bool:
+        """Whether entries for all layers are merged into groups for each layer type, as their class has them."""
+        if (
+            self._kind is None
+            or not self._kind.rope_by_layer
+            or any(isinstance(each, Mapping) for each in value.values())
+        ):
+            return False
+        group = present.get(name)
+        is_flat = isinstance(group, Mapping) and bool(group) and not _is_by_layer(group)
+        merges = self._kind.name in families.MERGES_INTO_ALL_LAYERS | families.MERGES_INTO_FULL_LAYERS
+        return merges or not is_flat
 
     def _by_type(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a group as the class gathers it: one for all is that of full attention where it has several."""

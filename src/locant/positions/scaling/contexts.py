@@ -81,14 +81,17 @@ class RopeContext(_WithFindings):
         inside, beside = rope.whole("original_max_position_embeddings"), self.original_length
         said = f"original_max_position_embeddings is {inside} in {rope.where} but {beside} next to it"
         if inside is None or beside is None or not self.is_of_transformers:
-            agreed(inside, beside, f"{said}. transformers takes the second, other engines the first; make them equal.")
-            return beside or inside
-        taken, other = ("second", "first") if self.takes_length_beside else ("first", "second")
-        if inside != beside:
-            message = (
-                f"{said}: the model's class in transformers takes the {taken}, as is shown; other engines the {other}."
+            agreed(
+                inside,
+                beside,
+                f"{said}. transformers takes the second, llama.cpp's converter the first; make them equal.",
             )
-            self.wrong(message, "Make them equal.")
+            return beside or inside
+        if inside != beside and self.takes_length_beside:
+            taken = "the second, as is shown, and so has vLLM it; llama.cpp's converter takes the first"
+            self.wrong(f"{said}: the model's class in transformers takes {taken}.", "Make them equal.")
+        elif inside != beside:
+            self.wrong(f"{said}: the model's class in transformers takes the first, as is shown.", "Make them equal.")
         return beside if self.takes_length_beside else inside
 
     def needed_original_length(self, rope: Fields, scaling: type[FrequencyScaling], effect: str) -> int:
