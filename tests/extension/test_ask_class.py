@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 from transformers import CONFIG_MAPPING
 
 from locant.extension import Inspection, inspect_model
+from locant.extension.inspect.model_class import small_model
 from locant.extension.inspect.model_class.ask import AskedClass, ask_class
 from locant.extension.inspect.model_class.compare import compare_with_class
 from locant.extension.inspect.model_class.observe import ObservedLayer, Recorder
@@ -269,6 +270,14 @@ def test_numbers_of_the_small_model_are_not_told_as_the_file_s() -> None:
     config.num_key_value_heads = 3
     assert "got 3" in str(failure_of_file(config, [TypeError(), seen.value]))
     assert failure_of_file(config, [TypeError(), ValueError()]) is None
+
+
+def test_a_small_configuration_that_is_refused_is_not_told_as_the_file_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
+    monkeypatch.setattr(small_model, "reduced_entries", lambda *_, **__: {"hidden_size": "small"})
+    refused = ask_class({"model_type": "llama", **sizes})
+    assert isinstance(refused, UnaskedClass)
+    assert not refused.fails_with_the_file
 
 
 def test_what_a_part_lacks_alone_is_not_told_of_the_whole(tmp_path: Path) -> None:

@@ -153,8 +153,7 @@ def inspect_model(
     if llamacpp:
         source, overridden = _with_overrides(source, llamacpp)
     content, parsed, has_usual_sizes, found = source.content, None, False, list(overridden)
-    asked: AskedClass | None = None
-    unasked: UnaskedClass | None = None
+    answer: AskedClass | UnaskedClass | None = None
     code: ReadCode | None = None
     asks = ask_class and source.kind == "huggingface" and not hf_overrides and not llamacpp
     try:
@@ -169,7 +168,7 @@ def inspect_model(
         if is_known:  # what cannot be read is not built either
             parsed = _read(source, None, code)
         answer = class_of(source.content) if asks else None
-        asked, unasked = (answer, None) if isinstance(answer, AskedClass) else (None, answer)
+        asked = answer if isinstance(answer, AskedClass) else None
         parsed = own = parsed or _read(source, asked, code)
         if asked is not None:
             is_measure = "auto_map" not in source.content and LAYOUT_MARK not in source.content
@@ -184,17 +183,17 @@ def inspect_model(
             words = {word.strip("'.,:;") for word in found[0].message.split()}
             found += [each for each in doubts_about(content) if each.message.split(" ")[0].strip("'") not in words]
         if isinstance(error, NoRotaryPositionsError):
-            answer = class_of(source.content) if asks else None
-            asked, unasked = (answer, None) if isinstance(answer, AskedClass) else (None, answer)
+            answer = class_of(source.content) if asks and answer is None else answer
             found += without_reading(answer, source.content) if source.kind == "huggingface" else ()
     else:
         found += parsed.findings
         found += refusals(source.content, source.types) if source.kind == "gguf" else ()
-        refused = None if unasked is None else unasked.finding(source.content)
+        refused = answer.finding(source.content) if isinstance(answer, UnaskedClass) else None
         found += [] if refused is None else [refused]
         kind = asked.kind if asked is not None else None if code is None else code.kind
         # With options of an engine, the findings are those about what it runs.
         found += [] if hf_overrides or llamacpp else effects_of_entries(source, own, kind, found)
+    asked = answer if isinstance(answer, AskedClass) else None
     found += _repeated(source)
     found += misplaced_names(source.content) if content is not source.content else ()
     model_type = _model_type(source, content)
@@ -242,7 +241,7 @@ def inspect_model(
         engine,
         text_part=text_part_names(source.content) if source.kind == "huggingface" and has_usual_sizes else (),
         checked_against=against,
-        not_compared=None if unasked is None else str(unasked),
+        not_compared=str(answer) if isinstance(answer, UnaskedClass) else None,
         vision=vision,
     )
 

@@ -109,7 +109,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
             whole = config_class.from_dict(copy.deepcopy(dict(content)))
     except Exception as error:
         return UnaskedClass(config_class.__name__, release, in_one_line(error), refuses_the_file=True)
-    errors, found, config, small = list[Exception](), config_class.__name__, whole, None
+    errors, found, config = list[Exception](), config_class.__name__, whole
     # Numbers of layers may go with each other, so that a class refuses to have the first ones alone.
     for layers_kept, heads in itertools.product((_MOST_LAYERS, None), HEADS[:-1]):
         try:
@@ -153,7 +153,7 @@ def ask_class(content: Mapping[str, Any], longest: int | None = None) -> AskedCl
             errors.append(error)
     reason = in_one_line(errors[0])
     if "auto_map" not in content and not any(type(error) in OF_THE_SEARCH for error in errors):
-        failure = errors[0] if small is None else failure_of_file(config, errors)
+        failure = failure_of_file(config, errors)
         is_part = failure is not None and type(config) is not type(whole)
         is_of_part = failure is not None and is_part and not fails_as_a_whole(whole, failure)
         if failure is not None and not is_of_part and _can_be_watched(content):
