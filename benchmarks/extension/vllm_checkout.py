@@ -48,6 +48,9 @@ class Nothing:
     def __getitem__(self, key: Any) -> Any:
         return Nothing()
 
+    def __repr__(self) -> str:
+        return "Nothing"  # without an address, which a record would keep
+
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
