@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from locant.errors import ConfigError
+from locant.errors import ConfigError, LocantError
+from locant.extension import inspect_model, to_engine_config
 from locant.extension.extend.methods import apply_method
 from locant.positions import RotaryConfig
 from locant.positions.scaling import DynamicNTK, Linear, Llama3, YaRN
@@ -287,6 +290,15 @@ def test_numbers_of_which_no_angles_follow_are_refused(config: dict[str, Any], s
 def test_code_that_is_not_known_is_asked_for_numbers_within_their_range(config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         read_huggingface({**config, "model_type": "novel"})
+
+
+@pytest.mark.parametrize("kind", ["linear", "yarn", "llama3", "dynamic"])
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp", "hf4", "hf5", "ctranslate2"])
+def test_numbers_out_of_range_are_written_for_no_engine(kind: str, engine: str, tmp_path: Path) -> None:
+    content = {**_scaled(kind, factor=0.5), "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(LocantError, match=r"is not written for the scaling|cannot express"):
+        to_engine_config(inspect_model(tmp_path, ask_class=False), engine)
 
 
 def test_scalings_of_ones_own_have_factors_from_1_on() -> None:

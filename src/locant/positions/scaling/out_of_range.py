@@ -13,12 +13,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from locant.errors import ConfigError
 from locant.positions.scaling.checks import check_number, check_positive, is_number
-from locant.positions.scaling.contexts import VllmLengths
+from locant.positions.scaling.contexts import GGUFForm, VllmLengths
 from locant.positions.scaling.fields import Finding
+from locant.positions.scaling.forms import EngineForms
 from locant.positions.scaling.frequency import Extension
 from locant.positions.scaling.linear import Linear
 from locant.positions.scaling.llama3 import Llama3
@@ -29,7 +30,34 @@ if TYPE_CHECKING:
     from locant.positions.rotary.config import RotaryConfig
 
 
-class _OfAnyFactor(Extension):
+class _OutOfRange(EngineForms):
+    """A scaling that is read and not written: no engine is told what its file cannot mean."""
+
+    def _refuse(self, engine: str) -> ConfigError:
+        return ConfigError(
+            f"{engine} is not written for the scaling '{self.name}' with numbers out of their range, which engines "
+            "compute otherwise or refuse. Correct the file first."
+        )
+
+    def rope_parameters(self, engine: str) -> dict[str, Any] | None:
+        """Refuse to write, as for all engines."""
+        raise self._refuse(engine)
+
+    def gguf_form(self, dim: int, base: float, engine: str) -> GGUFForm | None:
+        """Refuse to write, as for all engines."""
+        del dim, base
+        raise self._refuse(engine)
+
+    def llamacpp_flags(self, engine: str) -> dict[str, object] | None:
+        """Refuse to write, as for all engines."""
+        raise self._refuse(engine)
+
+    def ctranslate2_attributes(self, engine: str) -> dict[str, Any] | None:
+        """Refuse to write, as for all engines."""
+        raise self._refuse(engine)
+
+
+class _OfAnyFactor(_OutOfRange, Extension):
     """An extension by any factor but 0, which reaches no further than the original length where that is below 1."""
 
     limits_length: ClassVar[bool] = False
@@ -51,7 +79,7 @@ class Llama3OfAnyFactor(_OfAnyFactor, Llama3):
     """The scaling of Llama 3.1 by a factor below 1: slow pairs turn faster, or backwards."""
 
 
-class DynamicNTKOfAnyFactor(DynamicNTK):
+class DynamicNTKOfAnyFactor(_OutOfRange, DynamicNTK):
     """Dynamic NTK by a factor from 0 to 1: pairs are slowed by less than a text exceeds the original length."""
 
     def _check_factor(self) -> None:
